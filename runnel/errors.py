@@ -1,0 +1,113 @@
+"""The one tree of errors that users see.
+
+Every error keeps its parts as attributes, so that the command line, REST and the console show the same thing.
+Imports nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class RunnelError(Exception):
+    """A mistake or failure, told so that its reader knows what to do.
+
+    `code` is stable; scripts rely on it. `exit_code` is what the command line ends with.
+    """
+
+    exit_code = 1
+
+    def __init__(self, code: str, what: str, *, at: str | None = None, fix: str | None = None) -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.at = at
+        self.fix = fix
+
+    def __str__(self) -> str:
+        """Return the text that a user reads."""
+        lines = [f"{self.code}: {self.what}"]
+        if self.at:
+            lines.append(f"  at {self.at}")
+        if self.fix:
+            lines.append(f"  fix: {self.fix}")
+        return "\n".join(lines)
+
+    def parts(self) -> dict[str, str | None]:
+        """Return the error as the JSON object that scripts rely on, without its envelope."""
+        return {"code": self.code, "what": self.what, "at": self.at, "fix": self.fix}
+
+
+class Mistake(RunnelError):
+    """Something that was typed or declared is wrong; trying again unchanged fails again."""
+
+    exit_code = 2
+
+
+class Conflict(RunnelError):
+    """Two writers changed the same thing, and nothing but a person can decide."""
+
+
+class Moved(RunnelError):
+    """A table is no longer at the version that a write started from; plan again on the new base."""
+
+    def __init__(self, branch: str, tables: Sequence[str]) -> None:
+        super().__init__(
+            "PUBLISH_MOVED",
+            f"{listed(tables)} moved on branch `{branch}` while this write was under way",
+            fix="run it again: it starts from the new version",
+        )
+        self.branch = branch
+        self.tables = tuple(tables)
+
+
+class Broken(RunnelError):
+    """Stored data is not what its metadata promises."""
+
+
+class Unreachable(RunnelError):
+    """A system that is needed does not answer, or it is unknown whether it did what was asked."""
+
+    exit_code = 3
+
+
+class Cancelled(RunnelError):
+    """The user stopped it."""
+
+    exit_code = 130
+
+    def __init__(self, what: str = "cancelled; nothing was published") -> None:
+        super().__init__("CANCELLED", what)
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """Return names as a phrase.
+
+    >>> listed(["b", "a"])
+    '`b` and `a`'
+    >>> listed("abcdefg", most=3)
+    '`a`, `b`, `c` and 4 more'
+    """
+    shown = [f"`{name}`" for name in names]
+    if len(shown) > most:
+        return ", ".join(shown[:most]) + f" and {len(shown) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that someone who typed `name` most likely meant, or None.
+
+    >>> nearest("ods.ordres", ["ods.orders", "dws.seller_day"])
+    'ods.orders'
+    >>> nearest("orders", ["ods.orders", "dws.seller_day"])
+    'ods.orders'
+    >>> nearest("zzz", ["ods.orders"]) is None
+    True
+    """
+    from difflib import get_close_matches
+
+    choices = list(known)
+    close = get_close_matches(name, choices, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    last_parts = {choice.rpartition(".")[2]: choice for choice in choices}
+    close = get_close_matches(name.rpartition(".")[2], last_parts, n=1, cutoff=0.75)
+    return last_parts[close[0]] if close else None

@@ -1,0 +1,1 @@
+"""The versioned lake: branches, commits, publish, merge, diff, files, upkeep."""

@@ -1,0 +1,1 @@
+"""The history of the catalog database's schema, one module a step."""

@@ -1,0 +1,116 @@
+"""Publish: one SQL transaction that makes all changes of a write visible, or none.
+
+The commit's id is chosen before the transaction. After any error it is looked up: found means success, unreachable
+means unknown, and on unknown nothing is deleted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from runnel.errors import Moved, RunnelError
+from runnel.lake import failpoints, schema
+from runnel.lake.adopt import adopted, record
+from runnel.lake.branches import branch, ensure_layers, lock
+from runnel.lake.commits import Change, Commit, find
+from runnel.lake.database import Database
+from runnel.names import new_commit_id
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A commit that is not yet published. Each change starts from the version that its table must still have."""
+
+    branch: str
+    message: str
+    author: str
+    changes: tuple[Change, ...]
+    kind: str = "write"
+    run: str | None = None
+    merged: str | None = None
+    head: str | None = None  # if set, the branch must still be at this commit
+    pin: str | None = None  # if set, the pin that the write must still hold
+    id: str = field(default_factory=new_commit_id)
+
+
+def publish(db: Database, draft: Draft) -> Commit:
+    """Make a draft visible on its branch, and return its commit.
+
+    Raises Moved where a table is no longer at the version that its change starts from. What another engine changed
+    meanwhile is adopted in the same transaction.
+    """
+    failpoints.reach(failpoints.PUBLISH_BEFORE)
+    commit = db.write(
+        lambda connection: _publish(db, connection, draft), done=lambda connection: find(connection, draft.id)
+    )
+    failpoints.reach(failpoints.PUBLISH_AFTER_COMMIT)
+    return commit
+
+
+def publish_again(db: Database, make: Callable[[], Draft], attempts: int = 50) -> Commit:
+    """Publish what `make` drafts, drafting anew on the new base each time that somebody else was faster."""
+    for _ in range(attempts - 1):
+        try:
+            return publish(db, make())
+        except Moved:
+            continue
+    return publish(db, make())
+
+
+def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
+    lock(connection)
+    adopted(db, connection, branch(connection, draft.branch))
+    target = branch(connection, draft.branch)
+    if draft.head is not None and target.head != draft.head:
+        raise Moved(draft.branch, [str(change.table) for change in draft.changes] or ["(head)"])
+    _hold(connection, draft)
+    moved = [change for change in draft.changes if not _apply(connection, draft.branch, change)]
+    if moved:
+        raise Moved(draft.branch, [str(change.table) for change in moved])
+    ensure_layers(connection, draft.branch, {change.table.layer for change in draft.changes if change.after})
+    failpoints.reach(failpoints.PUBLISH_ROWS)
+    values = {
+        "kind": draft.kind,
+        "author": draft.author,
+        "message": draft.message,
+        "run": draft.run,
+        "merged": draft.merged,
+    }
+    changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
+    commit = record(db, connection, target, draft.id, values, changes)
+    failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
+    return commit
+
+
+def _hold(connection: Connection, draft: Draft) -> None:
+    if draft.pin is None:
+        return
+    if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == draft.pin)).first() is None:
+        raise RunnelError(
+            "PUBLISH_LEASE_LOST",
+            "this write was stopped for so long that its lease ended and its files may have been swept",
+            fix="run it again",
+        )
+
+
+def _apply(connection: Connection, name: str, change: Change) -> bool:
+    """Move one row of the catalog from `before` to `after`; False where it is not at `before`."""
+    table = schema.iceberg_tables
+    here = sa.and_(
+        table.c.catalog_name == name,
+        table.c.table_namespace == change.table.layer,
+        table.c.table_name == change.table.name,
+    )
+    if change.before is None:
+        if connection.execute(sa.select(table.c.table_name).where(here)).first():
+            return False
+        row = {"catalog_name": name, "table_namespace": change.table.layer, "table_name": change.table.name}
+        connection.execute(table.insert().values(**row, metadata_location=change.after, iceberg_type="TABLE"))
+        return True
+    based = sa.and_(here, table.c.metadata_location == change.before)
+    if change.after is None:
+        return connection.execute(table.delete().where(based)).rowcount == 1
+    values = {"metadata_location": change.after, "previous_metadata_location": change.before}
+    return connection.execute(table.update().where(based).values(values)).rowcount == 1

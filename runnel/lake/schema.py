@@ -1,0 +1,132 @@
+"""The tables of the catalog database: Iceberg's own two, and what Runnel keeps beside them.
+
+Times are ISO 8601 in UTC with microseconds, as text, so that both databases order them alike.
+"""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+# Iceberg's SQL catalog, schema version V1: shared with Spark's JdbcCatalog, PyIceberg and whoever else reads it.
+iceberg_tables = Table(
+    "iceberg_tables",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("table_namespace", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("metadata_location", String(1000)),
+    Column("previous_metadata_location", String(1000)),
+    Column("iceberg_type", String(5)),
+)
+iceberg_namespaces = Table(
+    "iceberg_namespace_properties",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("namespace", String(255), primary_key=True),
+    Column("property_key", String(255), primary_key=True),
+    Column("property_value", String(1000)),
+)
+
+lake = Table(
+    "runnel_lake",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("uuid", String(36), nullable=False),
+    Column("warehouse", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # also the lock that puts publishes in one order
+    Column("created_at", String(32), nullable=False),
+)
+# A line is one life of a branch: a chain of commits, starting where it was forked off. It outlives the branch.
+lines = Table(
+    "runnel_lines",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("branch", String(63), nullable=False),
+    Column("from_commit", String(20)),
+    Column("from_line", String(32)),
+    Column("from_seq", BigInteger),
+)
+branches = Table(
+    "runnel_branches",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("line", String(32), nullable=False, unique=True),
+    Column("head", String(20), nullable=False),
+    Column("created_at", String(32), nullable=False),
+    Column("author", Text, nullable=False),
+)
+commits = Table(
+    "runnel_commits",
+    metadata,
+    Column("id", String(20), primary_key=True),
+    Column("seq", BigInteger, nullable=False, unique=True),
+    Column("line", String(32), nullable=False),
+    Column("branch", String(63), nullable=False),
+    Column("parent", String(20)),
+    Column("merged", String(20)),
+    Column("kind", String(20), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("run", Text),
+    Column("at", String(32), nullable=False),
+    Column("expired_at", String(32)),
+    Index("runnel_commits_line", "line", "seq"),
+    Index("runnel_commits_time", "line", "at"),
+)
+changes = Table(
+    "runnel_changes",
+    metadata,
+    Column("line", String(32), primary_key=True),
+    Column("table_name", String(511), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("commit_id", String(20), nullable=False),
+    Column("before", Text),
+    Column("after", Text),
+    Column("content", Text),  # the version whose rows these are; a compaction keeps it
+    Column("detail", Text, nullable=False),  # JSON: provenance, replaced files
+    Index("runnel_changes_commit", "commit_id"),
+)
+# What Runnel last published to each branch. A difference from iceberg_tables is the work of another engine.
+heads = Table(
+    "runnel_heads",
+    metadata,
+    Column("branch", String(63), primary_key=True),
+    Column("table_name", String(511), primary_key=True),
+    Column("location", Text, nullable=False),
+    Column("content", Text, nullable=False),
+)
+tags = Table(
+    "runnel_tags",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("commit_id", String(20), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("at", String(32), nullable=False),
+)
+# Open writes and long reads: what they use is not swept while their pin lasts.
+pins = Table(
+    "runnel_pins",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("kind", String(10), nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("commit_id", String(20)),
+    Column("started_at", String(32), nullable=False),
+    Column("expires_at", String(32), nullable=False),
+)
+slots = Table(
+    "runnel_slots",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("commit_id", String(20), nullable=False),
+    Column("taken_at", String(32), nullable=False),
+    Column("expires_at", String(32), nullable=False),
+)
+garbage = Table(
+    "runnel_garbage",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+    Column("found_at", String(32), nullable=False),
+)

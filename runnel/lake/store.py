@@ -1,0 +1,137 @@
+"""The lake's handle: its catalog database, the files of its warehouse, and who is working on it."""
+
+import getpass
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from runnel.errors import Mistake, nearest
+from runnel.lake import schema
+from runnel.lake.adopt import adopt
+from runnel.lake.branches import branches, head_state
+from runnel.lake.commits import Commit, State, Version, state_at, version_at
+from runnel.lake.database import Database
+from runnel.lake.refs import readable, resolve
+from runnel.lake.upgrade import upgrade
+from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+
+class Store:
+    """One lake. Heavy parts are loaded when they are first needed, so that `log` and `branch` stay quick."""
+
+    def __init__(self, db: Database, warehouse: str, author: str, storage: dict[str, str] | None = None) -> None:
+        self.db = db
+        self.warehouse = warehouse
+        self.author = author
+        self.storage = storage or {}
+        self._io: FileIO | None = None
+
+    @classmethod
+    def open(
+        cls,
+        catalog: str,
+        warehouse: str,
+        *,
+        author: str | None = None,
+        storage: dict[str, str] | None = None,
+        moved: bool = False,
+    ) -> "Store":
+        """Open a lake, creating or migrating its catalog.
+
+        `moved` lets a lake be opened whose folder is not where its metadata says, to mend it.
+        """
+        db = Database(catalog)
+        author = author or default_author()
+        upgrade(db, warehouse, author)
+        store = cls(db, warehouse, author, storage)
+        if not moved:
+            store.check_place()
+        return store
+
+    @property
+    def io(self) -> "FileIO":
+        """Return the reader and writer of the warehouse's files."""
+        if self._io is None:
+            from runnel.lake.storage import file_io
+
+            self._io = file_io(self.warehouse, self.storage)
+        return self._io
+
+    def recorded_warehouse(self) -> str:
+        """Return where the lake's metadata says that its files are."""
+        query = sa.select(schema.lake.c.warehouse)
+        return str(self.db.read(lambda connection: connection.execute(query).scalar_one()))
+
+    def check_place(self) -> None:
+        """Raise where the project's folder was moved: Iceberg's paths are absolute."""
+        recorded = self.recorded_warehouse()
+        if recorded != self.warehouse:
+            raise Mistake(
+                "LAKE_MOVED",
+                f"this lake's files were written for {recorded}, but it is now at {self.warehouse}",
+                fix="run `runnel fsck --relocate` to mend its metadata, or move the folder back",
+            )
+
+    def commit(self, ref: str = "main") -> Commit:
+        """Return the commit that a ref names, having adopted what other engines did to its branch."""
+        name = ref.split("@")[0].split("~")[0]
+        if self.db.read(lambda connection: name in {branch.name for branch in branches(connection)}):
+            adopt(self.db, name)
+        return self.db.read(lambda connection: resolve(connection, ref))
+
+    def state(self, ref: str | Commit = "main") -> State:
+        """Return every table at a ref, all from one commit."""
+        commit = readable(self.commit(ref) if isinstance(ref, str) else ref)
+
+        def work(connection: Connection) -> State:
+            # The head of a branch is kept ready; anything else is looked up in the history.
+            query = sa.select(schema.branches.c.name).where(schema.branches.c.head == commit.id)
+            name = connection.execute(query).scalars().first()
+            return head_state(connection, name) if name else state_at(connection, commit)
+
+        return dict(sorted(self.db.read(work).items()))
+
+    def versions(self, commit: Commit, tables: Iterable[TableName]) -> State:
+        """Return some tables at a commit, or raise with the nearest name for one that it does not have."""
+        readable(commit)
+        wanted = list(tables)
+
+        def work(connection: Connection) -> dict[TableName, Version | None]:
+            return {table: version_at(connection, commit, table) for table in wanted}
+
+        found = self.db.read(work)
+        for table, version in found.items():
+            if version is None:
+                raise self.unknown(table, commit)
+        return {table: version for table, version in found.items() if version}
+
+    def unknown(self, table: TableName, commit: Commit) -> Mistake:
+        """Return the error for a table that a commit does not have."""
+        known = [str(name) for name in self.state(commit)]
+        close = nearest(str(table), known)
+        return Mistake(
+            "TABLE_UNKNOWN",
+            f"there is no table `{table}` on branch `{commit.branch}` at {commit.id[:8]}"
+            + (f"; close: `{close}`" if close else ""),
+            fix="`runnel tables` lists them",
+        )
+
+    def close(self) -> None:
+        """Close the lake's connections."""
+        self.db.close()
+
+
+@lru_cache(maxsize=1)
+def default_author() -> str:
+    """Return who commits are ascribed to: RUNNEL_AUTHOR, else the user of this machine."""
+    try:
+        return os.environ.get("RUNNEL_AUTHOR") or getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

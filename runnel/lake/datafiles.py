@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,9 +96,11 @@ class _OpenFile:
         provider = load_location_provider(owner.metadata.location, properties)
         self.location = provider.new_data_location(f"{uuid.uuid4().hex}.parquet", key)
         self.output = owner.store.io.new_output(self.location)
-        self.stream: Any = self.output.create(overwrite=True)
+        self.stream: Any = self.output.create(overwrite=True)  # pyarrow takes any file object
         options = _get_parquet_writer_kwargs(properties)
-        self.writer = pq.ParquetWriter(self.stream, owner.arrow_schema, store_decimal_as_integer=True, **options)
+        self.writer = pq.ParquetWriter(
+            cast(Any, self.stream), owner.arrow_schema, store_decimal_as_integer=True, **options
+        )
         self.bytes = 0
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0

@@ -220,7 +220,7 @@ class Pen:
         for entry in made:
             deletes = entry.data_file.content != DataFileContent.DATA
             groups.setdefault((entry.data_file.spec_id, deletes), []).append(entry)
-        found = []
+        found: list[ManifestFile] = []
         for (spec_id, deletes), group in sorted(groups.items(), key=lambda item: item[0]):
             starts = range(0, len(group), MOST_ENTRIES)
             found.extend(self._write(spec_id, deletes, group[start : start + MOST_ENTRIES]) for start in starts)

@@ -67,10 +67,8 @@ def stage(store: "Store", base_location: str, edit: Edit) -> str:
         summary=_summary(edit, parent, found),
         schema_id=base.current_schema_id,
     )
-    updates = (
-        AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, snapshot_id=snapshot_id, type=SnapshotRefType.BRANCH),
-    )
+    current = {"ref-name": MAIN_BRANCH, "snapshot-id": snapshot_id, "type": SnapshotRefType.BRANCH}
+    updates = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(current))
     return update(store, base, base_location, updates)[0]
 
 

@@ -1,0 +1,58 @@
+"""Fixtures that every room's tests share: lakes on both databases, made fresh for each test."""
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from runnel.lake.store import Store
+
+os.environ.setdefault("RUNNEL_AUTHOR", "ada")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start PostgreSQL without root and yield the address of its server, over TCP as a team would use it."""
+    from tests.postgres import Server
+
+    with Server(tmp_path_factory.mktemp("pg")) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty catalog database; a test that takes it runs on SQLite and on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/lake/catalog.db"
+    server = sa.make_url(request.getfixturevalue("postgres"))
+    name = f"lake_{uuid.uuid4().hex[:12]}"
+    engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f'create database "{name}"'))
+    engine.dispose()
+    return server.set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def both(catalog: str, tmp_path: Path) -> Iterator[Store]:
+    """Open an empty lake; the test runs on SQLite and on PostgreSQL."""
+    store = Store.open(catalog, f"{tmp_path}/lake/warehouse")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Open an empty lake on SQLite."""
+    store = Store.open(f"sqlite:///{tmp_path}/lake/catalog.db", f"{tmp_path}/lake/warehouse")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Callable[[], Store]:
+    """Return a function that opens another handle on the lake of `store`."""
+    return lambda: Store.open(f"sqlite:///{tmp_path}/lake/catalog.db", f"{tmp_path}/lake/warehouse")

@@ -1,0 +1,65 @@
+"""Make tables and rows in a lake, so that a test states only what matters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.transforms import IdentityTransform
+
+from runnel.lake import datafiles, snapshots, tables
+from runnel.lake.commits import Change, Commit
+from runnel.lake.duck import connect
+from runnel.lake.publish import Draft, publish
+from runnel.lake.scan import rows_sql
+from runnel.lake.store import Store
+from runnel.lake.write import append
+from runnel.names import TableName
+
+ORDERS = pa.schema([("id", pa.int64()), ("day", pa.string()), ("amount", pa.int64())])
+
+
+def rows(*values: tuple[int, str, int]) -> pa.Table:
+    """Return orders as a table: (id, day, amount)."""
+    return pa.Table.from_pylist([dict(zip(ORDERS.names, value, strict=True)) for value in values], ORDERS)
+
+
+def iceberg_schema(schema: pa.Schema) -> Schema:
+    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
+
+
+def spec_by(schema: Schema, column: str | None) -> PartitionSpec:
+    if column is None:
+        return UNPARTITIONED_PARTITION_SPEC
+    field = PartitionField(
+        source_id=schema.find_field(column).field_id, field_id=1000, transform=IdentityTransform(), name=column
+    )
+    return PartitionSpec(field)
+
+
+def create(store: Store, name: str, data: pa.Table, *, branch: str = "main", by: str | None = None) -> Commit:
+    """Create a table with rows, and publish it."""
+    table, schema = TableName.parse(name), iceberg_schema(data.schema)
+    empty, metadata = tables.create(store, table, schema, spec=spec_by(schema, by))
+    files = datafiles.write_rows(store, metadata, datafiles.batches_of(data))
+    location = snapshots.stage(store, empty, snapshots.Edit(added=files))
+    return publish(store.db, Draft(branch, f"create {name}", store.author, (Change(table, None, location),)))
+
+
+def add(store: Store, name: str, data: pa.Table, *, branch: str = "main") -> Commit:
+    """Append rows to a table, and publish it."""
+    table = TableName.parse(name)
+    base = store.state(branch)[table].location
+    files = datafiles.write_rows(store, tables.load(store, base), datafiles.batches_of(data))
+    return append(store, branch, table, files, f"add to {name}", base=base)
+
+
+def read(store: Store, name: str, ref: str = "main") -> list[tuple[Any, ...]]:
+    """Return the rows of a table at a ref, sorted."""
+    version = store.versions(store.commit(ref), [TableName.parse(name)])[TableName.parse(name)]
+    found: Sequence[tuple[Any, ...]] = (
+        connect().execute(rows_sql(store, tables.load(store, version.location))).fetchall()
+    )
+    return sorted(found, key=repr)

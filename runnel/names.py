@@ -10,7 +10,7 @@ RESERVED_BRANCHES = ("spark_catalog", "system")
 SLOT_PREFIX = "run_"
 _PART = re.compile(r"[a-z][a-z0-9_]{0,62}\Z", re.ASCII)
 _BRANCH = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z", re.ASCII)
-_TAG = re.compile(r"[a-z][a-z0-9._-]{0,62}\Z", re.ASCII)
+_TAG = re.compile(r"(?=.{1,63}\Z)[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{4,20}\Z", re.ASCII)
 COMMIT_LENGTH = 20
 RULE = "lower-case ASCII letters, digits and _, starting with a letter, at most 63 characters"

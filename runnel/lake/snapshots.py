@@ -111,6 +111,8 @@ def _summary(edit: Edit, parent: Snapshot | None, found: Sequence[ManifestFile])
         "deleted-data-files": sum(1 for entry in edit.removed if entry.is_data),
         "removed-delete-files": sum(1 for entry in edit.removed if not entry.is_data),
         "deleted-records": sum(entry.file.record_count for entry in edit.removed if entry.is_data),
+        "added-position-deletes": sum(file.record_count for file in edit.added if file.content == 1),
+        "removed-position-deletes": sum(e.file.record_count for e in edit.removed if e.file.content == 1),
         "removed-files-size": sum(entry.file.file_size_in_bytes for entry in edit.removed),
     }
     before = parent.summary.additional_properties if parent and parent.summary else {}
@@ -122,6 +124,7 @@ def _summary(edit: Edit, parent: Snapshot | None, found: Sequence[ManifestFile])
         "total-data-files": total("total-data-files", "added-data-files", "deleted-data-files"),
         "total-delete-files": total("total-delete-files", "added-delete-files", "removed-delete-files"),
         "total-records": total("total-records", "added-records", "deleted-records"),
+        "total-position-deletes": total("total-position-deletes", "added-position-deletes", "removed-position-deletes"),
         "total-files-size": total("total-files-size", "added-files-size", "removed-files-size"),
     }
     shown = {name: str(count) for name, count in counted.items() if count}

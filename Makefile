@@ -1,0 +1,49 @@
+# Everything needs only Python 3.11 or newer; `make help` says what there is.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SEED ?=
+ONLY ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check test-faults bench lock clean
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY) ## Make .venv with everything that is needed, and fetch Spark's jars
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Runnel needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=... to another.") if sys.version_info < (3, 11) else None'
+	@echo "setting up .venv; the first time this downloads about 700 MB"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m runnel.spark.jars
+	@touch $(READY)
+
+demo: $(READY) ## Tell the story of a versioned lake: load, branch, change, diff, merge, revert, query
+	@$(BIN)/python demo/story.py
+
+test: $(READY) ## Run all tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests runnel
+
+check: $(READY) ## Check format, lint, types, layers, doctests and the fast tests, in under a minute
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo | tail -n 1
+	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_docs.py
+
+test-faults: $(READY) ## Kill the lake at 500 random moments; SEED=n repeats a run, ONLY=word picks a part
+	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.many
+
+bench: $(READY) ## Measure against peers, as ratios; ONLY=word picks a part
+	@ONLY=$(ONLY) $(BIN)/python -m bench.run
+
+lock: ## Pin all dependencies anew, with hashes (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  -q pyproject.toml --group dev -o requirements/dev.txt
+
+clean: ## Remove what was made, but for the downloads
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .work build *.egg-info

@@ -1,0 +1,91 @@
+"""`runnel log` and `runnel show`."""
+
+from typing import Any
+
+import click
+
+from runnel.cli.base import command, count, grid, lake, print_json, when
+from runnel.lake.commits import Commit, changes_of, history, tables_changed
+from runnel.names import TableName
+
+
+@command()
+@click.argument("name", metavar="[TABLE]", required=False)
+@click.option("--at", "ref", default="main", metavar="REF", help="Where to start; main by default.")
+@click.option("--graph", is_flag=True, help="Draw branches and merges, of all branches.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=None, help="How many commits; all by default.")
+def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: bool) -> None:
+    """Show the history, newest first; with TABLE only what changed it."""
+    with lake() as opened:
+        store = opened.store
+        if graph and not as_json:
+            from runnel.lake.graph import graph as drawn
+
+            click.echo("\n".join(drawn(store, limit=limit)))
+            return
+        start = store.commit(ref)
+        wanted = TableName.parse(name) if name else None
+        if wanted is not None:
+            store.versions(start, [wanted])
+        found = store.db.read(lambda connection: history(connection, start, table=wanted, limit=limit))
+        changed = store.db.read(lambda connection: tables_changed(connection, [commit.id for commit in found]))
+    if as_json:
+        print_json([commit_json(commit, changed.get(commit.id, [])) for commit in found])
+        return
+    rows = [[c.id[:8], c.seq, when(c.at), c.author, c.message + (" (expired)" if c.expired_at else "")] for c in found]
+    click.echo(grid(["commit", "seq", "at (UTC)", "author", "message"], rows, right=[1]))
+
+
+@command()
+@click.argument("ref", metavar="COMMIT")
+def show(ref: str, as_json: bool) -> None:
+    """Show one commit: who, when, and what it did to which tables."""
+    with lake() as opened:
+        store = opened.store
+        commit = store.commit(ref)
+        changes = store.db.read(lambda connection: changes_of(connection, commit.id))
+    if as_json:
+        shown = [
+            {"table": str(change.table), "before": change.before, "after": change.after, "detail": dict(change.detail)}
+            for change in changes
+        ]
+        print_json({**commit_json(commit, [str(change.table) for change in changes]), "changes": shown})
+        return
+    lines = [
+        f"commit  {commit.id}",
+        f"seq     {commit.seq}",
+        f"branch  {commit.branch}",
+        f"parent  {commit.parent or '-'}",
+    ]
+    if commit.merged:
+        lines.append(f"merged  {commit.merged}")
+    lines += [
+        f"author  {commit.author}",
+        f"at      {when(commit.at)} UTC",
+        f"kind    {commit.kind}",
+        "",
+        f"  {commit.message}",
+        "",
+    ]
+    click.echo("\n".join(lines))
+    words = {(True, False): "created", (False, True): "dropped", (False, False): "changed"}
+    rows = [[str(change.table), words[change.before is None, change.after is None]] for change in changes]
+    click.echo(grid(["table", "change"], rows) if rows else count(0, "table") + " changed")
+
+
+def commit_json(commit: Commit, tables: list[str]) -> dict[str, Any]:
+    """Return a commit as the JSON object that scripts rely on."""
+    return {
+        "commit": commit.id,
+        "seq": commit.seq,
+        "branch": commit.branch,
+        "parent": commit.parent,
+        "merged": commit.merged,
+        "kind": commit.kind,
+        "message": commit.message,
+        "author": commit.author,
+        "at": commit.at,
+        "run": commit.run,
+        "expired": commit.expired_at is not None,
+        "tables": tables,
+    }

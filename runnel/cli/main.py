@@ -1,0 +1,136 @@
+"""The command `runnel`: finds the subcommand, and turns every failure into a clear message and an exit code."""
+
+import errno
+import json
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from runnel.errors import Cancelled, RunnelError
+
+_COMMANDS = {
+    # name: (module, what `runnel --help` says of it)
+    "init": ("project", "Make a project that runs at once."),
+    "doctor": ("doctor", "Say what is installed, reachable, wrong."),
+    "load": ("load", "Add data by hand: CSV, JSON lines, Parquet."),
+    "put": ("files", "Put files into a file table."),
+    "get": ("files", "Get files out of a file table."),
+    "ls": ("files", "List the files of a file table."),
+    "query": ("query", "Ask the lake, in Spark SQL."),
+    "tables": ("tables", "List the tables."),
+    "table": ("tables", "Show one table: schema, versions, size."),
+    "log": ("log", "Show the history."),
+    "show": ("log", "Show one commit."),
+    "diff": ("diff", "Compare two versions of the lake."),
+    "branch": ("branch", "List, create or delete branches."),
+    "tag": ("branch", "List, create or delete tags."),
+    "merge": ("merge", "Merge a branch."),
+    "revert": ("merge", "Undo a commit with a new one."),
+    "gc": ("upkeep", "Remove what no retained version needs."),
+    "compact": ("upkeep", "Rewrite small files into large ones."),
+    "erase": ("upkeep", "Remove rows through all retained versions."),
+    "fsck": ("upkeep", "Check the lake; mend a moved one."),
+}
+
+
+class Commands(click.Group):
+    """Subcommands whose modules are imported only when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, in the order in which a newcomer needs them."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one subcommand."""
+        if cmd_name not in _COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(f"runnel.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand, or fail with the nearest one."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from runnel.errors import Mistake, nearest
+
+            close = nearest(args[0], _COMMANDS)
+            what = f"there is no command `{args[0]}`" + (f"; close: `{close}`" if close else "")
+            raise Mistake("COMMAND_UNKNOWN", what, fix="`runnel --help` lists them")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-C", "--project", type=click.Path(path_type=Path), default=None, metavar="DIR", help="The project's folder."
+)
+@click.option("--env", default=None, metavar="NAME", help="Lay runnel.NAME.toml over runnel.toml.")
+@click.version_option(package_name="runnel", message="runnel %(version)s")
+@click.pass_context
+def runnel(ctx: click.Context, project: Path | None, env: str | None) -> None:
+    """Data flows on a versioned lake."""
+    ctx.obj = {"project": project, "env": env}
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        runnel(standalone_mode=False, prog_name="runnel")
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _fail(Cancelled())
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "runnel"
+        _fail(RunnelError("USAGE", error.format_message(), fix=f"see `{command} --help`"), exit_code=2)
+    except RunnelError as error:
+        _fail(error)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has left, as `| head` does
+        sys.exit(0)
+    except Exception as error:  # the last net: no user sees a stack trace
+        _fail(_unexpected(error))
+
+
+def _fail(error: RunnelError, exit_code: int | None = None) -> NoReturn:
+    if "--json" in sys.argv[1:]:
+        click.echo(json.dumps({"error": error.parts()}))
+    else:
+        click.echo(str(error), err=True)
+    sys.exit(exit_code or error.exit_code)
+
+
+def _unexpected(error: Exception) -> RunnelError:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RunnelError(
+            "DISK_FULL", "no space left on device; nothing was published", fix="free some space, then repeat"
+        )
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        what = f"not allowed: {error.filename or error}"
+        return RunnelError("NOT_ALLOWED", what, fix="check the permissions of that file or folder")
+    path = _keep_trace(error)
+    what = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return RunnelError("INTERNAL", what, fix=f"this is a defect of Runnel; the trace is in {path}")
+
+
+def _keep_trace(error: Exception) -> Path:
+    """Write the whole trace where a person can find it."""
+    import tempfile
+
+    folder = Path.cwd() / ".runnel" / "logs"
+    if not folder.parent.is_dir():
+        folder = Path(tempfile.gettempdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "runnel-error.log"
+    with path.open("a", encoding="utf-8") as log:
+        log.write("".join(traceback.format_exception(error)) + "\n")
+    return path

@@ -1,0 +1,124 @@
+"""A lake as its users hold it: thin, each method one call into the room that does the work."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from runnel.declare.settings import Settings
+from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runnel.connect.load import Loaded
+    from runnel.lake.branches import Branch
+    from runnel.lake.commits import Commit
+    from runnel.lake.diff import Diff
+    from runnel.lake.merge import Merged
+    from runnel.lake.store import Store
+    from runnel.lake.tags import Tag
+    from runnel.query.result import Result
+
+
+class Lake:
+    """The lake of a project. Use it as a context manager, or close it when you are done."""
+
+    def __init__(self, settings: Settings, *, moved: bool = False) -> None:
+        self.settings = settings
+        self._moved = moved
+
+    def __enter__(self) -> "Lake":
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return the project's name and place."""
+        return f"<lake of {self.settings.name} at {self.settings.root}>"
+
+    @cached_property
+    def store(self) -> "Store":
+        """Return the handle that the lake's own functions take."""
+        from runnel.lake.store import Store
+
+        settings = self.settings
+        return Store.open(settings.catalog, settings.warehouse, storage=dict(settings.storage), moved=self._moved)
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        """Return the Spark session of this process, started on first use."""
+        from runnel.client.spark import session
+
+        return session(self.settings, self.store)
+
+    def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
+        """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
+        from runnel.query.engine import query
+
+        return query(self.store, sql, at=at, engine=engine, spark=lambda: self.spark)
+
+    def read(self, table: str, *, at: str = "main") -> "DataFrame":
+        """Return a table at a ref as a Spark frame; it does not move when the branch does."""
+        from runnel.client.spark import frame
+
+        return frame(self.store, self.spark, TableName.parse(table), at)
+
+    def tables(self, *, at: str = "main") -> list[str]:
+        """Return the names of the tables at a ref."""
+        return [str(name) for name in self.store.state(at)]
+
+    def log(self, ref: str = "main", *, table: str | None = None, limit: int | None = None) -> "list[Commit]":
+        """Return the history of a ref, newest first."""
+        from runnel.lake.commits import history
+
+        commit, name = self.store.commit(ref), TableName.parse(table) if table else None
+        return self.store.db.read(lambda connection: history(connection, commit, table=name, limit=limit))
+
+    def branch(self, name: str, *, at: str = "main") -> "Branch":
+        """Create a branch."""
+        from runnel.lake.branches import fork
+
+        return fork(self.store.db, name, self.store.commit(at), self.store.author)
+
+    def tag(self, name: str, ref: str = "main") -> "Tag":
+        """Give a commit a name that keeps it for ever."""
+        from runnel.lake.tags import tag
+
+        return tag(self.store, name, ref)
+
+    def diff(self, a: str, b: str, table: str | None = None) -> "Diff":
+        """Compare two versions of the lake."""
+        from runnel.lake.diff import diff
+
+        return diff(self.store, a, b, TableName.parse(table) if table else None)
+
+    def merge(self, branch: str, *, into: str = "main") -> "Merged":
+        """Merge a branch into another."""
+        from runnel.lake.merge import merge
+
+        return merge(self.store, branch, into)
+
+    def revert(self, commit: str, *, branch: str = "main") -> "Commit":
+        """Undo a commit with a new one."""
+        from runnel.lake.revert import revert
+
+        return revert(self.store, commit, branch)
+
+    def load(self, table: str, *files: str | Path, branch: str = "main", **options: Any) -> "Loaded":
+        """Add the rows of CSV, JSON lines or Parquet files to a table, creating it where it is missing."""
+        from runnel.connect.load import load
+
+        patterns: Sequence[str] = [str(file) for file in files]
+        return load(self.store, TableName.parse(table), patterns, branch=branch, **options)
+
+    def close(self) -> None:
+        """Close the lake's connections; Spark, if it was started, goes on until the process ends."""
+        if "store" in self.__dict__:
+            self.store.close()

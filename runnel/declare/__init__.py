@@ -1,0 +1,1 @@
+"""What users write: projects and their settings. Pure: no Spark, clock or network."""

@@ -1,0 +1,76 @@
+"""Settings come from files, environments, variables and --set, and every mistake is told."""
+
+from pathlib import Path
+
+import pytest
+
+from runnel.declare.settings import find_root, load
+from runnel.errors import Mistake
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n[params]\nmin = 1\n')
+    return tmp_path
+
+
+def test_only_the_name_is_required(project: Path) -> None:
+    settings = load(project)
+    assert settings.name == "shop"
+    assert settings.catalog == f"sqlite:///{project}/.runnel/catalog.db"
+    assert settings.warehouse == f"{project}/.runnel/warehouse"
+    assert (settings.host, settings.port, settings.master) == ("127.0.0.1", 8470, "local[*]")
+
+
+def test_later_ones_win(project: Path) -> None:
+    (project / "runnel.prod.toml").write_text(
+        '[lake]\ncatalog = "postgresql://a@h/b"\n[service]\nport = 1\n[params]\nmin = 2\n'
+    )
+    assert load(project).params == {"min": 1}
+    assert load(project, env="prod").port == 1
+    environ = {"RUNNEL__SERVICE__PORT": "2", "RUNNEL__PARAMS__MIN": "3", "OTHER": "x"}
+    assert load(project, env="prod", environ=environ).port == 2
+    found = load(project, env="prod", environ=environ, overrides=["service.port=3", "min=4"])
+    assert (found.port, found.params, found.catalog) == (3, {"min": "4"}, "postgresql://a@h/b")
+
+
+def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
+    (project / "runnel.toml").write_text(
+        '[project]\nname="s"\n[lake]\ncatalog = { env = "CATALOG" }\nstorage = { key = { file = "key.txt" } }\n'
+    )
+    (project / "key.txt").write_text("abc\n")
+    settings = load(project, environ={"CATALOG": "postgresql://u:secret@h/d"})
+    assert settings.catalog == "postgresql://u:secret@h/d" and settings.storage == {"key": "abc"}
+    assert settings.secrets == {"postgresql://u:secret@h/d", "abc"}
+    with pytest.raises(Mistake, match="CATALOG, which is not set"):
+        load(project)
+
+
+MISTAKES = {
+    "unknown key": ('[project]\nname="s"\n[lake]\ncatalogue = "x"', "close: `catalog`"),
+    "unknown section": ('[project]\nname="s"\n[lakes]\nx = 1', "close: `lake`"),
+    "wrong type": ('[project]\nname="s"\n[service]\nport = "no"', "a whole number"),
+    "no name": ("[lake]\n", "project.name"),
+    "section as value": ('project = "shop"', "is a section"),
+    "broken TOML": ("[project\n", "not valid TOML"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_told(project: Path, text: str, said: str) -> None:
+    (project / "runnel.toml").write_text(text)
+    with pytest.raises(Mistake, match=said.replace(".", r"\.")):
+        load(project)
+
+
+def test_an_environment_without_a_file_names_the_nearest(project: Path) -> None:
+    (project / "runnel.prod.toml").write_text("")
+    with pytest.raises(Mistake, match="close: `prod`"):
+        load(project, env="prd")
+
+
+def test_the_project_is_found_from_below(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (project / "a" / "b").mkdir(parents=True)
+    assert find_root(project / "a" / "b") == project
+    with pytest.raises(Mistake, match=r"no runnel\.toml"):
+        find_root(tmp_path_factory.mktemp("elsewhere"))

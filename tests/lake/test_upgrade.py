@@ -1,0 +1,68 @@
+"""The catalog's schema: made once, migrated by itself, refused when it is newer; a moved lake is noticed."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from runnel.errors import Mistake
+from runnel.lake import schema
+from runnel.lake.database import Database
+from runnel.lake.store import Store
+from runnel.lake.upgrade import REVISIONS
+
+
+def test_migrations_make_what_the_code_declares(both: Store) -> None:
+    with both.db.reading() as connection:
+        found = sa.inspect(connection)
+        for table in schema.metadata.sorted_tables:
+            assert {column["name"] for column in found.get_columns(table.name)} == set(table.columns.keys()), table.name
+            assert {index["name"] for index in found.get_indexes(table.name)} >= {index.name for index in table.indexes}
+
+
+def test_ten_first_starts_at_once_make_one_lake(catalog: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(10) as pool:
+        stores = list(pool.map(lambda _: Store.open(catalog, f"{tmp_path}/w"), range(10)))
+    assert len({store.commit("main").id for store in stores}) == 1
+
+
+def test_a_newer_schema_is_refused(catalog: str, tmp_path: Path) -> None:
+    store = Store.open(catalog, f"{tmp_path}/w")
+    store.db.write(lambda connection: connection.execute(sa.text("update runnel_schema set version_num = '9999'")))
+    with pytest.raises(Mistake, match="newer Runnel: its schema is 9999"):
+        Store.open(catalog, f"{tmp_path}/w")
+
+
+def test_a_catalog_of_another_engine_is_taken_over(catalog: str, tmp_path: Path) -> None:
+    """A schema without Runnel's tables, as Iceberg's own catalogs make it, migrates by itself and loses nothing."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    db = Database(catalog)
+    if db.is_sqlite:
+        Path(str(db.url.database)).parent.mkdir(parents=True)
+    other = SqlCatalog("main", uri=db.url.render_as_string(hide_password=False), warehouse=f"file://{tmp_path}/w")
+    other.create_namespace("ods")
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField
+
+    other.create_table("ods.old", Schema(NestedField(1, "id", LongType())))
+    store = Store.open(catalog, f"{tmp_path}/w")
+    assert [str(name) for name in store.state("main")] == ["ods.old"]
+    assert store.commit("main").kind == "adopt"
+    assert (
+        store.db.read(lambda c: c.execute(sa.text("select version_num from runnel_schema")).scalar()) == REVISIONS[-1]
+    )
+
+
+def test_a_moved_lake_is_noticed(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/a/catalog.db", f"{tmp_path}/a/w").close()
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(Mistake, match="fsck --relocate"):
+        Store.open(f"sqlite:///{tmp_path}/b/catalog.db", f"{tmp_path}/b/w")
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgres//x"])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(Mistake, match="SQLite or PostgreSQL"):
+        Database(url)

@@ -1,0 +1,39 @@
+"""Processes that can be killed at any moment: forked off a server that has everything imported, so they start at once."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.lake.factories"])
+
+
+def start(work: Callable[..., None], *words: Any, fail: str | None = None) -> BaseProcess:
+    """Start a process that runs `work`; `fail` arms failpoints in it."""
+    process = _context.Process(target=_run, args=(work, words, fail), daemon=True)
+    process.start()
+    return process
+
+
+def _run(work: Callable[..., None], words: tuple[Any, ...], fail: str | None) -> None:
+    if fail is not None:
+        os.environ["RUNNEL_FAIL"] = fail
+    try:
+        work(*words)
+    except BaseException:
+        # A trace on standard error would be taken for a failure of the test; the exit code tells it.
+        import traceback
+
+        with open(os.environ.get("RUNNEL_CREW_LOG", os.devnull), "a") as log:  # noqa: PTH123
+            traceback.print_exc(file=log)
+        os._exit(1)
+    os._exit(0)
+
+
+def killed(process: BaseProcess) -> bool:
+    """Tell whether a process that has ended was killed."""
+    process.join()
+    return process.exitcode == -signal.SIGKILL

@@ -1,0 +1,88 @@
+"""`make test-faults`: hundreds of kills at random moments, with a seed that is printed and can be given again."""
+
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.faults import workload
+from tests.faults.crew import start
+from tests.faults.verify import verify, watch
+
+
+def kill_randomly(
+    catalog: str, folder: Path, *, kills: int, seed: int, told: Callable[[str], None] = lambda _: None
+) -> None:
+    """Kill one of two writers at a random moment, check the lake, and go on with the same lake."""
+    chance = random.Random(seed)
+    place = workload.Place(catalog, folder)
+    workload.prepare(place)
+    failures = folder / "torn"
+    reader = start(watch, place, str(failures))
+    steady = start(workload.forever, place, chance.getrandbits(32))
+    try:
+        for number in range(1, kills + 1):
+            victim = start(workload.forever, place, chance.getrandbits(32))
+            time.sleep(chance.uniform(0.05, 1.2))  # the moment of the kill is what is being tested
+            victim.kill()
+            victim.join()
+            if number % 5 == 0 or number == kills:
+                verify(place)
+                told(f"{number} of {kills} kills: sound, {len(place.acknowledged())} commits acknowledged")
+            assert reader.is_alive() and steady.is_alive(), "a process that nobody killed has ended"
+            assert not failures.exists(), failures.read_text()
+    finally:
+        for process in (reader, steady):
+            process.kill()
+            process.join()
+    verify(place)
+
+
+def main() -> None:
+    seed = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
+    only, kills = os.environ.get("ONLY", ""), int(os.environ.get("KILLS") or 500)
+    say(f"seed {seed}: repeat with SEED={seed}")
+    parts: dict[str, Callable[[Path], str]] = {
+        "sqlite": lambda folder: f"sqlite:///{folder}/catalog.db",
+        "postgresql": _postgresql,
+    }
+    chosen = {name: make for name, make in parts.items() if only in name}
+    for name, make in chosen.items():
+        with tempfile.TemporaryDirectory() as folder:
+            started, share = time.monotonic(), kills // len(chosen)
+            os.environ["RUNNEL_CREW_LOG"] = f"{folder}/crew.log"
+            try:
+                kill_randomly(make(Path(folder)), Path(folder) / "lake", kills=share, seed=seed, told=say)
+            except AssertionError as error:
+                say(f"{name}: FAILED with seed {seed}: {error}")
+                if Path(f"{folder}/crew.log").exists():
+                    say(Path(f"{folder}/crew.log").read_text())
+                sys.exit(1)
+            say(f"{name}: {share} kills, all sound, in {time.monotonic() - started:.0f} s")
+
+
+_servers: list[object] = []
+
+
+def _postgresql(folder: Path) -> str:
+    from tests.postgres import Server
+
+    server = Server(folder / "pg")
+    server.__enter__()
+    _servers.append(server)
+    import atexit
+
+    atexit.register(server.stop)
+    return server.url
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

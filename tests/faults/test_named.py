@@ -1,0 +1,48 @@
+"""A kill at each named step of write, publish, merge, gc: nothing acknowledged is lost, nothing is torn."""
+
+from pathlib import Path
+
+import pytest
+
+from runnel.failpoint import POINTS
+from tests.faults import workload
+from tests.faults.crew import killed, start
+from tests.faults.verify import verify
+
+# Which work passes a point, by the first word of its name.
+WORK = {
+    "write": "pair",
+    "publish": "pair",
+    "fork": "merge",
+    "merge": "merge",
+    "revert": "undo",
+    "files": "put",
+    "compact": "compact",
+    "gc": "gc",
+    "erase": "erase",
+    "adopt": "adopt",
+}
+LAKE_POINTS = sorted(point for point in POINTS if point.split(".")[0] in WORK)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make one lake that every case gets a copy of."""
+    folder = tmp_path_factory.mktemp("prepared")
+    return folder
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", LAKE_POINTS)
+def test_kill_at(point: str, tmp_path: Path) -> None:
+    place = workload.Place(f"sqlite:///{tmp_path}/catalog.db", tmp_path)
+    workload.prepare(place)
+    job = WORK[point.split(".")[0]]
+    workload.ready(place, job)
+    process = start(workload.once, place, job, fail=f"{point}:kill")
+    assert killed(process), f"{job} never reached {point} (exit code {process.exitcode})"
+    verify(place)
+    again = start(workload.once, place, job)
+    again.join()
+    assert again.exitcode == 0, f"{job} does not work after a kill at {point}"
+    verify(place)

@@ -1,0 +1,68 @@
+"""What must hold after any crash."""
+
+import sqlalchemy as sa
+
+from runnel.errors import RunnelError
+from runnel.lake import schema, tables
+from runnel.lake.commits import Commit, find, history
+from runnel.lake.duck import connect
+from runnel.lake.pins import pinned
+from runnel.lake.scan import rows_sql
+from runnel.lake.store import Store
+from runnel.lake.upkeep.fsck import fsck
+from tests.faults.workload import LEFT, RIGHT, Place
+
+
+def verify(place: Place) -> None:
+    """Check that nothing acknowledged is lost, nothing is torn, and the lake is sound; then that it still works."""
+    store = place.open()
+    report = fsck(store)
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    assert not errors, errors
+    lost = [name for name in place.acknowledged() if store.db.read(lambda c, name=name: find(c, name)) is None]
+    assert not lost, f"acknowledged and lost: {lost}"
+    sequences = store.db.read(lambda c: list(c.execute(sa.select(schema.commits.c.seq)).scalars()))
+    assert len(sequences) == len(set(sequences))
+    for commit in recent(store):
+        if commit.expired_at is None:
+            assert_whole(store, commit)
+    store.close()
+
+
+def recent(store: Store, most: int = 20) -> list[Commit]:
+    head = store.commit("main")
+    return store.db.read(lambda connection: history(connection, head, limit=most))
+
+
+def assert_whole(store: Store, commit: Commit) -> None:
+    """The two tables of a pair have the same rows at every commit: nobody saw half of one."""
+    state = store.state(commit)
+    if LEFT not in state or RIGHT not in state:
+        assert LEFT not in state or commit.message == f"create {LEFT}", commit
+        return
+    left, right = (_sum(store, state[name].location) for name in (LEFT, RIGHT))
+    assert left == right, f"torn at {commit.id}: {left} {right}"
+
+
+def _sum(store: Store, location: str) -> tuple[int, int]:
+    sql = rows_sql(store, tables.load(store, location))
+    found = connect(threads=1).execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
+    assert found is not None
+    return int(found[0]), int(found[1])
+
+
+def watch(place: Place, failures: str) -> None:
+    """Read both tables of the moving branch for ever, and note whatever is torn or unreadable."""
+    store = place.open()
+    while True:
+        commit = store.commit("main")
+        try:
+            with pinned(store.db, "read", commit.id):
+                assert_whole(store, commit)
+        except RunnelError as error:
+            if error.code != "REF_EXPIRED":
+                with open(failures, "a") as log:  # noqa: PTH123
+                    log.write(f"{error}\n")
+        except AssertionError as error:
+            with open(failures, "a") as log:  # noqa: PTH123
+                log.write(f"{error}\n")

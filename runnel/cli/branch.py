@@ -55,15 +55,15 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
     with lake() as opened:
         store = opened.store
         if name is None:
-            found = tags.tags(store)
+            found = store.db.read(tags.tags)
             if as_json:
                 print_json(
-                    [{"tag": one.name, "commit": one.commit_id, "author": one.author, "at": one.at} for one in found]
+                    [{"tag": one.name, "commit": one.commit, "author": one.author, "at": one.at} for one in found]
                 )
             elif not found:
                 click.echo("no tags yet; `runnel tag NAME` makes one")
             else:
-                rows = [[one.name, one.commit_id[:8], when(one.at), one.author] for one in found]
+                rows = [[one.name, one.commit[:8], when(one.at), one.author] for one in found]
                 click.echo(grid(["tag", "commit", "tagged (UTC)", "author"], rows))
         elif delete:
             tags.delete(store, name)
@@ -71,6 +71,6 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
         else:
             made = tags.tag(store, name, ref, force=force)
             if as_json:
-                print_json({"tag": made.name, "commit": made.commit_id, "author": made.author, "at": made.at})
+                print_json({"tag": made.name, "commit": made.commit, "author": made.author, "at": made.at})
             else:
-                click.echo(f"tagged {made.commit_id[:8]} as {made.name}; it is kept as long as the tag")
+                click.echo(f"tagged {made.commit[:8]} as {made.name}; it is kept as long as the tag")

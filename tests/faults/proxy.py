@@ -1,0 +1,58 @@
+"""A TCP proxy before a database that can cut the line right after a COMMIT was carried out: the lost acknowledgement."""
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Proxy:
+    """Forwards loopback connections to a port; `cut_after_commit` drops the next connection that commits."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self.listener.getsockname()[1])
+        self.cut_after_commit = False
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self.listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self.target)) as server:
+            committing = threading.Event()
+            back = threading.Thread(target=self._back, args=(server, client, committing), daemon=True)
+            back.start()
+            while data := _receive(client):
+                if self.cut_after_commit and b"COMMIT" in data:
+                    committing.set()
+                server.sendall(data)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+
+    def _back(self, server: socket.socket, client: socket.socket, committing: threading.Event) -> None:
+        while data := _receive(server):
+            if committing.is_set():  # the server has answered, so the commit took effect; the client never hears of it
+                self.cut_after_commit = False
+                self.cuts += 1
+                break
+            client.sendall(data)
+        for side in (client, server):  # closing alone would not wake the thread that reads from it
+            with suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+
+
+def _receive(side: socket.socket) -> bytes:
+    try:
+        return side.recv(65536)
+    except OSError:
+        return b""

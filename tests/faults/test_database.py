@@ -1,0 +1,104 @@
+"""A database that is locked, restarted, or loses the acknowledgement of a commit: nothing is lost or done twice."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from runnel.errors import Unreachable
+from runnel.lake.store import Store
+from tests.faults.proxy import Proxy
+from tests.lake.factories import add, create, read, rows
+from tests.postgres import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("pg")) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    proxy = Proxy(server.port)
+    yield proxy
+    proxy.close()
+
+
+def lake(port: int, name: str, tmp_path: Path, server: Server) -> Store:
+    engine = sa.create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f'create database "{name}"'))
+    engine.dispose()
+    return Store.open(f"postgresql://runnel@127.0.0.1:{port}/{name}", f"{tmp_path}/warehouse")
+
+
+def test_a_lock_of_another_process_is_waited_for(store: Store) -> None:
+    create(store, "ods.a", rows((1, "d1", 1)))
+    other = sqlite3.connect(str(store.db.url.database), isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(1.0, lambda: other.execute("COMMIT")).start()
+    add(store, "ods.a", rows((2, "d2", 1)))
+    assert len(read(store, "ods.a")) == 2
+
+
+@pytest.mark.postgres
+def test_a_commit_whose_acknowledgement_is_lost_counts_once(server: Server, proxy: Proxy, tmp_path: Path) -> None:
+    store = lake(proxy.port, "lost_ack", tmp_path, server)
+    create(store, "ods.a", rows((1, "d1", 1)))
+    before = store.commit("main")
+    proxy.cut_after_commit = True
+    from runnel.lake.commits import Change
+    from runnel.lake.publish import Draft, publish
+
+    table, version = next(iter(store.state("main").items()))
+    made = publish(store.db, Draft("main", "dropped", "ada", (Change(table, version.location, None),)))
+    assert proxy.cuts == 1
+    head = store.commit("main")
+    assert head.id == made.id and head.parent == before.id and head.seq == before.seq + 1
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_restart_in_the_middle_is_survived(server: Server, tmp_path: Path) -> None:
+    store = lake(server.port, "restarted", tmp_path, server)
+    create(store, "ods.a", rows((0, "d0", 1)))
+    done = threading.Event()
+    failures: list[Exception] = []
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            try:
+                add(store, "ods.a", rows((number, "d1", 1)))
+            except Exception as error:
+                failures.append(error)
+                return
+        written.append(number)
+
+    written: list[int] = []
+    worker = threading.Thread(target=write)
+    worker.start()
+    for _ in range(2):
+        seen = store.commit("main").seq
+        server.stop()
+        server.start()
+        deadline = time.monotonic() + 60
+        while store.commit("main").seq <= seen + 2 and not failures and time.monotonic() < deadline:
+            pass
+    done.set()
+    worker.join()
+    assert not failures, failures
+    assert [row[0] for row in sorted(read(store, "ods.a"))] == list(range(written[0] + 1))
+    store.close()
+
+
+def test_a_database_that_is_down_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable) as caught:
+        Store.open("postgresql://runnel:secret@127.0.0.1:1/none", f"{tmp_path}/w")
+    assert caught.value.exit_code == 3 and "secret" not in str(caught.value)

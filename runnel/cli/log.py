@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from runnel.cli.base import command, count, grid, lake, print_json, when
+from runnel.cli.base import command, count, grid, lake, print_json, when, width
 from runnel.lake.commits import Commit, changes_of, history, tables_changed
 from runnel.names import TableName
 
@@ -21,7 +21,8 @@ def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: boo
         if graph and not as_json:
             from runnel.lake.graph import graph as drawn
 
-            click.echo("\n".join(drawn(store, limit=limit)))
+            for line in drawn(store, None if ref == "main" else ref, limit=limit):
+                click.echo(str(line)[: width()].rstrip())
             return
         start = store.commit(ref)
         wanted = TableName.parse(name) if name else None

@@ -1,5 +1,5 @@
 """The client: `rn.open`, one face for notebooks, tests and scripts."""
 
-from runnel.client.open import open
+from runnel.client.opening import open
 
 __all__ = ["open"]

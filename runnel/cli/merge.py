@@ -1,0 +1,50 @@
+"""`runnel merge` and `runnel revert`."""
+
+import click
+
+from runnel.cli.base import command, grid, lake, print_json
+
+
+@command()
+@click.argument("branch")
+@click.option("--into", default="main", metavar="B", help="The branch to merge into; main by default.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done to which table.")
+@click.option("-m", "--message", default=None, help="What the commit says.")
+def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: bool) -> None:
+    """Merge a branch: tables that only it changed are taken as they are, others are replayed or reported."""
+    from runnel.lake.merge import merge as merge_branch
+    from runnel.lake.merge_plan import plan_merge
+
+    with lake() as opened:
+        if dry_run:
+            plan, commit = plan_merge(opened.store, branch, into), None
+        else:
+            done = merge_branch(opened.store, branch, into, message)
+            plan, commit = done.plan, done.commit
+    steps = [step for step in plan.steps if step.action != "same"]
+    if as_json:
+        shown = [{"table": str(step.table), "action": step.action, "reason": step.reason} for step in steps]
+        print_json({"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown})
+        return
+    if steps:
+        click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
+    if commit is not None:
+        click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
+    elif not dry_run or not steps:
+        click.echo(f"nothing to merge: {into} has all of {branch}")
+
+
+@command()
+@click.argument("commit")
+@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("-m", "--message", default=None, help="What the new commit says.")
+def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None:
+    """Undo a commit with a new one; history stays."""
+    from runnel.lake.revert import revert as undo
+
+    with lake() as opened:
+        done = undo(opened.store, commit, branch, message)
+    if as_json:
+        print_json({"reverted": commit, "branch": branch, "commit": done.id})
+    else:
+        click.echo(f"{done.message}, commit {done.id[:8]}")

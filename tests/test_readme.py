@@ -1,0 +1,44 @@
+"""What the README claims, a test runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+RUNNEL = Path(sys.executable).parent / "runnel"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    subprocess.run([RUNNEL, "init", "shop"], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "shop/data/late.csv").write_text(
+        "order_id,seller_id,day,amount\n4,11,2026-01-02,30.00\n5,12,2026-01-02,10.00\n"
+    )
+    return tmp_path
+
+
+def test_the_python_example_prints_what_it_says(shop: Path) -> None:
+    code, output = re.search(r"```python\n(.+?)```\n\n```\n(.+?)```", README, re.DOTALL).groups()
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    done = subprocess.run([sys.executable, "-c", code], cwd=shop, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (output, "")
+
+
+def test_the_commands_work(shop: Path) -> None:
+    block = re.search(r"made by `runnel init shop`:\n\n((?:    .+\n)+)", README).group(1)
+    for line in block.splitlines():
+        words = line.strip().removeprefix("runnel ")
+        done = subprocess.run(
+            f"{RUNNEL} {words}", shell=True, cwd=shop / "shop", capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    left = subprocess.run(
+        [RUNNEL, "query", "select count(*) from ods.orders", "--format", "csv"],
+        cwd=shop / "shop",
+        capture_output=True,
+        text=True,
+    )
+    assert left.stdout.split() == ["count(1)", "3"], "the last command took the merge back"

@@ -1,0 +1,1 @@
+from tests.spark.fixtures import spark  # noqa: F401

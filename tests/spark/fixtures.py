@@ -1,0 +1,29 @@
+"""The one Spark session of a test run, and what tests need to start others in processes of their own."""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Use an archive that is there, but leave no process behind that makes one.
+os.environ.setdefault("RUNNEL_CDS", "ready")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """Start Spark once; tests add their lakes as slots or catalogs of their own names."""
+    from runnel.spark import SparkSettings, start, stop
+
+    found: list[SparkSession] = []
+    settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
+    # The thread that starts Spark ends before the first test: the JVM must not end with it.
+    starter = threading.Thread(target=lambda: found.append(start(settings)))
+    starter.start()
+    starter.join()
+    yield found[0]
+    stop()

@@ -1,0 +1,131 @@
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from runnel.errors import Broken, RunnelError, Unreachable
+from runnel.spark import cache, jars, network
+from runnel.spark.jars import LAKE, ensure_jars
+from runnel.spark.java import find_java
+
+POINTS = [jars.FETCHED, jars.CHECKED, jars.MOVED, f"{jars.MOVED}:kill@3"]
+
+
+@pytest.fixture(scope="session")
+def real_jars():
+    """Return the jars of the machine's cache, downloaded if this is the first run."""
+    return ensure_jars(find_java())
+
+
+@pytest.fixture
+def stock(real_jars, tmp_path, monkeypatch):
+    """Set an empty cache, and RUNNEL_JARS to a folder with all jars; return that folder."""
+    folder = tmp_path / "stock"
+    folder.mkdir()
+    for path in real_jars:
+        try:
+            os.link(path, folder / path.name)
+        except OSError:
+            shutil.copyfile(path, folder / path.name)
+    monkeypatch.setenv("RUNNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RUNNEL_JARS", str(folder))
+    return folder
+
+
+def cached(tmp_path):
+    return sorted(path.name for path in (tmp_path / "cache" / "jars").glob("*") if path.name != ".lock")
+
+
+def fetch(**env):
+    line = [sys.executable, "-m", "tests.spark.child", "jars", "."]
+    return subprocess.Popen(line, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True)
+
+
+ALL = sorted(jar.file_name for jar in LAKE)
+
+
+def test_two_first_starts_at_once(stock, tmp_path):
+    both = [fetch(), fetch()]
+    assert [sorted(child.communicate(timeout=60)[0].split()) for child in both] == [ALL, ALL]
+    assert cached(tmp_path) == ALL
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_and_started_again(stock, tmp_path, point):
+    child = fetch(RUNNEL_FAIL=point)
+    child.communicate(timeout=60)
+    assert child.returncode == -9
+    assert all(jars.is_right(path, jar) for path, jar in zip(ensure_jars(find_java()), LAKE, strict=True))
+
+
+def test_missing_jar_is_named(stock, tmp_path):
+    (stock / LAKE[2].file_name).unlink()
+    with pytest.raises(Unreachable) as caught:
+        ensure_jars(find_java())
+    assert caught.value.code == "SPARK_JARS"
+    assert LAKE[2].file_name in caught.value.what
+    assert LAKE[1].file_name not in caught.value.what
+    assert "RUNNEL_JARS" in caught.value.fix
+
+
+def test_wrong_sum_is_not_used(stock, tmp_path):
+    bad = stock / LAKE[1].file_name
+    contents = bytearray(bad.read_bytes())
+    contents[1000] ^= 1
+    bad.unlink()
+    bad.write_bytes(contents)
+    with pytest.raises(Broken) as caught:
+        ensure_jars(find_java())
+    assert caught.value.code == "SPARK_JARS_SUM"
+    assert LAKE[1].file_name in caught.value.what
+    assert cached(tmp_path) == []
+
+
+def test_full_disk(stock, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNNEL_FAIL", f"{jars.FETCHED}:enospc")
+    with pytest.raises(RunnelError) as caught:
+        ensure_jars(find_java())
+    assert caught.value.code == "SPARK_DISK"
+    assert cached(tmp_path) == []
+
+
+def test_too_little_space_is_noticed_before(tmp_path):
+    with pytest.raises(RunnelError) as caught:
+        cache.need_space(tmp_path / "not" / "there", 10**18)
+    assert caught.value.code == "SPARK_DISK"
+
+
+def test_cache_that_cannot_be_written(stock, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RUNNEL_CACHE", str(tmp_path / "file"))
+    with pytest.raises(RunnelError) as caught:
+        ensure_jars(find_java())
+    assert caught.value.code == "SPARK_CACHE"
+    assert "RUNNEL_CACHE" in caught.value.fix
+
+
+def test_no_network(tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("RUNNEL_JARS", raising=False)
+    # Port 9 of this machine refuses; a proxy there is a network that is not.
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Duser.home={tmp_path}")  # a local Maven repository would serve as well
+    with pytest.raises(Unreachable) as caught:
+        ensure_jars(find_java())
+    assert caught.value.code == "SPARK_JARS"
+    assert all(jar.file_name in caught.value.what for jar in LAKE)
+    assert "RUNNEL_JARS" in caught.value.fix
+    assert cached(tmp_path) == []
+
+
+def test_java_reads_the_trust_store(tmp_path):
+    import ssl
+
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    (tmp_path / "store").write_bytes(network.key_store(certificates))
+    line = [find_java().home / "bin" / "keytool", "-list", "-keystore", tmp_path / "store", "-storepass", "changeit"]
+    listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert listed.count("trustedCertEntry") == len(certificates)

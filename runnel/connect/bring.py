@@ -1,0 +1,191 @@
+"""Turn files into data files of a table's version: read, settled, checked, written or registered. Publishes nothing."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from runnel.connect import csv, evolve, register
+from runnel.connect.fit import Choice, choose
+from runnel.connect.footers import FIX, data_file
+from runnel.connect.globs import CSV, JSONL, unchanged
+from runnel.connect.jsonl import JsonReader
+from runnel.connect.lanes import write_rows
+from runnel.connect.parquet import ParquetReader
+from runnel.connect.partition import same_partitions, spec_of
+from runnel.connect.paths import PathReader, path_values
+from runnel.connect.reader import Reader
+from runnel.connect.request import DROP, Request
+from runnel.connect.scratch import Scratch
+from runnel.connect.settle import Settled, refuse, settle
+from runnel.errors import Mistake, listed
+from runnel.lake import tables
+from runnel.lake.datafiles import ROW_GROUP_ROWS
+from runnel.lake.duck import connect
+from runnel.lake.duckdb_types import duckdb_type, quoted
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
+
+    from runnel.lake.store import Store
+
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Data files that wait to be published onto the version `location`, together with `updates` of it."""
+
+    location: str
+    updates: "tuple[TableUpdate, ...]"
+    files: tuple[DataFile, ...]
+    rows: int
+    dropped: int
+    new_columns: tuple[str, ...]
+
+
+def bring(store: "Store", request: Request, base: str | None, progress: Progress | None) -> Brought:
+    """Bring the files of a request to the version `base` of its table, or to a new table."""
+    schema = tables.load(store, base).schema() if base else None
+    with Scratch() as scratch, connect() as con:
+        try:
+            reader = _reader(con, request, scratch, schema)
+            choices = choose(reader.columns, request.schema, schema, request.on_new_column, request.where)
+            _tell(progress, "checking", 0, None)
+            settled = _settled(con, reader, choices, request)
+            if settled.dropped and (request.on_bad != DROP or request.in_place):
+                raise refuse(con, _paths_or(reader, request), settled, scratch.files, request.where)
+            location, metadata, updates = _target(store, request, base, settled.choices, reader)
+            files, rows = _files(store, con, request, reader, settled, metadata, progress)
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise _unreadable(error, request) from error
+    unchanged(request.files)
+    new = tuple(choice.name for choice in settled.choices if choice.stored is None) if base else ()
+    return Brought(location, updates, tuple(files), rows, settled.dropped, new)
+
+
+def _reader(
+    con: duckdb.DuckDBPyConnection, request: Request, scratch: Scratch, schema: "Schema | None"
+) -> "csv.CsvReader | JsonReader | ParquetReader":
+    if request.format == CSV:
+        names = tuple(column.name for column in request.schema) or tuple(
+            f.name for f in (schema.fields if schema else ())
+        )
+        return csv.CsvReader(con, request.files, scratch, replace(request.csv, names=names))
+    if request.format == JSONL:
+        return JsonReader(con, request.files, scratch)
+    return ParquetReader(request.files, scratch, in_place=request.in_place)
+
+
+def _settled(con: duckdb.DuckDBPyConnection, reader: Reader, choices: Sequence[Choice], request: Request) -> Settled:
+    if not request.in_place or not isinstance(reader, ParquetReader):
+        return settle(con, reader, choices)
+    footers = list(reader.footers.values())
+    register.registrable(footers, choices)
+    fixed = register.chosen_kinds(choices, footers)
+    texts = [choice for choice in fixed if choice.incoming.kind is None]
+    found = settle(con, _paths_or(reader, request), texts) if texts else Settled(())
+    named = {choice.name: choice for choice in found.choices}
+    return replace(found, choices=tuple(named.get(choice.name, choice) for choice in fixed))
+
+
+def _paths_or(reader: Reader, request: Request) -> Reader:
+    """Return what values are read from: for files that stay in place, their paths."""
+    if not request.in_place or not isinstance(reader, ParquetReader):
+        return reader
+    texts = [column for column in reader.columns if column.kind is None]
+    return PathReader(texts, list(reader.footers.values()))
+
+
+def _target(
+    store: "Store", request: Request, base: str | None, choices: Sequence[Choice], reader: Reader
+) -> "tuple[str, TableMetadata, tuple[TableUpdate, ...]]":
+    """Return the version to write for, created where there is none, and the updates that it needs."""
+    in_paths = [choice.name for choice in choices if request.in_place and choice.incoming.kind is None]
+    if base is None:
+        schema = evolve.new_schema(choices)
+        wanted = (*request.partition, *(name for name in in_paths if name not in request.partition))
+        base, metadata = tables.create(store, request.table, schema, spec=spec_of(wanted, schema))
+        updates: tuple[TableUpdate, ...] = ()
+    else:
+        metadata = tables.load(store, base)
+        _partitions_fit(request, metadata, in_paths)
+        updates = evolve.schema_updates(store, request.table, base, choices)
+        metadata = evolve.evolved(metadata, updates)
+    properties = evolve.key_property(request.key, metadata.schema())
+    if request.in_place and isinstance(reader, ParquetReader):
+        properties |= register.name_mapping(metadata, choices, list(reader.footers.values()))
+    more = evolve.property_updates(metadata, properties)
+    return base, evolve.evolved(metadata, more), (*updates, *more)
+
+
+def _partitions_fit(request: Request, metadata: "TableMetadata", in_paths: Sequence[str]) -> None:
+    """Refuse to partition a table that exists in another way."""
+    if request.partition and not same_partitions(metadata.spec(), spec_of(request.partition, metadata.schema())):
+        parts = ", ".join(f"{part.transform}({part.name})" for part in metadata.spec().fields) or "not at all"
+        what = f"`{request.table}` is partitioned otherwise: {parts}"
+        raise Mistake("LOAD_PARTITION", what, fix="leave --partition out: it counts when a table is created")
+    known = {part.name.lower() for part in metadata.spec().fields}
+    other = [name for name in in_paths if name.lower() not in known]
+    if other:
+        what = f"the paths of {request.where} name {listed(other)}, by which `{request.table}` is not partitioned"
+        raise Mistake("LOAD_IN_PLACE_PARTITION", what, at=request.files[0].name, fix=FIX)
+
+
+def _files(
+    store: "Store",
+    con: duckdb.DuckDBPyConnection,
+    request: Request,
+    reader: Reader,
+    settled: Settled,
+    metadata: "TableMetadata",
+    progress: Progress | None,
+) -> tuple[list[DataFile], int]:
+    if request.in_place and isinstance(reader, ParquetReader):
+        return _registered(con, reader, settled, metadata), reader.count
+    total = reader.count if isinstance(reader, ParquetReader) else None
+    stored = {choice.name: choice.tries[0].value for choice in settled.choices}
+    columns = ", ".join(
+        f"{stored.get(field.name, f'CAST(NULL AS {duckdb_type(field.field_type)})')} AS {quoted(field.name)}"
+        for field in metadata.schema().fields
+    )
+    rows = con.sql(f"SELECT {columns} FROM ({reader.rows()}) WHERE {settled.condition}")
+    batches = rows.to_arrow_reader(ROW_GROUP_ROWS)
+    return write_rows(
+        store, metadata, cast(Iterable[pa.RecordBatch], batches), lambda done: _tell(progress, "writing", done, total)
+    )
+
+
+def _registered(
+    con: duckdb.DuckDBPyConnection, reader: ParquetReader, settled: Settled, metadata: "TableMetadata"
+) -> list[DataFile]:
+    footers = [found for found in reader.footers.values() if found.metadata.num_rows]
+    texts = [column for column in reader.columns if column.kind is None]
+    in_paths = path_values(con, PathReader(texts, footers), settled.choices)
+    for found in footers:
+        register.ids_fit(metadata, found)
+    return [data_file(metadata, found, in_paths.get(found.file.path, {})) for found in footers]
+
+
+def _tell(progress: Progress | None, what: str, done: int, total: int | None) -> None:
+    if progress is not None:
+        progress(what, done, total)
+
+
+def _unreadable(error: Exception, request: Request) -> Mistake:
+    """Return what to tell about files that DuckDB gave up on."""
+    if request.format == CSV:
+        for file in request.files:
+            found = csv.explained(file, request.csv)
+            if found is not None:
+                return found
+    lines = str(error).split(": ", 1)[-1].splitlines()
+    what = f"{request.where} can't be read as {request.format}: {lines[0] if lines else error}"
+    return Mistake(
+        "LOAD_UNREADABLE", what, at=request.files[0].name, fix="look at the file; write it again if it is damaged"
+    )

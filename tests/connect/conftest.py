@@ -1,0 +1,42 @@
+"""Files to load, and the load itself, so that a test states only what matters."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runnel.connect.load import Loaded, load
+from runnel.lake.store import Store
+from runnel.names import TableName
+
+Loading = Callable[..., Loaded]
+Writing = Callable[[str, str | bytes], str]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writing:
+    """Return a function that writes a file into the working folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def write(name: str, contents: str | bytes) -> str:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        raw = contents.encode() if isinstance(contents, str) else contents
+        path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return name
+
+    return write
+
+
+@pytest.fixture
+def loading(store: Store, data: Writing) -> Loading:
+    """Return `load` into ods.orders of an empty lake."""
+
+    def work(*patterns: str, table: str = "ods.orders", **options: Any) -> Loaded:
+        return load(store, TableName.parse(table), patterns, **options)
+
+    return work

@@ -1,0 +1,1 @@
+"""Upkeep of the lake: compact, erase, gc, fsck, relocate."""

@@ -1,0 +1,140 @@
+"""Check the whole lake: its history, every kept version and the files behind it, and what is left over.
+
+Reads everything and changes nothing; others may go on working meanwhile. What is read comes from the disk, not from
+memory.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import Connection
+
+from runnel.lake import manifests, tables
+from runnel.lake.adopt import outside_changes
+from runnel.lake.branches import branches
+from runnel.lake.storage import Stored
+from runnel.lake.upkeep import leases, ledger
+from runnel.lake.upkeep.contents import Contents
+from runnel.lake.upkeep.findings import Finding, Report, sorted_findings
+from runnel.lake.upkeep.live import Progress, key
+from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.roots import Kept, Registered, Use, registered, unexpired, uses
+from runnel.lake.upkeep.sweep import is_catalog
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+_NO_COMMIT = Kept("", "", 0)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the catalog database says at one moment."""
+
+    commits: int
+    uses: tuple[Use, ...]
+    registered: tuple[Registered, ...]
+    problems: tuple[Finding, ...]
+
+
+def fsck(
+    store: "Store", *, deep: bool = False, retention: Retention | None = None, progress: Progress | None = None
+) -> Report:
+    """Return everything that is wrong with a lake, with the files and commits concerned.
+
+    `deep` also opens every Parquet file and reads every blob. A file that nobody needs is an orphan only after the
+    grace period of `retention`.
+    """
+    tables.forget()
+    manifests.forget()
+    facts = store.db.read(lambda connection: _facts(store, connection))
+    contents = Contents(store, deep=deep)
+    contents.survey()
+    for done, use in enumerate(facts.uses, 1):
+        contents.check(use)
+        if progress:
+            progress("check", done, len(facts.uses))
+    contents.attribute_blobs()
+    orphans = list(_orphans(store, contents, (retention or Retention()).grace_seconds))
+    found = [*facts.problems, *_dangling(store, facts.registered), *_orphaned(orphans)]
+    now = store.db.read(lambda connection: {(use.table, use.location) for use in _uses(connection)})
+    found += contents.findings(lambda use: (use.table, use.location) in now)
+    return Report(
+        sorted_findings(found),
+        commits=facts.commits,
+        versions=len({use.location for use in facts.uses}),
+        files=len(contents.seen),
+        bytes=sum(stored.bytes for path, stored in contents.stored.items() if path in contents.seen),
+        deep=deep,
+        orphans=tuple(stored.path for stored in orphans),
+    )
+
+
+def _facts(store: "Store", connection: Connection) -> _Facts:
+    problems = [*ledger.problems(connection), *_outside(connection), *_left_over(store, connection)]
+    return _Facts(len(unexpired(connection)), tuple(_uses(connection)), tuple(registered(connection)), tuple(problems))
+
+
+def _uses(connection: Connection) -> Iterator[Use]:
+    """Yield the versions that kept commits need, and those that other engines or slots have put in the catalog."""
+    known = set()
+    for use in uses(connection, unexpired(connection)):
+        known.add(use.location)
+        yield use
+    for row in registered(connection):
+        if row.is_table and row.is_ours and row.location not in known:
+            yield Use(row.table, row.location, _NO_COMMIT, _NO_COMMIT)
+
+
+def _dangling(store: "Store", rows: tuple[Registered, ...]) -> Iterator[Finding]:
+    there: dict[str, bool] = {}
+    for row in rows:
+        path = key(row.location)
+        if path not in there:
+            there[path] = store.io.new_input(row.location).exists()
+        if not there[path]:
+            yield Finding(
+                "error" if row.is_ours else "warning",
+                "FSCK_DANGLING_ROW",
+                f"the catalog has `{row.table}` on `{row.catalog}` at a file that is gone",
+                path,
+                (row.table,),
+                fix="restore the file from a backup, or revert the table to a commit that can be read",
+            )
+
+
+def _outside(connection: Connection) -> Iterator[Finding]:
+    for branch in branches(connection):
+        for change in outside_changes(connection, branch.name):
+            what = f"another engine changed `{change.table}` on branch `{branch.name}`; no commit holds it yet"
+            fix = "any command that reads the branch adopts it as a commit, such as: runnel log"
+            yield Finding("info", "FSCK_OUTSIDE", what, None, (str(change.table),), (branch.head,), fix)
+
+
+def _left_over(store: "Store", connection: Connection) -> Iterator[Finding]:
+    pins, slots = leases.ended(store.db, connection, store.db.now(connection))
+    for kind, names in (("pin", pins), ("slot", slots)):
+        if names:
+            what = f"{len(names)} {kind}{'s' if len(names) > 1 else ''} of processes that have ended: {names[0]}"
+            yield Finding("info", "FSCK_LEASES", what, fix="`runnel gc` removes them")
+
+
+def _orphans(store: "Store", contents: Contents, grace_seconds: float) -> Iterator[Stored]:
+    """Yield files that nobody needs; those that are young may belong to a write that is under way."""
+    limit = time.time() - grace_seconds
+    for path, stored in contents.stored.items():
+        folder, _, name = path.rpartition("/")
+        beside = f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
+        if stored.modified_at <= limit and beside not in contents.seen and not is_catalog(store, path):
+            yield stored
+
+
+def _orphaned(orphans: list[Stored]) -> Iterator[Finding]:
+    if orphans:
+        size = sum(stored.bytes for stored in orphans)
+        what = f"{len(orphans):,} files with {size:,} bytes are needed by nothing, such as {orphans[0].path}"
+        yield Finding(
+            "info", "FSCK_ORPHANS", what, orphans[0].path, fix="`runnel gc` removes them after its grace period"
+        )

@@ -1,0 +1,234 @@
+"""Collect garbage: let commits go whose retention has ended, then delete the files that nothing needs any more.
+
+Two looks with a grace period between them: the first lists unneeded files as candidates, a later one deletes those
+that are still unneeded. Without a grace period the second look follows at once. A crash at any step leaves the lake
+whole; the next run goes on. Only one gc runs at a time.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import Connection
+
+from runnel.errors import Broken
+from runnel.lake import failpoints, schema
+from runnel.lake.branches import lock
+from runnel.lake.database import moment, stamp
+from runnel.lake.pins import pinned
+from runnel.lake.upkeep import leases, sweep
+from runnel.lake.upkeep.live import Mark, Progress
+from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.roots import Registered, open_writes, outlived, registered, unexpired, uses
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a gc did, or would do. Counts are of files unless they say otherwise."""
+
+    expired_commits: int = 0
+    ended_leases: int = 0
+    candidates: int = 0  # newly found, to be deleted by a later gc
+    candidate_bytes: int = 0
+    waiting: int = 0  # found before, their grace or an older write not yet over
+    forgotten: int = 0  # found before, needed again
+    deleted: int = 0
+    deleted_bytes: int = 0
+    kept: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class _Roots:
+    """What the catalog database needs at one moment, and the writes that are open then."""
+
+    now: str
+    versions: frozenset[str]
+    registered: tuple[Registered, ...]
+    open_writes: tuple[str, ...]
+    candidates: tuple[sweep.Candidate, ...]
+
+
+def gc(
+    store: "Store",
+    retention: Retention,
+    *,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    progress: Progress | None = None,
+) -> Swept:
+    """Let commits go and sweep files as `retention` says; `dry_run` changes nothing and tells what would happen.
+
+    `now` stands in for the clock. Raises GC_RUNNING where another gc is under way, and Broken, having deleted nothing,
+    where a kept version can't be read: what it needs is then unknown.
+    """
+    at = stamp(now) if now else None
+    if dry_run:
+        return _foretell(store, retention, at, progress)
+    ended = leases.end(store.db, at or store.db.read(store.db.now))
+    failpoints.reach(failpoints.GC_LEASES_ENDED)
+    with pinned(store.db, "gc", alone=True) as pin:
+        hold = sweep.holding(pin)
+        expired, died = _expire(store, retention, at)
+        failpoints.reach(failpoints.GC_EXPIRED)
+        _list_anew(store, died, hold)
+        swept = _look(store, retention, at, hold, progress)
+        if retention.grace_seconds == 0 and swept.candidates:
+            second = _look(store, retention, at, hold, progress)
+            swept = replace(
+                second,
+                forgotten=swept.forgotten + second.forgotten,
+                deleted=swept.deleted + second.deleted,
+                deleted_bytes=swept.deleted_bytes + second.deleted_bytes,
+            )
+        sweep.remove_empty_folders(store, _written_before(store, retention, at))
+    return replace(swept, expired_commits=expired, ended_leases=ended)
+
+
+def _expire(store: "Store", retention: Retention, at: str | None) -> tuple[int, frozenset[str]]:
+    """Expire commits; return how many, and the versions that none but they needed, if any write is open."""
+
+    def work(connection: Connection) -> tuple[int, frozenset[str]]:
+        lock(connection)
+        now = at or store.db.now(connection)
+        gone = outlived(connection, retention, now)
+        died: frozenset[str] = frozenset()
+        if gone and open_writes(connection):
+            before = {use.location for use in uses(connection, unexpired(connection))}
+            after = {use.location for use in uses(connection, unexpired(connection, frozenset(gone)))}
+            died = frozenset(before - after)
+        for start in range(0, len(gone), 500):
+            ids = gone[start : start + 500]
+            connection.execute(schema.commits.update().where(schema.commits.c.id.in_(ids)).values(expired_at=now))
+        failpoints.reach(failpoints.GC_BEFORE_EXPIRE)
+        return len(gone), died
+
+    return store.db.write(work)
+
+
+def _list_anew(store: "Store", died: frozenset[str], hold: sweep.Hold) -> None:
+    """Forget candidates that the versions which have just died needed, so that they are listed anew.
+
+    Such a file was needed again after it was listed, and a write that is open now may have started from there.
+    """
+    listed = store.db.read(sweep.candidates) if died else []
+    if not listed:
+        return
+    mark = Mark(store)
+    for version in died:
+        with suppress(Broken):  # it is not promised any more
+            mark.version(version)
+    sweep.forget(store, [candidate.path for candidate in listed if mark.needs(candidate.path)], hold)
+
+
+def _look(store: "Store", retention: Retention, at: str | None, hold: sweep.Hold, progress: Progress | None) -> Swept:
+    """Mark once, delete the candidates of earlier looks that are still unneeded, and list new ones."""
+    roots, mark = _marked(store, at, frozenset(), progress)
+    failpoints.reach(failpoints.GC_MARKED)
+    needed = [candidate.path for candidate in roots.candidates if mark.needs(candidate.path)]
+    forgotten = sweep.forget(store, needed, hold)
+    failpoints.reach(failpoints.GC_FORGOTTEN)
+    doomed, waiting = _ripe(roots, mark, retention)
+    deleted = _told(sweep.delete(store, doomed, hold), "delete", len(doomed), progress)
+    known = {candidate.path for candidate in waiting}
+    found = sweep.unneeded(store, mark, _oldest(roots, retention))
+    new = list(sweep.record(store, (stored for stored in found if stored.path not in known), at, hold))
+    return Swept(
+        candidates=len(new),
+        candidate_bytes=sum(stored.bytes for stored in new),
+        waiting=len(waiting),
+        forgotten=forgotten,
+        deleted=len(deleted),
+        deleted_bytes=sum(candidate.bytes for candidate in deleted),
+        kept=len(mark.files),
+    )
+
+
+def _foretell(store: "Store", retention: Retention, at: str | None, progress: Progress | None) -> Swept:
+    """Return what a gc would do now; without a grace period it would delete what it finds."""
+
+    def work(connection: Connection) -> tuple[list[str], int]:
+        now = at or store.db.now(connection)
+        pins, slots = leases.ended(store.db, connection, now)
+        return outlived(connection, retention, now), len(pins) + len(slots)
+
+    gone, ended = store.db.read(work)
+    roots, mark = _marked(store, at, frozenset(gone), progress)
+    doomed, waiting = _ripe(roots, mark, retention)
+    known = {candidate.path for candidate in roots.candidates}
+    found = sweep.unneeded(store, mark, _oldest(roots, retention))
+    new = [stored for stored in found if stored.path not in known]
+    at_once = retention.grace_seconds == 0 and not roots.open_writes
+    sizes = [candidate.bytes for candidate in doomed] + ([stored.bytes for stored in new] if at_once else [])
+    return Swept(
+        expired_commits=len(gone),
+        ended_leases=ended,
+        candidates=0 if at_once else len(new),
+        candidate_bytes=0 if at_once else sum(stored.bytes for stored in new),
+        waiting=len(waiting),
+        forgotten=len(roots.candidates) - len(doomed) - len(waiting),
+        deleted=len(sizes),
+        deleted_bytes=sum(sizes),
+        kept=len(mark.files),
+        dry_run=True,
+    )
+
+
+def _marked(store: "Store", at: str | None, gone: frozenset[str], progress: Progress | None) -> tuple[_Roots, Mark]:
+    """Read from one state of the database what is needed, and mark the files of it."""
+
+    def work(connection: Connection) -> _Roots:
+        return _Roots(
+            at or store.db.now(connection),
+            frozenset(use.location for use in uses(connection, unexpired(connection, gone))),
+            tuple(registered(connection)),
+            tuple(open_writes(connection)),
+            tuple(sweep.candidates(connection)),
+        )
+
+    roots = store.db.read(work)
+    while True:
+        mark = Mark(store)
+        try:
+            mark.versions(sorted(roots.versions), progress)
+            mark.registered(roots.registered)
+            return roots, mark
+        except Broken:
+            before, roots = roots, store.db.read(work)
+            # An erasure may have put other versions in the place of these, and deleted their files.
+            if (before.versions, before.registered) == (roots.versions, roots.registered):
+                raise
+
+
+def _ripe(roots: _Roots, mark: Mark, retention: Retention) -> tuple[list[sweep.Candidate], list[sweep.Candidate]]:
+    """Return the candidates to delete now, and those that are still unneeded but have to wait."""
+    limit = stamp(moment(roots.now) - timedelta(seconds=retention.grace_seconds))
+    unneeded = [candidate for candidate in roots.candidates if not mark.needs(candidate.path)]
+    ripe = [candidate for candidate in unneeded if sweep.is_ripe(candidate, limit, roots.open_writes)]
+    chosen = {candidate.path for candidate in ripe}
+    return ripe, [candidate for candidate in unneeded if candidate.path not in chosen]
+
+
+def _oldest(roots: _Roots, retention: Retention) -> float:
+    """Return the moment before which a file must have been written to become a candidate."""
+    grace = moment(roots.now) - timedelta(seconds=retention.grace_seconds)
+    return min([grace, *map(moment, roots.open_writes)]).timestamp()
+
+
+def _written_before(store: "Store", retention: Retention, at: str | None) -> float:
+    now = moment(at or store.db.read(store.db.now))
+    return (now - timedelta(seconds=retention.grace_seconds)).timestamp()
+
+
+def _told(found: Iterator[sweep.Candidate], what: str, total: int, progress: Progress | None) -> list[sweep.Candidate]:
+    done: list[sweep.Candidate] = []
+    for candidate in found:
+        done.append(candidate)
+        if progress:
+            progress(what, len(done), total)
+    return done

@@ -1,0 +1,93 @@
+"""Mark: find every file that some version of the lake needs.
+
+Reads metadata, manifest lists and each manifest once, and keeps a set of paths. Stops at the first file that can't be
+read: what it would have named is unknown, so nothing may be deleted. Never writes.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from runnel.errors import Broken
+from runnel.lake.files import blobs
+from runnel.lake.storage import plain
+from runnel.lake.tables import load
+from runnel.lake.upkeep.reading import files_in, manifests_in, promised_snapshots, statistics_of
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+    from runnel.lake.upkeep.roots import Registered
+
+Progress = Callable[[str, int, int | None], None]
+
+
+def key(location: str) -> str:
+    """Return the one spelling by which files are compared.
+
+    >>> key("file:///a//b"), key("s3a://bucket/a")
+    ('/a/b', 's3://bucket/a')
+    """
+    found = plain(location)
+    return "s3://" + found.partition("://")[2] if found.startswith(("s3a://", "s3n://")) else found
+
+
+class Mark:
+    """The files that the versions marked so far need."""
+
+    def __init__(self, store: "Store") -> None:
+        self.store = store
+        self.files: set[str] = set()
+        self._blobs_seen: set[str] = set()
+
+    def versions(self, locations: Iterable[str], progress: Progress | None = None) -> None:
+        """Mark every version, each once."""
+        wanted = list(dict.fromkeys(locations))
+        for done, location in enumerate(wanted, 1):
+            self.version(location)
+            if progress:
+                progress("mark", done, len(wanted))
+
+    def version(self, location: str) -> None:
+        """Mark what is needed to read a version."""
+        if not self._new(location):
+            return
+        metadata = load(self.store, location)
+        snapshots = promised_snapshots(metadata)
+        for path in statistics_of(metadata, snapshots):
+            self._new(path)
+        for snapshot in snapshots:
+            if self._new(snapshot.manifest_list):
+                self._manifests(snapshot.manifest_list)
+        self.files.update(map(key, blobs.referenced(self.store, metadata, self._blobs_seen)))
+
+    def registered(self, rows: Iterable["Registered"]) -> None:
+        """Mark what the rows of Iceberg's catalog point at, which other engines may have put there."""
+        for row in rows:
+            if not row.is_table:
+                self._new(row.location)
+                continue
+            try:
+                self.version(row.location)
+            except Broken:
+                # A name that is no branch may be left over with nothing behind it; a branch must be readable.
+                if row.is_ours or self.store.io.new_input(row.location).exists():
+                    raise
+
+    def needs(self, path: str) -> bool:
+        """Tell whether a file of the warehouse is needed; the checksum that Hadoop puts beside one goes with it."""
+        if path in self.files:
+            return True
+        folder, _, name = path.rpartition("/")
+        return name.startswith(".") and name.endswith(".crc") and f"{folder}/{name[1:-4]}" in self.files
+
+    def _manifests(self, manifest_list: str) -> None:
+        for manifest in manifests_in(self.store, manifest_list):
+            if self._new(manifest.manifest_path):
+                self.files.update(key(file.path) for file in files_in(self.store, manifest))
+
+    def _new(self, location: str) -> bool:
+        """Mark a file and tell whether it was unmarked."""
+        found = key(location)
+        if found in self.files:
+            return False
+        self.files.add(found)
+        return True

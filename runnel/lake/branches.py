@@ -61,6 +61,9 @@ def fork(db: Database, name: str, commit: Commit, author: str) -> Branch:
                 f"branch `{name}` exists",
                 fix=f"choose another name, or delete it: runnel branch -d {name}",
             )
+        if connection.execute(sa.select(schema.tags.c.name).where(schema.tags.c.name == name)).first():
+            fix = f"choose another name, or delete the tag: runnel tag -d {name}"
+            raise Mistake("BRANCH_IS_TAG", f"there is a tag called `{name}`", fix=fix)
         current = find(connection, commit.id)
         if current is None or current.expired_at:
             raise Mistake("REF_EXPIRED", f"the contents of commit {commit.id} are gone: its retention ended")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
-    _determine_partitions,
     _get_parquet_writer_kwargs,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -21,29 +20,38 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from runnel.lake import failpoints
+from runnel.lake.split import split
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 TARGET_BYTES = 256 * 1024 * 1024
 ROW_GROUP_ROWS = 122_880
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+_TARGET_BYTES = "write.target-file-size-bytes"
+_GROUP_BYTES = "write.parquet.row-group-size-bytes"
 MOST_OPEN = 64
 
 
 class RowWriter:
-    """Turns batches of rows, in any order of partitions, into data files of the table's current schema and spec."""
+    """Turns batches of rows, in any order of partitions, into data files of the table's current schema and spec.
+
+    The table's own properties say how large files and row groups become, where it has them; a row group is measured
+    in memory. What is written at once should be no larger than a row group.
+    """
 
     def __init__(
         self,
         store: "Store",
         metadata: TableMetadata,
         *,
-        target_bytes: int = TARGET_BYTES,
+        target_bytes: int | None = None,
         row_group_rows: int = ROW_GROUP_ROWS,
     ) -> None:
         self.store = store
         self.metadata = metadata
-        self.target_bytes = target_bytes
+        self.target_bytes = target_bytes or int(metadata.properties.get(_TARGET_BYTES, TARGET_BYTES))
+        self.row_group_bytes = int(metadata.properties.get(_GROUP_BYTES, ROW_GROUP_BYTES))
         self.row_group_rows = row_group_rows
         self.schema = metadata.schema()
         self.spec: PartitionSpec = metadata.spec()
@@ -62,8 +70,8 @@ class RowWriter:
         if self.spec.is_unpartitioned():
             self._append(None, table)
             return
-        for partition in _determine_partitions(self.spec, self.schema, table):
-            self._append(partition.partition_key, partition.arrow_table_partition)
+        for key, rows in split(self.spec, self.schema, table):
+            self._append(key, rows)
 
     def close(self) -> list[DataFile]:
         """Finish all files and return them."""
@@ -97,25 +105,32 @@ class _OpenFile:
         self.location = provider.new_data_location(f"{uuid.uuid4().hex}.parquet", key)
         self.output = owner.store.io.new_output(self.location)
         self.stream: Any = self.output.create(overwrite=True)  # pyarrow takes any file object
-        options = _get_parquet_writer_kwargs(properties)
+        # PyIceberg warns that it does not know the size of row groups; it is heeded here.
+        known = {name: value for name, value in properties.items() if name != _GROUP_BYTES}
+        options = _get_parquet_writer_kwargs(known)
         self.writer = pq.ParquetWriter(
             cast(Any, self.stream), owner.arrow_schema, store_decimal_as_integer=True, **options
         )
-        self.bytes = 0
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Return about how large the file is; it only decides when a file is full."""
+        return int(self.stream.tell()) + self._waiting_bytes // 3  # a guess of what compression leaves
 
     def write(self, table: pa.Table) -> None:
-        self.bytes += table.nbytes // 3  # a rough guess of the compressed size; it only decides when a file is full
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
-        if self._waiting_rows >= self.owner.row_group_rows:
+        self._waiting_bytes += table.nbytes
+        if self._waiting_rows >= self.owner.row_group_rows or self._waiting_bytes >= self.owner.row_group_bytes:
             self._flush()
 
     def _flush(self) -> None:
         if self._waiting:
             self.writer.write_table(pa.concat_tables(self._waiting), row_group_size=self.owner.row_group_rows)
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def close(self) -> DataFile:
         self._flush()

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import ManifestFile
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from runnel.lake.manifests import Entry, entries_in, manifests
+from runnel.lake.scan import check, named_in, partition_of, spelled
 from runnel.lake.tables import load
 
 if TYPE_CHECKING:
@@ -50,19 +50,47 @@ def delta(store: "Store", before: str | None, after: str | None) -> Delta:
     )
 
 
-def with_data(store: "Store", metadata: TableMetadata, found: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries completed so that rows can be compared: data files that the deletes among `found` touch.
+def rows_apart(store: "Store", before: str | None, after: str | None, found: Delta) -> tuple[tuple[Entry, ...], ...]:
+    """Return the files of each version, older first, that hold every row in which the two differ.
 
-    For every delete file the data files of its partition are added, and every delete of those partitions.
+    To the data files that came or went are added those in which a delete that came or went removes rows, and on each
+    side every delete of their partitions. A row that both sides have is in both, so that it cancels out.
     """
-    chosen = {entry.path: entry for entry in found}
-    partitions = {(entry.file.spec_id, entry.file.partition) for entry in chosen.values()}
-    touched = {(e.file.spec_id, e.file.partition) for e in chosen.values() if not e.is_data}
-    for manifest in manifests(store, metadata):
-        for entry in entries_in(store, manifest):
-            key = (entry.file.spec_id, entry.file.partition)
-            if key in touched or (not entry.is_data and key in partitions):
-                chosen.setdefault(entry.path, entry)
+    for location, differing in ((before, found.removed), (after, found.added)):
+        if location is not None:
+            check(load(store, location), differing)
+    named = _named(found)
+    return (_side(store, before, found.removed, named), _side(store, after, found.added, named))
+
+
+def _named(found: Delta) -> frozenset[str]:
+    """Return the data files that the deletes of a difference remove rows from."""
+    from runnel.lake.duck import connect, told
+
+    deletes = [entry for entry in (*found.added, *found.removed) if not entry.is_data]
+    if not deletes:
+        return frozenset()
+    with told(), connect() as connection:
+        return frozenset(row[0] for row in connection.execute(named_in(deletes)).fetchall())
+
+
+def _side(store: "Store", location: str | None, differing: Iterable[Entry], named: frozenset[str]) -> tuple[Entry, ...]:
+    if location is None:
+        return ()
+    metadata = load(store, location)
+    chosen = {entry.path: entry for entry in differing}
+    partitions = {partition_of(entry) for entry in chosen.values()}
+    listed = manifests(store, metadata)
+    if named:
+        for manifest in listed:
+            if manifest.content == ManifestContent.DATA:
+                touched = [entry for entry in entries_in(store, manifest) if spelled(entry.path) in named]
+                chosen.update((entry.path, entry) for entry in touched)
+        partitions |= {partition_of(entry) for entry in chosen.values()}
+    for manifest in listed:
+        if manifest.content == ManifestContent.DELETES:
+            deletes = [entry for entry in entries_in(store, manifest) if partition_of(entry) in partitions]
+            chosen.update((entry.path, entry) for entry in deletes)
     return tuple(chosen.values())
 
 

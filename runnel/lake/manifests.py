@@ -194,6 +194,22 @@ class Pen:
         ]
         return self._write_groups(made)
 
+    def taken(self, found: Sequence[Entry], newest: int) -> list[ManifestFile]:
+        """Write manifests of files that another version of the table has.
+
+        Data keeps its age, so that the deletes that apply to it still do; deletes are as new as the snapshot.
+        """
+        made = [
+            ManifestEntry.from_args(
+                status=ManifestEntryStatus.ADDED,
+                snapshot_id=self.snapshot_id,
+                sequence_number=min(entry.sequence, newest) if entry.is_data else None,
+                data_file=entry.file,
+            )
+            for entry in found
+        ]
+        return self._write_groups(made)
+
     def existing(self, kept: Sequence[Entry]) -> list[ManifestFile]:
         """Write manifests that carry files over, with their sequence numbers."""
         return self._write_groups([_carried(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in kept])

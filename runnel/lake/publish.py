@@ -16,7 +16,7 @@ from runnel.lake.adopt import adopted, record
 from runnel.lake.branches import branch, ensure_layers, lock
 from runnel.lake.commits import Change, Commit, find
 from runnel.lake.database import Database
-from runnel.names import new_commit_id
+from runnel.names import TableName, new_commit_id
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Draft:
     run: str | None = None
     merged: str | None = None
     head: str | None = None  # if set, the branch must still be at this commit
+    unmoved: tuple[tuple[TableName, str | None], ...] = ()  # what else the write relies on: None is no such table
     pin: str | None = None  # if set, the pin that the write must still hold
     id: str = field(default_factory=new_commit_id)
 
@@ -66,9 +67,10 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     if draft.head is not None and target.head != draft.head:
         raise Moved(draft.branch, [str(change.table) for change in draft.changes] or ["(head)"])
     _hold(connection, draft)
-    moved = [change for change in draft.changes if not _apply(connection, draft.branch, change)]
+    moved = [table for table, location in draft.unmoved if _location(connection, draft.branch, table) != location]
+    moved += [change.table for change in draft.changes if not _apply(connection, draft.branch, change)]
     if moved:
-        raise Moved(draft.branch, [str(change.table) for change in moved])
+        raise Moved(draft.branch, [str(table) for table in moved])
     ensure_layers(connection, draft.branch, {change.table.layer for change in draft.changes if change.after})
     failpoints.reach(failpoints.PUBLISH_ROWS)
     values = {
@@ -95,14 +97,22 @@ def _hold(connection: Connection, draft: Draft) -> None:
         )
 
 
+def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":
+    columns = schema.iceberg_tables.c
+    return sa.and_(
+        columns.catalog_name == name, columns.table_namespace == table.layer, columns.table_name == table.name
+    )
+
+
+def _location(connection: Connection, name: str, table: TableName) -> str | None:
+    query = sa.select(schema.iceberg_tables.c.metadata_location).where(_here(name, table))
+    return connection.execute(query).scalar()
+
+
 def _apply(connection: Connection, name: str, change: Change) -> bool:
     """Move one row of the catalog from `before` to `after`; False where it is not at `before`."""
     table = schema.iceberg_tables
-    here = sa.and_(
-        table.c.catalog_name == name,
-        table.c.table_namespace == change.table.layer,
-        table.c.table_name == change.table.name,
-    )
+    here = _here(name, change.table)
     if change.before is None:
         if connection.execute(sa.select(table.c.table_name).where(here)).first():
             return False

@@ -5,66 +5,28 @@ applied. Registered Parquet without field ids is matched by the table's name map
 raises Unscannable, and Spark reads it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import FileFormat
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
-    UUIDType,
-)
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from runnel.errors import RunnelError
+from runnel.lake.alike import columns_by_name, written_alike
+from runnel.lake.duckdb_types import Unscannable, duckdb_type, exact_path, literal, quoted
+from runnel.lake.foreign import columns, footer, groups, is_foreign
 from runnel.lake.manifests import Entry, entries
 from runnel.lake.storage import local_path, plain
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
+__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "Unscannable", "duckdb_type", "literal", "quoted", "rows_sql"]
+
 FILE_COLUMN = "_file"
 POSITION_COLUMN = "_pos"
-_SIMPLE: dict[Any, str] = {
-    BooleanType: "BOOLEAN",
-    IntegerType: "INTEGER",
-    LongType: "BIGINT",
-    FloatType: "FLOAT",
-    DoubleType: "DOUBLE",
-    DateType: "DATE",
-    TimeType: "TIME",
-    TimestampType: "TIMESTAMP",
-    TimestamptzType: "TIMESTAMPTZ",
-    StringType: "VARCHAR",
-    UUIDType: "UUID",
-    BinaryType: "BLOB",
-    FixedType: "BLOB",
-}
-
-
-class Unscannable(RunnelError):
-    """DuckDB can't read these files faithfully; Spark can."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__("SCAN_NEEDS_SPARK", what, fix="ask Spark: runnel query --engine spark")
+_VIRTUAL = ("filename", "file_row_number")
 
 
 def rows_sql(
@@ -75,65 +37,51 @@ def rows_sql(
     Its columns are the table's, in order. With `places` each row also says its file and its position there.
     """
     live = list(entries(store, metadata) if found is None else found)
-    _check(metadata, live)
+    check(metadata, live)
     data = [entry for entry in live if entry.is_data]
     deletes = [entry for entry in live if not entry.is_data]
     with_deletes = _touched(data, deletes)
-    parts = []
-    if len(data) > len(with_deletes):
-        parts += _selects(store, metadata, [entry for entry in data if entry.path not in with_deletes], (), places)
-    if with_deletes:
-        parts += _selects(store, metadata, [entry for entry in data if entry.path in with_deletes], deletes, places)
+    whole = [entry for entry in data if entry.path not in with_deletes]
+    parts = _selects(metadata, whole, (), places)
+    parts += _selects(metadata, [entry for entry in data if entry.path in with_deletes], deletes, places)
     return "\nUNION ALL\n".join(parts) if parts else _empty(metadata, places)
 
 
-def duckdb_type(kind: IcebergType) -> str:
-    """Return the DuckDB type that holds an Iceberg type.
+def partition_of(entry: Entry) -> tuple[int, Any]:
+    """Return what names the partition of a file: its spec and its values there."""
+    return entry.file.spec_id, entry.file.partition
 
-    >>> duckdb_type(ListType(1, DecimalType(9, 2)))
-    'DECIMAL(9,2)[]'
+
+def named_in(deletes: Sequence[Entry]) -> str:
+    """Return a SELECT of the data files, as `spelled`, in which position deletes remove rows."""
+    spelling = "regexp_replace(file_path, '^file:/+', '/')"
+    return f"SELECT DISTINCT {spelling} AS file FROM read_parquet({_paths(deletes)}, hive_partitioning = false)"
+
+
+def spelled(path: str) -> str:
+    """Return a data file's path in the one spelling in which delete files and data files are compared.
+
+    >>> spelled("file:///a/b%20c"), spelled("file:/a"), spelled("/a")
+    ('/a/b%20c', '/a', '/a')
     """
-    if isinstance(kind, DecimalType):
-        return f"DECIMAL({kind.precision},{kind.scale})"
-    if isinstance(kind, ListType):
-        return f"{duckdb_type(kind.element_type)}[]"
-    if isinstance(kind, MapType):
-        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.value_type)})"
-    if isinstance(kind, StructType):
-        return (
-            "STRUCT("
-            + ", ".join(f"{quoted(field.name)} {duckdb_type(field.field_type)}" for field in kind.fields)
-            + ")"
-        )
-    found = _SIMPLE.get(type(kind))
-    if found is None:
-        raise Unscannable(f"DuckDB has no faithful form of the type {kind}")
-    return found
+    return re.sub("^file:/+", "/", path)
 
 
-def quoted(name: str) -> str:
-    """Return a DuckDB identifier.
-
-    >>> quoted('a"b')
-    '"a""b"'
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return a DuckDB string."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _check(metadata: TableMetadata, live: Sequence[Entry]) -> None:
+def check(metadata: TableMetadata, live: Sequence[Entry]) -> None:
+    """Raise Unscannable where DuckDB would not give the rows that Iceberg promises."""
     if any(entry.is_equality_delete for entry in live):
         raise Unscannable("the table has equality deletes, written by another engine")
     if any(entry.file.file_format != FileFormat.PARQUET for entry in live):
         raise Unscannable("the table has files that are not Parquet")
     if any(local_path(entry.path) is None for entry in live):
         raise Unscannable("the table's files are not on this machine")
+    fields = metadata.schema().fields
+    if len({field.name.lower() for field in fields}) < len(fields):
+        raise Unscannable("the table has columns whose names differ only in case")
+    if any(field.initial_default is not None for field in fields):
+        raise Unscannable("the table has columns with default values, set by another engine")
     if live and _nested_changed(metadata):
-        raise Unscannable("fields inside a struct, list or map were renamed, dropped or added")
+        raise Unscannable("fields inside a struct, list or map were renamed, dropped, added or widened")
 
 
 def _nested_changed(metadata: TableMetadata) -> bool:
@@ -142,112 +90,108 @@ def _nested_changed(metadata: TableMetadata) -> bool:
     for schema in metadata.schemas:
         for field in schema.fields:
             kind = current.get(field.field_id)
-            if kind is not None and not kind.is_primitive and kind != field.field_type:
+            if kind is not None and not kind.is_primitive and _shape(kind) != _shape(field.field_type):
                 return True
     return False
 
 
+def _shape(kind: IcebergType) -> object:
+    """Return what matters of a type for reading: ids, names and types, not comments or nullability."""
+    if isinstance(kind, StructType):
+        return [(field.field_id, field.name, _shape(field.field_type)) for field in kind.fields]
+    if isinstance(kind, ListType):
+        return kind.element_id, _shape(kind.element_type)
+    if isinstance(kind, MapType):
+        return kind.key_id, _shape(kind.key_type), kind.value_id, _shape(kind.value_type)
+    return kind
+
+
 def _touched(data: Sequence[Entry], deletes: Sequence[Entry]) -> set[str]:
     """Return the data files that position deletes may apply to: same partition, and not newer than the deletes."""
-    if not deletes:
-        return set()
     newest: dict[tuple[int, Any], int] = {}
     for entry in deletes:
-        key = (entry.file.spec_id, entry.file.partition)
+        key = partition_of(entry)
         newest[key] = max(newest.get(key, 0), entry.sequence)
-    return {
-        entry.path for entry in data if newest.get((entry.file.spec_id, entry.file.partition), -1) >= entry.sequence
-    }
+    if not newest:
+        return set()
+    return {entry.path for entry in data if newest.get(partition_of(entry), -1) >= entry.sequence}
 
 
-def _selects(
-    store: "Store", metadata: TableMetadata, data: Sequence[Entry], deletes: Sequence[Entry], places: bool
-) -> list[str]:
+def _selects(metadata: TableMetadata, data: Sequence[Entry], deletes: Sequence[Entry], places: bool) -> list[str]:
     by_id: list[Entry] = []
     by_name: list[Entry] = []
-    mapped = "schema.name-mapping.default" in metadata.properties
     for entry in data:
-        foreign = mapped and not plain(entry.path).startswith(plain(store.warehouse) + "/")
-        (by_name if foreign and not _has_ids(plain(entry.path)) else by_id).append(entry)
+        (by_name if is_foreign(metadata, entry) else by_id).append(entry)
     parts = [_select_by_id(metadata, by_id, deletes, places)] if by_id else []
-    groups: dict[tuple[Any, ...], list[Entry]] = {}
-    for entry in by_name:
-        groups.setdefault((_names(plain(entry.path)), entry.file.spec_id, entry.file.partition), []).append(entry)
-    return parts + [_select_by_name(metadata, group, deletes, places) for group in groups.values()]
+    return parts + [_select_by_name(metadata, group, deletes, places) for group in groups(metadata, by_name)]
 
 
 def _select_by_id(metadata: TableMetadata, data: Sequence[Entry], deletes: Sequence[Entry], places: bool) -> str:
-    fields = ", ".join(_mapped(field) for field in metadata.schema().fields)
-    columns = ", ".join(quoted(field.name) for field in metadata.schema().fields)
-    return _read(columns, data, deletes, places, f", schema = MAP {{{fields}}}")
-
-
-def _mapped(field: NestedField) -> str:
-    name, kind = literal(field.name), literal(duckdb_type(field.field_type))
-    return f"{field.field_id}: {{name: {name}, type: {kind}, default_value: NULL}}"
+    if written_alike(metadata, data):
+        return _read(columns_by_name(metadata), data, deletes, places, "")
+    # Columns are read under names of our own, since a table may have one that is called like a virtual column.
+    fields = metadata.schema().fields
+    mapped = ", ".join(
+        f"{field.field_id}: {{name: 'c{field.field_id}', type: {literal(duckdb_type(field.field_type))}, "
+        "default_value: NULL}"
+        for field in fields
+    )
+    shown = [f"c{field.field_id} AS {quoted(field.name)}" for field in fields]
+    return _read(shown, data, deletes, places, f", schema = MAP {{{mapped}}}")
 
 
 def _select_by_name(metadata: TableMetadata, data: Sequence[Entry], deletes: Sequence[Entry], places: bool) -> str:
-    present = set(_names(plain(data[0].path)))
-    columns = ", ".join(_named_column(metadata, field, present, data[0]) for field in metadata.schema().fields)
-    return _read(columns, data, deletes, places, "")
+    taken = {name.lower() for name in footer(plain(data[0].path)).names} & set(_VIRTUAL)
+    if taken and (places or deletes):
+        raise Unscannable(f"{plain(data[0].path)} has a column called {min(taken)}")
+    return _read(columns(metadata, data[0]), data, deletes, places, "")
 
 
-def _named_column(metadata: TableMetadata, field: NestedField, present: set[str], entry: Entry) -> str:
-    """Return a column of a file without field ids: by mapped name, else its partition's value, else null."""
-    mapping = metadata.name_mapping()
-    aliases = next((found.names for found in mapping.root if found.field_id == field.field_id), []) if mapping else []
-    kind = duckdb_type(field.field_type)
-    for alias in aliases:
-        if alias in present:
-            return f"CAST({quoted(alias)} AS {kind}) AS {quoted(field.name)}"
-    spec = metadata.specs()[entry.file.spec_id]
-    for position, part in enumerate(spec.fields):
-        if part.source_id == field.field_id and isinstance(part.transform, IdentityTransform):
-            value = entry.file.partition[position]
-            shown = "NULL" if value is None else literal(part.transform.to_human_string(field.field_type, value))
-            return f"CAST({shown} AS {kind}) AS {quoted(field.name)}"
-    return f"CAST(NULL AS {kind}) AS {quoted(field.name)}"
-
-
-def _read(columns: str, data: Sequence[Entry], deletes: Sequence[Entry], places: bool, schema: str) -> str:
+def _read(shown: list[str], data: Sequence[Entry], deletes: Sequence[Entry], places: bool, schema: str) -> str:
     if places:
-        columns += f", filename AS {quoted(FILE_COLUMN)}, file_row_number AS {quoted(POSITION_COLUMN)}"
+        shown = [*shown, f"filename AS {quoted(FILE_COLUMN)}", f"file_row_number AS {quoted(POSITION_COLUMN)}"]
     virtual = ", filename = true, file_row_number = true" if places or deletes else ""
-    sql = f"SELECT {columns} FROM read_parquet({_paths(data)}, hive_partitioning = false{virtual}{schema})"
-    if deletes:
-        place = "regexp_replace(file_path, '^file:/+', '/') AS gone_file, pos AS gone_pos"
-        gone = f"SELECT {place} FROM read_parquet({_paths(deletes)})"
-        same = "kept.filename = gone.gone_file AND kept.file_row_number = gone.gone_pos"
-        sql += f" AS kept ANTI JOIN ({gone}) AS gone ON {same}"
-    return sql
+    rows = f"read_parquet({_paths(data)}, hive_partitioning = false{virtual}{schema})"
+    if not deletes:
+        return f"SELECT {', '.join(shown)} FROM {rows}"
+    same = "kept.filename = gone.gone_file AND kept.file_row_number = gone.gone_pos"
+    return f"SELECT {', '.join(shown)} FROM {rows} AS kept ANTI JOIN ({_gone(data, deletes)}) AS gone ON {same}"
+
+
+def _gone(data: Sequence[Entry], deletes: Sequence[Entry]) -> str:
+    """Return a SELECT of the places that are deleted: a delete counts in its partition, and not for newer files."""
+    numbers: dict[tuple[int, Any], int] = {}
+    for entry in [*data, *deletes]:
+        numbers.setdefault(partition_of(entry), len(numbers))
+
+    def values(found: Sequence[Entry], name: bool) -> str:
+        return ", ".join(
+            f"({literal(spelled(entry.path)) + ', ' if name else ''}{literal(plain(entry.path))}, "
+            f"{numbers[partition_of(entry)]}, {entry.sequence})"
+            for entry in found
+        )
+
+    places = f"read_parquet({_paths(deletes)}, hive_partitioning = false, filename = true)"
+    return (
+        f"SELECT held.place AS gone_file, places.pos AS gone_pos FROM {places} AS places"
+        f" JOIN (VALUES {values(deletes, False)}) AS ruled(place, part, seq) ON places.filename = ruled.place"
+        f" JOIN (VALUES {values(data, True)}) AS held(spelled, place, part, seq)"
+        " ON regexp_replace(places.file_path, '^file:/+', '/') = held.spelled"
+        " AND ruled.part = held.part AND ruled.seq >= held.seq"
+    )
 
 
 def _paths(found: Sequence[Entry]) -> str:
-    return "[" + ", ".join(literal(plain(entry.path)) for entry in found) + "]"
+    return "[" + ", ".join(exact_path(plain(entry.path)) for entry in found) + "]"
 
 
 def _empty(metadata: TableMetadata, places: bool) -> str:
-    columns = [
+    shown = [
         f"CAST(NULL AS {duckdb_type(field.field_type)}) AS {quoted(field.name)}" for field in metadata.schema().fields
     ]
     if places:
-        columns += [
+        shown += [
             f"CAST(NULL AS VARCHAR) AS {quoted(FILE_COLUMN)}",
             f"CAST(NULL AS BIGINT) AS {quoted(POSITION_COLUMN)}",
         ]
-    return f"SELECT {', '.join(columns)} WHERE false"
-
-
-@lru_cache(maxsize=65536)
-def _names(path: str) -> tuple[str, ...]:
-    import pyarrow.parquet as pq
-
-    return tuple(pq.read_schema(path).names)
-
-
-@lru_cache(maxsize=65536)
-def _has_ids(path: str) -> bool:
-    import pyarrow.parquet as pq
-
-    return any(b"PARQUET:field_id" in (field.metadata or {}) for field in pq.read_schema(path))
+    return f"SELECT {', '.join(shown)} WHERE false"

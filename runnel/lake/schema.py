@@ -3,7 +3,7 @@
 Times are ISO 8601 in UTC with microseconds, as text, so that both databases order them alike.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text, text
 
 metadata = MetaData()
 
@@ -72,6 +72,15 @@ commits = Table(
     Column("expired_at", String(32)),
     Index("runnel_commits_line", "line", "seq"),
     Index("runnel_commits_time", "line", "at"),
+    # Merges only: ancestry must not cost by the number of commits.
+    Index(
+        "runnel_commits_merged",
+        "line",
+        "seq",
+        "merged",
+        sqlite_where=text("merged is not null"),
+        postgresql_where=text("merged is not null"),
+    ),
 )
 changes = Table(
     "runnel_changes",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -30,10 +30,12 @@ class Edit:
 
     added: Sequence[DataFile] = ()
     removed: Sequence[Entry] = ()
+    taken: Sequence[Entry] = ()  # files that another version of the same table has, added with the age of their rows
     rewrites: bool = False  # the rows stay the same: a compaction
     sequence: int | None = None  # for rewritten rows: how old they are
     summary: dict[str, str] = field(default_factory=dict)
     updates: tuple[TableUpdate, ...] = ()  # schema, spec or property changes that go along
+    gathers: bool = False  # write all manifests anew, in as few as possible
 
     @property
     def operation(self) -> Operation:
@@ -41,8 +43,14 @@ class Edit:
         if self.rewrites:
             return Operation.REPLACE
         if not self.removed:
-            return Operation.APPEND
-        return Operation.OVERWRITE if self.added else Operation.DELETE
+            deletes = any(file.content != DataFileContent.DATA for file in self.files)
+            return Operation.OVERWRITE if deletes else Operation.APPEND
+        return Operation.OVERWRITE if self.files else Operation.DELETE
+
+    @property
+    def files(self) -> list[DataFile]:
+        """Return every file that comes."""
+        return [*self.added, *(entry.file for entry in self.taken)]
 
 
 def stage(store: "Store", base_location: str, edit: Edit) -> str:
@@ -55,8 +63,11 @@ def stage(store: "Store", base_location: str, edit: Edit) -> str:
     snapshot_id = new_snapshot_id(base)
     pen = Pen(store, base, snapshot_id)
     found = pen.added(edit.added, edit.sequence) if edit.added else []
-    found += _without(store, pen, manifests(store, base), edit.removed)
-    found = merged(store, pen, found)
+    found += pen.taken(edit.taken, base.next_sequence_number()) if edit.taken else []
+    if edit.gathers:
+        found += _gathered(store, pen, manifests(store, base), edit.removed)
+    else:
+        found = merged(store, pen, found + _without(store, pen, manifests(store, base), edit.removed))
     sequence, parent = base.next_sequence_number(), base.current_snapshot()
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
@@ -95,37 +106,59 @@ def _without(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: S
         if not gone:
             kept.append(manifest)
             continue
+        kept.extend(pen.rewritten([entry for entry in live if entry.path not in wanted], gone))
         wanted -= {entry.path for entry in gone}
-        kept.extend(pen.rewritten([entry for entry in live if entry not in gone], gone))
     if wanted:
-        raise Broken("LAKE_FILE_NOT_LISTED", f"{sorted(wanted)[0]} is not part of the version that is to lose it")
+        raise _not_listed(wanted)
     return kept
 
 
+def _gathered(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: Sequence[Entry]) -> list[ManifestFile]:
+    """Return new manifests that carry everything of the base over, except `removed`, files of a partition together."""
+    live = [entry for manifest in found for entry in entries_in(store, manifest)]
+    wanted = {entry.path for entry in removed}
+    gone = [entry for entry in live if entry.path in wanted]
+    if wanted - {entry.path for entry in gone}:
+        raise _not_listed(wanted - {entry.path for entry in gone})
+    kept = [entry for entry in live if entry.path not in wanted]
+    return pen.rewritten(sorted(kept, key=lambda entry: (str(entry.file.partition), entry.sequence)), gone)
+
+
+def _not_listed(wanted: set[str]) -> Broken:
+    return Broken("LAKE_FILE_NOT_LISTED", f"{sorted(wanted)[0]} is not part of the version that is to lose it")
+
+
 def _summary(edit: Edit, parent: Snapshot | None, found: Sequence[ManifestFile]) -> Summary:
-    counted = {
-        "added-data-files": sum(1 for file in edit.added if file.content == 0),
-        "added-delete-files": sum(1 for file in edit.added if file.content != 0),
-        "added-records": sum(file.record_count for file in edit.added if file.content == 0),
-        "added-files-size": sum(file.file_size_in_bytes for file in edit.added),
-        "deleted-data-files": sum(1 for entry in edit.removed if entry.is_data),
-        "removed-delete-files": sum(1 for entry in edit.removed if not entry.is_data),
-        "deleted-records": sum(entry.file.record_count for entry in edit.removed if entry.is_data),
-        "added-position-deletes": sum(file.record_count for file in edit.added if file.content == 1),
-        "removed-position-deletes": sum(e.file.record_count for e in edit.removed if e.file.content == 1),
-        "removed-files-size": sum(entry.file.file_size_in_bytes for entry in edit.removed),
-    }
+    came, went = _counted(edit.files), _counted([entry.file for entry in edit.removed])
     before = parent.summary.additional_properties if parent and parent.summary else {}
+    shown = {}
+    for name, (added, removed) in _COUNTS.items():
+        shown[f"total-{name}"] = str(max(int(before.get(f"total-{name}", 0)) + came[name] - went[name], 0))
+        shown |= {added: str(came[name])} if came[name] else {}
+        shown |= {removed: str(went[name])} if went[name] else {}
+    return Summary(edit.operation, **{**shown, **edit.summary})
 
-    def total(name: str, added: str, removed: str) -> str:
-        return str(max(int(before.get(name, 0)) + counted[added] - counted[removed], 0))
 
-    totals = {
-        "total-data-files": total("total-data-files", "added-data-files", "deleted-data-files"),
-        "total-delete-files": total("total-delete-files", "added-delete-files", "removed-delete-files"),
-        "total-records": total("total-records", "added-records", "deleted-records"),
-        "total-position-deletes": total("total-position-deletes", "added-position-deletes", "removed-position-deletes"),
-        "total-files-size": total("total-files-size", "added-files-size", "removed-files-size"),
+_COUNTS = {
+    "data-files": ("added-data-files", "deleted-data-files"),
+    "delete-files": ("added-delete-files", "removed-delete-files"),
+    "records": ("added-records", "deleted-records"),
+    "files-size": ("added-files-size", "removed-files-size"),
+    "position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+def _counted(files: Sequence[DataFile]) -> dict[str, int]:
+    def rows(content: DataFileContent) -> int:
+        return sum(file.record_count for file in files if file.content == content)
+
+    data = sum(1 for file in files if file.content == DataFileContent.DATA)
+    return {
+        "data-files": data,
+        "delete-files": len(files) - data,
+        "records": rows(DataFileContent.DATA),
+        "files-size": sum(file.file_size_in_bytes for file in files),
+        "position-deletes": rows(DataFileContent.POSITION_DELETES),
+        "equality-deletes": rows(DataFileContent.EQUALITY_DELETES),
     }
-    shown = {name: str(count) for name, count in counted.items() if count}
-    return Summary(edit.operation, **{**shown, **totals, **edit.summary})

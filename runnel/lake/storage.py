@@ -5,6 +5,7 @@ so that a commit that was acknowledged survives a power cut too.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from io import FileIO as RawFile
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream, load_file_io
 
 from runnel.errors import Broken
 from runnel.lake import failpoints
+
+_FILE_URL = re.compile(r"file:(//[^/]*)?/+")
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,15 @@ class Stored:
 def local_path(location: str) -> Path | None:
     """Return the local path of a location, or None where it is elsewhere.
 
-    >>> local_path("file:///a/b%20c"), local_path("/a/b"), local_path("s3://bucket/a")
-    (PosixPath('/a/b c'), PosixPath('/a/b'), None)
+    Nothing is decoded: Iceberg's writers put `%20` into the names of files themselves.
+
+    >>> local_path("file:///a/b%20c"), local_path("file:/a"), local_path("/a/b"), local_path("s3://bucket/a")
+    (PosixPath('/a/b%20c'), PosixPath('/a'), PosixPath('/a/b'), None)
     """
     if location.startswith("/"):
         return Path(location)
-    parsed = urlparse(location)
-    return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
+    found = _FILE_URL.match(location)
+    return Path(location[found.end() - 1 :]) if found else None
 
 
 def plain(location: str) -> str:
@@ -126,7 +130,10 @@ class LocalOutput(OutputFile):
 
     def create(self, overwrite: bool = False) -> OutputStream:
         """Open it for writing; its folder is made where it is missing."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(3):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # gc may remove an empty folder between the two steps
+                return _Synced(self.path, "wb" if overwrite else "xb")
         return _Synced(self.path, "wb" if overwrite else "xb")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table
@@ -55,7 +56,7 @@ def load(store: "Store", location: str) -> TableMetadata:
         found = FromInputFile.table_metadata(store.io.new_input(location))
     except FileNotFoundError as error:
         raise missing(location) from error
-    except ValueError as error:
+    except (ValueError, ValidationError) as error:
         raise Broken("LAKE_FILE_DAMAGED", f"the lake's file {location} is damaged: not table metadata") from error
     remember(location, found)
     return found

@@ -1,12 +1,14 @@
 """Write to a table of a branch and publish it, starting again on the new base when somebody else was faster."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFile
 
 from runnel.errors import Conflict
 from runnel.lake.commits import Change, Commit, Version
+from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish_again
 from runnel.lake.snapshots import Edit, stage
 from runnel.lake.tables import load
@@ -55,12 +57,13 @@ def write(
 ) -> Commit:
     """Publish what `edit` makes of a table's version; it is asked again whenever the table has moved meanwhile."""
 
-    def draft() -> Draft:
+    def draft(held: str) -> Draft:
         version = store.versions(store.commit(branch), [table])[table]
         made = edit(version)
         staged = stage(store, version.location, made)
         content = version.content if made.rewrites else None
         change = Change(table, version.location, staged, content, detail or {})
-        return Draft(branch, message, store.author, (change,), kind=kind, pin=pin)
+        return Draft(branch, message, store.author, (change,), kind=kind, pin=held)
 
-    return publish_again(store.db, draft)
+    with nullcontext(pin) if pin else pinned(store.db, "write") as held:
+        return publish_again(store.db, lambda: draft(held))

@@ -77,6 +77,14 @@ def _versions() -> None:
     )
     op.create_index("runnel_commits_line", "runnel_commits", ["line", "seq"])
     op.create_index("runnel_commits_time", "runnel_commits", ["line", "at"])
+    merges = sa.text("merged is not null")
+    op.create_index(
+        "runnel_commits_merged",
+        "runnel_commits",
+        ["line", "seq", "merged"],
+        sqlite_where=merges,
+        postgresql_where=merges,
+    )
     op.create_table(
         "runnel_changes",
         sa.Column("line", sa.String(32), primary_key=True),

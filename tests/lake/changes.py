@@ -1,0 +1,167 @@
+"""Change tables as Runnel and other engines do, so that a test states only what matters."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from runnel.lake import datafiles, tables
+from runnel.lake.branches import fork
+from runnel.lake.commits import Change, Commit
+from runnel.lake.manifests import Entry, entries
+from runnel.lake.publish import Draft, publish
+from runnel.lake.snapshots import Edit
+from runnel.lake.store import Store
+from runnel.lake.write import write
+from runnel.names import TableName
+
+POSITION_DELETES = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+)
+
+
+def branch(store: Store, name: str, at: str = "main") -> None:
+    """Fork a branch."""
+    fork(store.db, name, store.commit(at), store.author)
+
+
+def metadata(store: Store, name: str, ref: str = "main") -> TableMetadata:
+    """Return a table's metadata at a ref."""
+    table = TableName.parse(name)
+    return tables.load(store, store.versions(store.commit(ref), [table])[table].location)
+
+
+def files(store: Store, name: str, ref: str = "main", day: str | None = None) -> list[Entry]:
+    """Return the data files of a table, of all days or of one, in order of age."""
+    found = [entry for entry in entries(store, metadata(store, name, ref)) if entry.is_data]
+    chosen = [entry for entry in found if day is None or entry.file.partition[0] == day]
+    return sorted(chosen, key=lambda entry: entry.sequence)
+
+
+def written(store: Store, found: TableMetadata, rows: pa.Table) -> list[DataFile]:
+    return datafiles.write_rows(store, found, datafiles.batches_of(rows))
+
+
+def overwrite(
+    store: Store, name: str, rows: pa.Table | None, *, branch: str = "main", day: str | None = None
+) -> Commit:
+    """Replace all rows of a table, or those of one day."""
+
+    def edit(version: Any) -> Edit:
+        found = tables.load(store, version.location)
+        return Edit(
+            added=written(store, found, rows) if rows is not None else (),
+            removed=[entry for entry in entries(store, found) if day is None or entry.file.partition[0] == day],
+        )
+
+    return write(store, branch, TableName.parse(name), edit, f"overwrite {name}")
+
+
+def compact(store: Store, name: str, *, branch: str = "main", day: str | None = None) -> Commit:
+    """Write the data files of a table anew, as one; the rows stay."""
+
+    def edit(version: Any) -> Edit:
+        found = tables.load(store, version.location)
+        old = [e for e in entries(store, found) if day is None or e.file.partition[0] == day]
+        rows = pa.concat_tables(pq.ParquetFile(entry.path).read() for entry in old)
+        return Edit(added=written(store, found, rows), removed=old, rewrites=True)
+
+    return write(store, branch, TableName.parse(name), edit, f"compact {name}", kind="compact")
+
+
+def delete_rows(store: Store, name: str, places: Mapping[str, Sequence[int]], *, branch: str = "main") -> Commit:
+    """Delete rows by position, as another engine does: one delete file for each data file."""
+    by_path = {entry.path: entry for entry in files(store, name, branch)}
+    made = [position_delete(by_path[path], positions) for path, positions in places.items()]
+    return write(store, branch, TableName.parse(name), lambda version: Edit(added=made), f"delete from {name}")
+
+
+def position_delete(
+    data: Entry, positions: Sequence[int], *, spelled: Callable[[str], str] = str, folder: str | None = None
+) -> DataFile:
+    """Write a Parquet file of position deletes for one data file."""
+    path = f"{folder or data.path.rpartition('/')[0]}/{uuid.uuid4().hex}-deletes.parquet"
+    names = [spelled(data.path)] * len(positions)
+    pq.write_table(pa.table([pa.array(names), pa.array(positions, pa.int64())], schema=POSITION_DELETES), path)
+    return data_file(
+        path, data.file.partition, len(positions), spec=data.file.spec_id, content=DataFileContent.POSITION_DELETES
+    )
+
+
+def equality_delete(data: Entry) -> DataFile:
+    """List a file of equality deletes on the column `id`; nobody is to read it."""
+    path, kind = f"{data.path}-equality", DataFileContent.EQUALITY_DELETES
+    return data_file(path, data.file.partition, 1, spec=data.file.spec_id, content=kind)
+
+
+def data_file(
+    path: str, partition: Record, count: int, *, spec: int, content: DataFileContent = DataFileContent.DATA
+) -> DataFile:
+    """Return the entry of a Parquet file that is there, without statistics."""
+    made = DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=count,
+        file_size_in_bytes=Path(path).stat().st_size if Path(path).exists() else 1000,
+        equality_ids=[1] if content == DataFileContent.EQUALITY_DELETES else None,
+    )
+    made.spec_id = spec
+    return made
+
+
+def evolve(store: Store, name: str, change: Callable[[Transaction], None], *, branch: str = "main") -> Commit:
+    """Change a table's definition with PyIceberg's own calls."""
+    table = TableName.parse(name)
+    version = store.versions(store.commit(branch), [table])[table]
+    transaction = tables.handle(store, table, version.location).transaction()
+    change(transaction)
+    location = tables.write(store, transaction.table_metadata, version.location)
+    return publish(
+        store.db, Draft(branch, f"evolve {name}", store.author, (Change(table, version.location, location),))
+    )
+
+
+def drop(store: Store, name: str, *, branch: str = "main") -> Commit:
+    """Drop a table."""
+    table = TableName.parse(name)
+    before = store.versions(store.commit(branch), [table])[table].location
+    return publish(store.db, Draft(branch, f"drop {name}", store.author, (Change(table, before, None),)))
+
+
+def columns(change: Callable[[Any], object]) -> Callable[[Transaction], None]:
+    """Return a change of columns, for `evolve`."""
+
+    def apply(transaction: Transaction) -> None:
+        with transaction.update_schema() as update:
+            change(update)
+
+    return apply
+
+
+def partitions(change: Callable[[Any], object]) -> Callable[[Transaction], None]:
+    """Return a change of the partition spec, for `evolve`."""
+
+    def apply(transaction: Transaction) -> None:
+        with transaction.update_spec() as update:
+            change(update)
+
+    return apply
+
+
+def properties(**values: str) -> Callable[[Transaction], None]:
+    """Return a change of properties, for `evolve`; `__` stands for a dot."""
+    return lambda transaction: transaction.set_properties(
+        **{name.replace("__", "."): value for name, value in values.items()}
+    )

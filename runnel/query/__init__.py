@@ -1,0 +1,1 @@
+"""Questions to the lake: Spark SQL, answered by DuckDB or by Spark."""

@@ -1,0 +1,1 @@
+"""Spark SQL in, DuckDB SQL out: faithful, or not at all."""

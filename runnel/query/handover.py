@@ -1,0 +1,210 @@
+"""Let Spark answer a query, in a slot that holds exactly the tables of the query at one commit.
+
+Spark writes the answer into private files, of which this process then reads batch by batch: neither side ever holds
+all rows, their order is kept, every error comes before the first row, and the slot is free again as soon as Spark is
+done. Sessions of slots are kept, because Spark never unloads a catalog.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runnel.errors import RunnelError
+from runnel.lake import slots
+from runnel.lake.storage import listing, local_path
+from runnel.query.arrow import arrow_type, fitted
+from runnel.query.dialect.translate import Column
+from runnel.query.hold import Hold
+from runnel.query.spark_errors import told
+from runnel.query.spark_types import TEXT, ddl, storable, type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runnel.lake.store import Store
+    from runnel.query.engine import Question
+
+BATCH_ROWS = 65_536
+_BLOCK_BYTES = 16 * 2**20  # small row groups, because a reader holds one of them
+
+
+class SparkStream:
+    """The rows of an answer that Spark has written into a folder, removed when it is closed."""
+
+    engine = "spark"
+
+    def __init__(self, store: "Store", folder: str, columns: Sequence[Column]) -> None:
+        self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+        self._store = store
+        self._folder = folder
+        self._batches = self._read()
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch, or None at the end."""
+        return next(self._batches, None)
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._batches.close()
+        _remove(self._store, self._folder)
+
+    def _read(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches in the order of Spark's partitions, which is that of the rows."""
+        for found in sorted(listing(self._store.io, self._folder), key=lambda one: one.path):
+            if not found.path.endswith(".parquet"):
+                continue
+            with self._store.io.new_input(found.path).open() as stream:
+                for batch in pq.ParquetFile(cast(IO[bytes], stream)).iter_batches(BATCH_ROWS):
+                    yield fitted(batch, self.schema)
+
+
+def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
+    """Compute the answer with Spark and return it as a stream."""
+    store = question.store
+    folder = _new_folder(spark, store)
+    try:
+        with _pool(spark, store).slot(question) as session, _held(question), _errors():
+            frame = session.sql(question.parsed.spark_sql)
+            columns = _write(frame, folder)
+        return SparkStream(store, folder, columns)
+    except BaseException:
+        _remove(store, folder)
+        raise
+
+
+class Pool:
+    """The slots of this process over one lake: each a session and a catalog name, used by one query at a time."""
+
+    def __init__(self, spark: "SparkSession", store: "Store") -> None:
+        self._spark = spark
+        self._store = store
+        self._worker = f"q{os.getpid():x}{secrets.token_hex(3)}"
+        self._guard = threading.Lock()
+        self._free: list[tuple[int, SparkSession]] = []
+        self._count = 0
+
+    @contextmanager
+    def slot(self, question: "Question") -> Iterator["SparkSession"]:
+        """Fill a slot with the tables of a query and lend its session.
+
+        A query that was torn off may still have threads in its slot, so that one is never used again.
+        """
+        with self._guard:
+            number, session = self._free.pop() if self._free else (self._count, None)
+            self._count += session is None
+        taken = slots.take(self._store.db, self._worker, number, question.commit, question.versions)
+        if session is None:
+            session = _session(self._spark, self._store, taken.name)
+        ended = False
+        try:
+            with _interruptible(session):
+                yield session
+            ended = True
+        except RunnelError:
+            ended = True  # Spark has said itself that it is done
+            raise
+        finally:
+            slots.release(self._store.db, taken)
+            if ended:
+                with self._guard:
+                    self._free.append((number, session))
+
+
+_pools: dict[tuple[str, str, str], Pool] = {}
+_guard = threading.Lock()
+
+
+def _pool(spark: "SparkSession", store: "Store") -> Pool:
+    database = store.db.url.render_as_string(hide_password=False)
+    key = (spark.sparkContext.applicationId, database, store.warehouse)
+    with _guard:
+        for old in [old for old in _pools if old[0] != key[0]]:
+            del _pools[old]  # that Spark has ended
+        return _pools.setdefault(key, Pool(spark, store))
+
+
+def _session(spark: "SparkSession", store: "Store", name: str) -> "SparkSession":
+    from runnel.spark.catalog import CatalogSettings
+    from runnel.spark.session import slot_session
+
+    database = store.db.url.render_as_string(hide_password=False)
+    session = slot_session(spark, CatalogSettings(name, database, store.warehouse))
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    return session
+
+
+@contextmanager
+def _interruptible(session: "SparkSession") -> Iterator[None]:
+    """Stop Spark's work on this query when the user stops waiting for it."""
+    tag = f"runnel-{secrets.token_hex(8)}"
+    session.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # what went wrong first is what is told
+            session.interruptTag(tag)
+        raise
+    finally:
+        with suppress(Exception):
+            session.removeTag(tag)
+
+
+@contextmanager
+def _held(question: "Question") -> Iterator[None]:
+    hold = Hold(question.store.db, question.commit.id)
+    try:
+        yield
+    finally:
+        hold.release()
+
+
+def _write(frame: "DataFrame", folder: str) -> list[Column]:
+    """Write the rows into Parquet files and return the columns of the answer."""
+    columns, shaped = [], []
+    for number, field in enumerate(frame.schema.fields):
+        kind, name = type_of(field.dataType.jsonValue()), f"c{number}"
+        stored = storable(kind or TEXT)
+        shaped.append(name if stored == kind else f"cast({name} as {ddl(stored)}) as {name}")
+        columns.append(Column(field.name, kind if kind and kind.kind == "void" else stored))
+    named = frame.toDF(*(f"c{number}" for number in range(len(columns))))
+    writer = named.selectExpr(*shaped).write.option("compression", "lz4_raw")
+    writer.option("parquet.block.size", str(_BLOCK_BYTES)).parquet(folder)
+    return columns
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Tell Spark's errors in one line; the trace goes to the log."""
+    try:
+        yield
+    except RunnelError:
+        raise
+    except Exception as error:
+        raise told(error) from error
+
+
+def _new_folder(spark: "SparkSession", store: "Store") -> str:
+    from runnel.spark.command import is_local
+
+    if is_local(spark.sparkContext.master or ""):
+        return f"{tempfile.mkdtemp(prefix='runnel-answer-')}/rows"
+    return f"{store.warehouse}/_answers/{secrets.token_hex(16)}/rows"  # where every executor can write
+
+
+def _remove(store: "Store", folder: str) -> None:
+    whole = folder.removesuffix("/rows")
+    path = local_path(whole)
+    with suppress(OSError):  # what can't be removed now is swept as an unknown file later
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            return
+        for found in list(listing(store.io, whole)):
+            store.io.delete(found.path)

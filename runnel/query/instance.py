@@ -1,0 +1,132 @@
+"""The DuckDB inside this process that answers queries: locked in, and shared by all threads.
+
+It reads the warehouse and registered files, nothing else; it fetches no extensions, and its settings can't be changed.
+The tables of the lake are views, named after what they read, which never changes.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from runnel.spark.command import memory_bytes
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_SHARE = 0.6
+_MOST_VIEWS = 4096
+_MOST_INSTANCES = 8
+
+
+class Instance:
+    """One DuckDB that may read some folders and files. `users` counts the queries that it is lent to."""
+
+    def __init__(self, folders: frozenset[str], files: frozenset[str]) -> None:
+        self.spill = tempfile.mkdtemp(prefix="runnel-duckdb-")
+        self.users = 0
+        self._connection = _connect(folders, files, self.spill)
+        self._guard = threading.Lock()
+        self._views: OrderedDict[str, None] = OrderedDict()
+
+    def cursor(self) -> "duckdb.DuckDBPyConnection":
+        """Return a connection for one query."""
+        with self._guard:
+            return self._connection.cursor()
+
+    def view(self, name: str, select: str) -> None:
+        """Make sure that there is a view over a SELECT; a name always means the same SELECT."""
+        with self._guard:
+            if name not in self._views:
+                self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
+            self._views[name] = None
+            self._views.move_to_end(name)
+            # A view goes only while nobody else asks: a query that was given its name finds it.
+            while self.users <= 1 and len(self._views) > _MOST_VIEWS:
+                self._connection.execute(f"DROP VIEW {self._views.popitem(last=False)[0]}")
+
+    def close(self) -> None:
+        """Close it and remove what it spilled."""
+        self._connection.close()
+        shutil.rmtree(self.spill, ignore_errors=True)
+
+
+_instances: OrderedDict[tuple[frozenset[str], frozenset[str]], Instance] = OrderedDict()
+_guard = threading.Lock()
+
+
+@contextmanager
+def opened(warehouse: str, files: frozenset[str] = frozenset()) -> Iterator[Instance]:
+    """Lend this process's DuckDB for a warehouse and registered `files` outside of it."""
+    key = (frozenset([warehouse.rstrip("/") + "/"]), files)
+    with _guard:
+        if key not in _instances:
+            _instances[key] = Instance(*key)
+        _instances.move_to_end(key)
+        found = _instances[key]
+        found.users += 1
+        idle = [old for old in _instances if not _instances[old].users]
+        for old in idle[: max(0, len(_instances) - _MOST_INSTANCES)]:
+            _instances.pop(old).close()
+    try:
+        yield found
+    finally:
+        with _guard:
+            found.users -= 1
+
+
+def close_all() -> None:
+    """Close every DuckDB of this process and remove what it spilled."""
+    with _guard:
+        while _instances:
+            _instances.popitem()[1].close()
+
+
+def _forget() -> None:
+    """A forked child must neither use nor remove what is its parent's."""
+    global _guard
+    _guard = threading.Lock()
+    _instances.clear()
+
+
+atexit.register(close_all)
+os.register_at_fork(after_in_child=_forget)
+
+
+def _connect(folders: frozenset[str], files: frozenset[str], spill: str) -> "duckdb.DuckDBPyConnection":
+    import duckdb
+
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # a table name must never mean a variable of this program
+            "memory_limit": f"{int(memory_bytes() * MEMORY_SHARE) // 2**20}MiB",
+            "threads": os.cpu_count() or 1,
+        },
+    )
+    for name, value in (
+        ("TimeZone", "'UTC'"),
+        ("temp_directory", _text(spill)),
+        ("parquet_metadata_cache", "true"),  # the lake's files never change
+        ("allowed_directories", _texts(folders)),
+        ("allowed_paths", _texts(files)),
+        ("enable_external_access", "false"),
+        ("lock_configuration", "true"),
+    ):
+        connection.execute(f"SET {name} = {value}")
+    return connection
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _texts(values: frozenset[str]) -> str:
+    return "[" + ", ".join(_text(value) for value in sorted(values)) + "]"

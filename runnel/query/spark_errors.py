@@ -1,0 +1,34 @@
+"""Tell what went wrong in Spark in one line; the whole trace goes to the log."""
+
+import logging
+import re
+
+from runnel.errors import Mistake, RunnelError, Unreachable
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())  # without a log, nothing is written to standard error
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\] ([^\n]+)")
+_WRAPPERS = ("TASK_WRITE_FAILED", "FAILED_READ_FILE", "FAILED_EXECUTE_UDF", "JOB_FAILED")
+_TAIL = re.compile(r"( If necessary,? set \S+ to \S+ to bypass this error\.)?( SQLSTATE: \w+.*)?$")
+
+
+def told(error: Exception) -> RunnelError:
+    """Return an error of Spark's as one that a user can act on, with Spark's own condition in its text."""
+    _log.error("Spark could not answer the query", exc_info=error)
+    kind = type(error)
+    if kind.__name__ in ("Py4JNetworkError", "Py4JError") or isinstance(error, ConnectionError):
+        what = "Spark's Java process went away during the query"
+        return Unreachable("SPARK_LOST", what, fix="ask again; if it ran out of memory, raise spark.driver.memory")
+    found = [match for match in _CONDITION.findall(str(error)) if not match[0].startswith(_WRAPPERS)]
+    if not found:
+        lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
+        # py4j's own first line names a Java object; what happened stands in the second.
+        line = lines[1] if len(lines) > 1 and kind.__name__ == "Py4JJavaError" else (lines or [kind.__name__])[0]
+        return RunnelError("SQL_FAILED", f"Spark could not answer: {line[:500]}", fix="Spark's log has the details")
+    condition, text = found[0]
+    what = f"Spark: {_TAIL.sub('', text)[:500]} [{condition}]"
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return Mistake("SQL_COLUMN", what, fix="`runnel table NAME` shows the columns of a table")
+    if kind.__name__ in ("AnalysisException", "ParseException"):
+        return Mistake("SQL_FAILED", what, fix="correct the query")
+    return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it stumbles over")

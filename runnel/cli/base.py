@@ -42,7 +42,7 @@ def lake(overrides: Sequence[str] = (), *, moved: bool = False) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(overrides), moved=moved)
+    return Lake(settings(overrides), moved=moved, tell=say)
 
 
 def print_json(value: object) -> None:

@@ -56,12 +56,19 @@ def _json(result: "Result") -> None:
 
 def _table(result: "Result", limit: int) -> None:
     rows = list(islice(result.json_rows(), limit + 1))
-    shown = [["" if value is None else value for value in row] for row in rows[:limit]]
+    shown = [["" if value is None else _readable(value) for value in row] for row in rows[:limit]]
     numbers = [at for at, kind in enumerate(result.schema.types) if _is_number(str(kind))]
     click.echo(grid(result.columns, shown, right=numbers))
     more = f"; only the first {limit:,} are shown, -n or --format csv shows more" if len(rows) > limit else ""
     why = f" ({result.reason})" if result.reason else ""
     say(f"{count(len(shown), 'row')} by {result.engine}{why} in {result.seconds:.2f} s at {result.at[:8]}{more}")
+
+
+def _readable(value: object) -> object:
+    """Return a time as people read it; JSON and files keep the ISO form."""
+    if isinstance(value, str) and value.endswith("+00:00") and value[10:11] == "T":
+        return value.removesuffix("+00:00").replace("T", " ")
+    return value
 
 
 def _is_number(kind: str) -> bool:

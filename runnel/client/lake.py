@@ -10,8 +10,11 @@ from runnel.declare.settings import Settings
 from runnel.names import TableName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from runnel.client.spark import Frames
     from runnel.connect.load import Loaded
     from runnel.lake.branches import Branch
     from runnel.lake.commits import Commit
@@ -25,9 +28,10 @@ if TYPE_CHECKING:
 class Lake:
     """The lake of a project. Use it as a context manager, or close it when you are done."""
 
-    def __init__(self, settings: Settings, *, moved: bool = False) -> None:
+    def __init__(self, settings: Settings, *, moved: bool = False, tell: "Callable[[str], None] | None" = None) -> None:
         self.settings = settings
         self._moved = moved
+        self._tell = tell
 
     def __enter__(self) -> "Lake":
         """Return itself."""
@@ -56,7 +60,7 @@ class Lake:
         """Return the Spark session of this process, started on first use."""
         from runnel.client.spark import session
 
-        return session(self.settings, self.store)
+        return session(self.settings, self._tell)
 
     def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
@@ -66,9 +70,13 @@ class Lake:
 
     def read(self, table: str, *, at: str = "main") -> "DataFrame":
         """Return a table at a ref as a Spark frame; it does not move when the branch does."""
-        from runnel.client.spark import frame
+        return self._frames.read(TableName.parse(table), at)
 
-        return frame(self.store, self.spark, TableName.parse(table), at)
+    @cached_property
+    def _frames(self) -> "Frames":
+        from runnel.client.spark import Frames
+
+        return Frames(self.store, self.spark)
 
     def tables(self, *, at: str = "main") -> list[str]:
         """Return the names of the tables at a ref."""
@@ -120,5 +128,7 @@ class Lake:
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, goes on until the process ends."""
+        if "_frames" in self.__dict__:
+            self._frames.close()
         if "store" in self.__dict__:
             self.store.close()

@@ -1,7 +1,57 @@
 """The Spark session of this process, and tables as frames at a fixed version."""
 
+import os
+import secrets
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+from runnel.lake import slots
+from runnel.spark.catalog import CatalogSettings
+from runnel.spark.session import SparkSettings, slot_session, start
 
-    pass
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runnel.declare.settings import Settings
+    from runnel.lake.slots import Slot
+    from runnel.lake.store import Store
+    from runnel.names import TableName
+
+
+def session(settings: "Settings", tell: "Callable[[str], None] | None" = None) -> "SparkSession":
+    """Return the Spark session of this process, started on first use; its log is the project's."""
+    log = settings.home / "logs" / "spark.log"
+    return start(SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log), tell)
+
+
+class Frames:
+    """Tables as Spark frames, each at the commit that was asked for, however its branch moves on.
+
+    All tables of a commit share one slot, which is held until the lake is closed.
+    """
+
+    def __init__(self, store: "Store", spark: "SparkSession") -> None:
+        self._store = store
+        self._spark = spark
+        self._worker = f"f{os.getpid():x}{secrets.token_hex(3)}"
+        self._held: dict[str, tuple[Slot, SparkSession]] = {}
+
+    def read(self, table: "TableName", at: str) -> "DataFrame":
+        """Return a table at a ref."""
+        commit = self._store.commit(at)
+        self._store.versions(commit, [table])
+        if commit.id not in self._held:
+            number = len(self._held)
+            taken = slots.take(self._store.db, self._worker, number, commit, self._store.state(commit))
+            database = self._store.db.url.render_as_string(hide_password=False)
+            catalog = CatalogSettings(taken.name, database, self._store.warehouse)
+            self._held[commit.id] = (taken, slot_session(self._spark, catalog))
+        taken, found = self._held[commit.id]
+        return found.table(f"{taken.name}.{table.layer}.{table.name}")
+
+    def close(self) -> None:
+        """Give the slots back; the frames can't be read any more."""
+        for taken, _ in self._held.values():
+            slots.release(self._store.db, taken)
+        self._held.clear()

@@ -9,16 +9,25 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.lake.store import Store
+from tests.spark.fixtures import spark  # noqa: F401
 
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep every test that needs Spark in one process: one session for the whole run."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """Start PostgreSQL without root and yield the address of its server, over TCP as a team would use it."""
     from tests.postgres import Server
 
-    with Server(tmp_path_factory.mktemp("pg")) as server:
+    with Server() as server:
         yield server.url
 
 

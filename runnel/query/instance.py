@@ -57,6 +57,7 @@ class Instance:
 
 
 _instances: OrderedDict[tuple[frozenset[str], frozenset[str]], Instance] = OrderedDict()
+_abandoned: list[object] = []
 _guard = threading.Lock()
 
 
@@ -88,10 +89,11 @@ def close_all() -> None:
 
 
 def _forget() -> None:
-    """A forked child must neither use nor remove what is its parent's."""
-    global _guard
+    """Give a forked child a DuckDB of its own; closing its parent's would wait for threads that it does not have."""
+    global _guard, _instances
     _guard = threading.Lock()
-    _instances.clear()
+    _abandoned.append(_instances)
+    _instances = OrderedDict()
 
 
 atexit.register(close_all)

@@ -1,4 +1,4 @@
-"""Processes that can be killed at any moment: forked off a server that has everything imported, so they start at once."""
+"""Processes that can be killed at any moment, forked off a server that has everything imported: they start at once."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.lake.factories"])
+_context.set_forkserver_preload(["tests.faults.workload"])
 
 
 def start(work: Callable[..., None], *words: Any, fail: str | None = None) -> BaseProcess:

@@ -67,10 +67,10 @@ def main() -> None:
 _servers: list[object] = []
 
 
-def _postgresql(folder: Path) -> str:
+def _postgresql(_: Path) -> str:
     from tests.postgres import Server
 
-    server = Server(folder / "pg")
+    server = Server()
     server.__enter__()
     _servers.append(server)
     import atexit

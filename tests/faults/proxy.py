@@ -1,4 +1,4 @@
-"""A TCP proxy before a database that can cut the line right after a COMMIT was carried out: the lost acknowledgement."""
+"""A TCP proxy before a database that can cut the line right after a COMMIT took effect: the lost acknowledgement."""
 
 import socket
 import threading

@@ -17,8 +17,8 @@ from tests.postgres import Server
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("pg")) as server:
+def server() -> Iterator[Server]:
+    with Server() as server:
         yield server
 
 

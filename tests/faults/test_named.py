@@ -1,7 +1,5 @@
 """A kill at each named step of write, publish, merge, gc: nothing acknowledged is lost, nothing is torn."""
 
-from pathlib import Path
-
 import pytest
 
 from runnel.failpoint import POINTS
@@ -26,17 +24,17 @@ LAKE_POINTS = sorted(point for point in POINTS if point.split(".")[0] in WORK)
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make one lake that every case gets a copy of."""
-    folder = tmp_path_factory.mktemp("prepared")
-    return folder
+def place(tmp_path_factory: pytest.TempPathFactory) -> workload.Place:
+    """Make one lake, which is crashed again and again."""
+    folder = tmp_path_factory.mktemp("lake")
+    place = workload.Place(f"sqlite:///{folder}/catalog.db", folder)
+    workload.prepare(place)
+    return place
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", LAKE_POINTS)
-def test_kill_at(point: str, tmp_path: Path) -> None:
-    place = workload.Place(f"sqlite:///{tmp_path}/catalog.db", tmp_path)
-    workload.prepare(place)
+def test_kill_at(point: str, place: workload.Place) -> None:
     job = WORK[point.split(".")[0]]
     workload.ready(place, job)
     process = start(workload.once, place, job, fail=f"{point}:kill")

@@ -41,12 +41,12 @@ class Place:
     def open(self) -> Store:
         return Store.open(self.catalog, f"{self.folder}/warehouse")
 
-    def acknowledge(self, commit: Commit | None) -> None:
+    def acknowledge(self, commit: Commit | str | None) -> None:
         """Note a commit that the writer was told of, durably, as a caller would."""
         if commit is None:
             return
         with self.acks.open("a") as acks:
-            acks.write(f"{commit.id}\n")
+            acks.write(f"{commit if isinstance(commit, str) else commit.id}\n")
             acks.flush()
             os.fsync(acks.fileno())
 
@@ -117,7 +117,7 @@ def put_pages(store: Store, folder: Path) -> Commit | None:
     return put(store, PAGES, [source], branch="main").commit
 
 
-def tidy(store: Store) -> Commit | None:
+def tidy(store: Store) -> str | None:
     for made in compact(store, LEFT, branch="main"):
         return made.commit
     return None
@@ -139,7 +139,7 @@ def label(store: Store) -> None:
     tags.tag(store, f"t{uuid.uuid4().hex[:8]}", "main")
 
 
-def jobs(place: Place) -> dict[str, Callable[[Store], Commit | None]]:
+def jobs(place: Place) -> dict[str, Callable[[Store], Commit | str | None]]:
     """Return every kind of work by name."""
     return {
         "pair": pair,

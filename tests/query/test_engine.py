@@ -68,7 +68,13 @@ def test_files_of_both_schemas_stand_side_by_side(store: Store) -> None:
     create(store, T, rows((1, "d1", 5)))
     evolve(store, T, columns(lambda u: u.add_column("note", StringType())))
     added = pa.table({"id": [2], "day": ["d2"], "amount": [7], "note": ["late"]})
-    write(store, "main", TableName.parse(T), lambda v: Edit(added=written(store, tables.load(store, v.location), added)), "add")
+    write(
+        store,
+        "main",
+        TableName.parse(T),
+        lambda v: Edit(added=written(store, tables.load(store, v.location), added)),
+        "add",
+    )
     assert ask(store, f"select id, note from {T} order by id") == [(1, None), (2, "late")]
 
 
@@ -238,6 +244,17 @@ def test_below_the_parser_duckdb_is_locked_in(store: Store, sql: str) -> None:
         with pytest.raises(duckdb.Error):
             cursor.sql("select * from secret")
     assert secret
+
+
+def test_a_forked_child_leaves_its_parents_duckdb_alone(store: Store) -> None:
+    import os
+    import subprocess
+
+    create(store, T, rows(*((n, "d", n) for n in range(1000))))
+    with query(store, f"select a.id from {T} a cross join {T} b") as result:
+        done = subprocess.run(["true"], preexec_fn=lambda: os.umask(0o77), check=False)
+        assert done.returncode == 0
+        assert sum(batch.num_rows for batch in result.batches()) == 1_000_000
 
 
 def test_a_uuid_is_text_as_in_spark(store: Store) -> None:

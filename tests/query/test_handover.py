@@ -71,7 +71,7 @@ def test_both_engines_give_the_same_answer(ask: Asker) -> None:
 REASONS = {
     "no faithful form": (f"select percentile_approx(amount, 0.5) as p from {T}", {}, "percentile_approx", [(7,)]),
     "an error on the way": (
-        f"select try_divide(amount, 0) as x, if(id > 5, cast(day as int), 1) as y from {T} where id = 1", {}, "", [(None, 1)]
+        f"select cast(concat(id, '.5') as int) as n from {T} where id = 1", {}, "DuckDB failed", [(1,)],
     ),
     "too large": (f"select count(*) as n from {T}", {"limits": Limits(duckdb_bytes=10)}, "GB", [(3,)]),
 }  # fmt: skip
@@ -122,7 +122,9 @@ def test_a_slot_is_used_again_and_shows_the_new_commit(ask: Asker, store: Store)
 
 
 def test_types_that_files_lack(ask: Asker) -> None:
-    found = ask("select null as a, array() as b, interval 1 month as c, map('k', 1Y) as d, 1 as e, 2 as e", engine="spark")
+    found = ask(
+        "select null as a, array() as b, interval 1 month as c, map('k', 1Y) as d, 1 as e, 2 as e", engine="spark"
+    )
     assert found.rows() == [(None, [], "INTERVAL '1' MONTH", [("k", 1)], 1, 2)]
     assert found.schema.field(0).type == pa.null() and found.columns == ["a", "b", "c", "d", "e", "e"]
 

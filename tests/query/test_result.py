@@ -31,9 +31,11 @@ VALUES = {
     "list": (pa.array([[1, None], []], pa.list_(pa.int32())), [[1, None], []]),
     "map": (pa.array([[("k", 1.5)], []], pa.map_(pa.string(), pa.float64())), [{"k": 1.5}, {}]),
     "map by number": (pa.array([[(1, "x")]], pa.map_(pa.int64(), pa.string())), [[[1, "x"]]]),
-    "struct": (pa.array([{"a": Decimal("1.0"), "b": None}], pa.struct([("a", pa.decimal128(5, 1)), ("b", pa.binary())])),
-               [{"a": "1.0", "b": None}]),
-}  # fmt: skip
+    "struct": (
+        pa.array([{"a": Decimal("1.0"), "b": None}], pa.struct([("a", pa.decimal128(5, 1)), ("b", pa.binary())])),
+        [{"a": "1.0", "b": None}],
+    ),
+}
 
 
 @pytest.mark.parametrize(("values", "expected"), VALUES.values(), ids=VALUES)

@@ -49,7 +49,7 @@ def sha256_of(blob: str) -> str | None:
 
 
 def location(store: "Store", blob: str) -> str:
-    """Return where a blob stands, spelled as the garbage collector spells it."""
+    """Return where a blob stands; a local one as a plain path."""
     return plain(f"{store.warehouse}/{blob}")
 
 
@@ -141,7 +141,9 @@ class Uploads:
         return blob
 
     def _is_garbage(self, blob: str) -> bool:
-        query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path == location(self.store, blob))
+        place = location(self.store, blob)
+        spellings = {place, re.sub(r"^s3[an]://", "s3://", place)}  # the garbage collector knows one scheme of S3
+        query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path.in_(spellings))
         return self.store.db.read(lambda connection: connection.execute(query).first() is not None)
 
 

@@ -227,7 +227,7 @@ class Expressions(Forms):
         if name in AGGREGATES:
             if isinstance(next(iter(function.expressions), None), exp.Distinct):
                 raise Refused("distinct values over a window")
-            found = self._aggregate(function, scope, **options)
+            found = self._aggregate(function, scope, None, **options)
         elif name in WINDOWED and clause.ordered:
             call = self._call(function, scope, **options)
             found = WINDOWED[name](replace(call, scope=scope))

@@ -1,1 +1,0 @@
-from tests.spark.fixtures import spark  # noqa: F401

@@ -5,7 +5,7 @@ again; so is a decision about a table that the commit leaves as it is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.errors import Conflict, Moved, listed
@@ -13,7 +13,7 @@ from runnel.lake import failpoints
 from runnel.lake.commits import Change, Commit
 from runnel.lake.merge_plan import Decision, MergePlan, plan_merge
 from runnel.lake.pins import pinned
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import Draft, publish, sequence
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -66,12 +66,13 @@ def merge(store: "Store", source: str, into: str = "main", message: str | None =
     staged: dict[tuple[object, ...], str] = {}
     with pinned(store.db, "write") as pin:
         for attempt in range(1, _ATTEMPTS + 1):
+            planned = store.db.read(sequence)
             plan = plan_merge(store, source, into)
             if not any(step.changes or step.action == "conflict" for step in plan.steps):
                 return Merged(None, plan)
             _refuse(plan, source)
             with pinned(store.db, "read", plan.source.id):
-                draft = _draft(store, plan, message or f"merge {source}", pin, staged)
+                draft = replace(_draft(store, plan, message or f"merge {source}", pin, staged), planned=planned)
                 failpoints.reach(failpoints.MERGE_STAGED)
                 try:
                     return Merged(publish(store.db, draft), plan)

@@ -32,6 +32,7 @@ class Draft:
     merged: str | None = None
     head: str | None = None  # if set, the branch must still be at this commit
     unmoved: tuple[tuple[TableName, str | None], ...] = ()  # what else the write relies on: None is no such table
+    planned: int | None = None  # if set, the lake's sequence then: rows erased since must not come back by this write
     pin: str | None = None  # if set, the pin that the write must still hold
     id: str = field(default_factory=new_commit_id)
 
@@ -68,6 +69,7 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
         raise Moved(draft.branch, [str(change.table) for change in draft.changes] or ["(head)"])
     _hold(connection, draft)
     moved = [table for table, location in draft.unmoved if _location(connection, draft.branch, table) != location]
+    moved += _erased(connection, draft)
     moved += [change.table for change in draft.changes if not _apply(connection, draft.branch, change)]
     if moved:
         raise Moved(draft.branch, [str(table) for table in moved])
@@ -95,6 +97,25 @@ def _hold(connection: Connection, draft: Draft) -> None:
             "this write was stopped for so long that its lease ended and its files may have been swept",
             fix="run it again",
         )
+
+
+def sequence(connection: Connection) -> int:
+    """Return the lake's newest sequence number."""
+    return int(connection.execute(sa.select(schema.lake.c.seq)).scalar_one())
+
+
+def _erased(connection: Connection, draft: Draft) -> list[TableName]:
+    """Return the tables of a draft that rows were erased from since it was planned from older versions."""
+    if draft.planned is None or sequence(connection) == draft.planned:
+        return []
+    commits, changes = schema.commits.c, schema.changes.c
+    query = (
+        sa.select(changes.table_name)
+        .join(schema.commits, commits.id == changes.commit_id)
+        .where(commits.kind == "erase", commits.seq > draft.planned)
+    )
+    names = set(connection.execute(query).scalars())
+    return [change.table for change in draft.changes if str(change.table) in names]
 
 
 def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":

@@ -18,7 +18,7 @@ from runnel.lake.ancestry import contains, reach
 from runnel.lake.branches import branch
 from runnel.lake.commits import Change, Commit, Version, changes_of, find, history, path, version_at
 from runnel.lake.pins import pinned
-from runnel.lake.publish import Draft, publish_again
+from runnel.lake.publish import Draft, publish_again, sequence
 from runnel.lake.refs import head, readable
 from runnel.names import TableName
 
@@ -66,6 +66,7 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
     ):
 
         def draft() -> Draft:
+            planned = store.db.read(sequence)
             found = store.db.read(lambda connection: _undos(connection, undone, parent, branch))
             changes = _changes(store, undone, branch, found, staged)
             if not changes:
@@ -75,7 +76,9 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
             kept = {change.table for change in changes}
             relied_on = tuple((u.table, u.now.location if u.now else None) for u in found if u.table not in kept)
             text = message or f"revert {undone.id[:8]}: {undone.message}"
-            return Draft(branch, text, store.author, changes, kind="revert", unmoved=relied_on, pin=pin)
+            return Draft(
+                branch, text, store.author, changes, kind="revert", unmoved=relied_on, planned=planned, pin=pin
+            )
 
         return publish_again(store.db, draft)
 

@@ -30,10 +30,9 @@ def test_a_fork_of_an_old_commit_has_its_tables(both: Store) -> None:
 
 def test_a_fork_of_a_fork_walks_back_to_the_beginning(both: Store) -> None:
     create(both, "ods.a", rows((1, "d1", 5)))
-    for name in ("one", "two", "three"):
-        fork(both.db, name, both.commit("main" if name == "one" else previous), "ada")
+    for origin, name in (("main", "one"), ("one", "two"), ("two", "three")):
+        fork(both.db, name, both.commit(origin), "ada")
         add(both, "ods.a", rows((2, name, 7)), branch=name)
-        previous = name
     assert len(read(both, "ods.a", "three")) == 4
     assert len(read(both, "ods.a", "three~2")) == 2
     assert both.commit("three~4").message == "the lake is created"

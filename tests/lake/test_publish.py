@@ -42,3 +42,21 @@ def test_one_moved_table_holds_back_the_whole_commit(both: Store) -> None:
     with pytest.raises(Moved, match=r"`ods\.b`"):
         publish(both.db, Draft("main", "both or none", "eve", changes))
     assert both.state() == state
+
+
+def test_rows_erased_meanwhile_do_not_come_back(both: Store) -> None:
+    """A merge that was planned before an erasure would publish a version that still has the rows."""
+    from runnel.lake.branches import fork
+    from runnel.lake.publish import sequence
+    from runnel.lake.upkeep.erase import erase
+
+    create(both, "ods.orders", rows((1, "d1", 5)))
+    fork(both.db, "dev", both.commit("main"), "ada")
+    add(both, "ods.orders", rows((2, "d2", 7)), branch="dev")
+    table = TableName.parse("ods.orders")
+    planned, theirs = both.db.read(sequence), both.state("dev")[table].location
+    erase(both, table, "id = 2")
+    ours = both.state("main")[table].location
+    with pytest.raises(Moved):
+        publish(both.db, Draft("main", "merge", "ada", (Change(table, ours, theirs),), planned=planned))
+    assert read(both, "ods.orders") == read(both, "ods.orders", "dev") == [(1, "d1", 5)]

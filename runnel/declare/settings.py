@@ -21,6 +21,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
     "service": {"host": "127.0.0.1", "port": 8470},
 }
+_ODD = set("*?[]#%")
 _OPEN = {"params"}  # sections whose keys are the user's
 
 
@@ -196,7 +197,13 @@ def _revealed(name: str, value: Any, root: Path, environ: Mapping[str, str], sec
 
 
 def _absolute(location: str, root: Path) -> str:
-    return location.rstrip("/") if "://" in location else str((root / location).resolve())
+    if "://" in location:
+        return location.rstrip("/")
+    found = str((root / location).resolve())
+    if odd := sorted(_ODD & set(found)):
+        what = f"the folder {found} has {' '.join(odd)} in its name, which database addresses and globs read otherwise"
+        raise Mistake("PROJECT_PATH", what, fix="move the project, or set lake.catalog and lake.warehouse elsewhere")
+    return found
 
 
 def _absolute_catalog(url: str, root: Path) -> str:
@@ -208,7 +215,7 @@ def _absolute_catalog(url: str, root: Path) -> str:
     start = "sqlite:///"
     if not url.startswith(start) or url.startswith(start + "/"):
         return url
-    return start + str((root / url.removeprefix(start)).resolve())
+    return f"{start}{(root / url.removeprefix(start)).resolve()}"
 
 
 def _spark_value(value: Any) -> str:

@@ -117,6 +117,7 @@ def session_conf(settings: SparkSettings, scratch: Path) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",  # else `${env:NAME}` in a query would read the environment
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }

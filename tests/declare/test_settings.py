@@ -63,6 +63,14 @@ def test_mistakes_are_told(project: Path, text: str, said: str) -> None:
         load(project)
 
 
+@pytest.mark.parametrize("name", ["a*b", "what?", "[x]", "a#b", "50%20"])
+def test_a_folder_whose_name_means_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    with pytest.raises(Mistake, match="PROJECT_PATH"):
+        load(tmp_path / name)
+
+
 def test_an_environment_without_a_file_names_the_nearest(project: Path) -> None:
     (project / "runnel.prod.toml").write_text("")
     with pytest.raises(Mistake, match="close: `prod`"):

@@ -1,5 +1,7 @@
 """Many processes publish to overlapping tables: nothing is lost, nothing comes twice, the order is one."""
 
+from itertools import pairwise
+
 import pytest
 
 from runnel.lake.commits import history
@@ -31,7 +33,7 @@ def test_eight_processes_publish_200_commits(catalog: str, tmp_path) -> None:
     head = store.commit("main")
     found = store.db.read(lambda connection: history(connection, head, limit=PROCESSES * COMMITS))
     assert [commit.seq for commit in found] == list(range(before + 200, before, -1))
-    assert all(newer.parent == older.id for newer, older in zip(found, found[1:], strict=False))
+    assert all(newer.parent == older.id for newer, older in pairwise(found))
     ids = [row[0] for number in range(3) for row in read(store, f"ods.t{number}") if row[0] > 0 or row[1] != "start"]
     wanted = {worker * 1000 + number for worker in range(PROCESSES) for number in range(COMMITS)}
     assert sorted(ids) == sorted(wanted)

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-
 DEC, DEC2 = pa.decimal128(12, 2), pa.decimal128(9, 4)
 NAN = float("nan")
 

@@ -15,6 +15,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from pyiceberg.types import DoubleType, FloatType
 
 from runnel.connect.kinds import called
 from runnel.errors import Mistake, nearest
@@ -58,6 +59,9 @@ def _field(text: str, schema: "Schema", field_id: int) -> PartitionField:
         what = f"there is no column {shown(column)} to partition by" + (f"; close: `{close}`" if close else "")
         raise Mistake("LOAD_PARTITION", what, fix=FIX)
     transform, suffix = _transform(text, call[1].lower(), call[2]) if call else (IdentityTransform(), "")
+    if isinstance(source.field_type, FloatType | DoubleType):  # values that only look equal would part ways
+        what = f"a {called(source.field_type)} can't be partitioned by: {shown(column)}"
+        raise Mistake("LOAD_PARTITION", what, fix="declare it as a decimal with --schema, or choose another column")
     if not source.field_type.is_primitive or not transform.can_transform(source.field_type):
         what = f"a {called(source.field_type)} can't be partitioned by {shown(text)}"
         raise Mistake("LOAD_PARTITION", what, fix=FIX)

@@ -1,6 +1,7 @@
 """Branches: a branch of the lake is a catalog name, and forking it copies rows, not data."""
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -121,12 +122,19 @@ def catalog_state(connection: Connection, name: str) -> dict[TableName, str]:
     return {TableName(row.table_namespace, row.table_name): row.metadata_location for row in rows}
 
 
-def head_state(connection: Connection, name: str) -> State:
-    """Return what Runnel last published to a branch."""
+def branch_at(connection: Connection, commit: Commit) -> str | None:
+    """Return a branch whose newest commit this is, or None."""
+    query = sa.select(schema.branches.c.name).where(schema.branches.c.head == commit.id)
+    return connection.execute(query).scalars().first()
+
+
+def head_state(connection: Connection, name: str, tables: Iterable[TableName] | None = None) -> State:
+    """Return what Runnel last published to a branch: all tables, or some."""
     columns = schema.heads.c
-    rows = connection.execute(
-        sa.select(columns.table_name, columns.location, columns.content).where(columns.branch == name)
-    )
+    query = sa.select(columns.table_name, columns.location, columns.content).where(columns.branch == name)
+    if tables is not None:
+        query = query.where(columns.table_name.in_([str(table) for table in tables]))
+    rows = connection.execute(query)
     return {TableName.stored(row.table_name): Version(row.location, row.content) for row in rows}
 
 

@@ -16,7 +16,7 @@ from runnel.lake.delta import Delta, delta
 from runnel.lake.manifests import Entry
 from runnel.lake.scan import partition_of
 from runnel.lake.snapshots import Edit, stage
-from runnel.lake.tables import load
+from runnel.lake.tables import Unwritable, check_writable, load
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -113,7 +113,13 @@ def replay(store: "Store", base: str, ours: Side, theirs: Side, *, undo: bool = 
         came, went = parts.resolve(key)
         taken += came
         removed += went
-    return Replay(start.location, tuple(taken), tuple(removed), updates)
+    made = Replay(start.location, tuple(taken), tuple(removed), updates)
+    try:
+        if not made.is_empty:
+            check_writable(load(store, start.location))
+    except Unwritable as error:
+        raise Clash(error.what) from error
+    return made
 
 
 def _roles(store: "Store", base: str, ours: Side, theirs: Side, undo: bool) -> tuple[Side, Side]:

@@ -18,7 +18,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 
 from runnel.errors import Broken
 from runnel.lake.manifests import Entry, Pen, entries_in, manifests, merged
-from runnel.lake.tables import load, update
+from runnel.lake.tables import check_writable, load, update
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -56,6 +56,7 @@ class Edit:
 def stage(store: "Store", base_location: str, edit: Edit) -> str:
     """Write a version that differs from `base_location` by `edit` and return its location; nothing points at it yet."""
     base = load(store, base_location)
+    check_writable(base)
     if edit.updates:
         from pyiceberg.table.update import update_table_metadata
 

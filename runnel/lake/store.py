@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake, nearest
 from runnel.lake import schema
-from runnel.lake.adopt import adopt
-from runnel.lake.branches import branches, head_state
+from runnel.lake.adopt import adopt, outside_changes
+from runnel.lake.branches import branch_at, head_state
 from runnel.lake.commits import Commit, State, Version, state_at, version_at
 from runnel.lake.database import Database
 from runnel.lake.refs import readable, resolve
@@ -82,9 +82,18 @@ class Store:
     def commit(self, ref: str = "main") -> Commit:
         """Return the commit that a ref names, having adopted what other engines did to its branch."""
         name = ref.split("@")[0].split("~")[0]
-        if self.db.read(lambda connection: name in {branch.name for branch in branches(connection)}):
+
+        def look(connection: Connection) -> Commit | None:
+            query = sa.select(schema.branches.c.name).where(schema.branches.c.name == name)
+            if connection.execute(query).first() and outside_changes(connection, name):
+                return None
+            return resolve(connection, ref)
+
+        found = self.db.read(look)
+        if found is None:
             adopt(self.db, name)
-        return self.db.read(lambda connection: resolve(connection, ref))
+            found = self.db.read(lambda connection: resolve(connection, ref))
+        return found
 
     def state(self, ref: str | Commit = "main") -> State:
         """Return every table at a ref, all from one commit."""
@@ -92,8 +101,7 @@ class Store:
 
         def work(connection: Connection) -> State:
             # The head of a branch is kept ready; anything else is looked up in the history.
-            query = sa.select(schema.branches.c.name).where(schema.branches.c.head == commit.id)
-            name = connection.execute(query).scalars().first()
+            name = branch_at(connection, commit)
             return head_state(connection, name) if name else state_at(connection, commit)
 
         return dict(sorted(self.db.read(work).items()))
@@ -104,7 +112,11 @@ class Store:
         wanted = list(tables)
 
         def work(connection: Connection) -> dict[TableName, Version | None]:
-            return {table: version_at(connection, commit, table) for table in wanted}
+            name = branch_at(connection, commit)
+            if name is None:
+                return {table: version_at(connection, commit, table) for table in wanted}
+            known = head_state(connection, name, wanted)
+            return {table: known.get(table) for table in wanted}
 
         found = self.db.read(work)
         for table, version in found.items():

@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
-from runnel.errors import Broken
+from runnel.errors import Broken, Mistake
 from runnel.lake import failpoints
 from runnel.lake.storage import missing
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 KEPT_SNAPSHOTS = 10
+NEWEST_FORMAT = 2  # that Runnel writes
 DEFAULT_PROPERTIES = {
     "format-version": "2",
     "gc.enabled": "false",  # only Runnel removes files
@@ -44,6 +45,24 @@ DEFAULT_PROPERTIES = {
 _CACHED = 2048
 _cache: OrderedDict[str, TableMetadata] = OrderedDict()
 _guard = threading.Lock()
+
+
+class Unwritable(Mistake):
+    """A table in a form that Runnel reads, and only another engine writes."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        super().__init__(
+            "TABLE_FORMAT",
+            f"the table in {metadata.location} has Iceberg's format version {metadata.format_version}; "
+            f"Runnel reads it, but writes up to version {NEWEST_FORMAT}",
+            fix="change it with Spark, or copy its rows into a new table",
+        )
+
+
+def check_writable(metadata: TableMetadata) -> None:
+    """Raise where a table can't be given a new version."""
+    if metadata.format_version > NEWEST_FORMAT:
+        raise Unwritable(metadata)
 
 
 def load(store: "Store", location: str) -> TableMetadata:
@@ -111,6 +130,7 @@ def update(
     store: "Store", base: TableMetadata, base_location: str | None, updates: Iterable[TableUpdate]
 ) -> tuple[str, TableMetadata]:
     """Stage a version that differs from `base` by Iceberg updates, and return it."""
+    check_writable(base)
     changed = update_table_metadata(base, tuple(updates), metadata_location=base_location)
     changed = trimmed(changed)
     return write(store, changed, base_location), changed

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from runnel.lake.duckdb_types import exact_path
 from runnel.spark.command import memory_bytes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Instance:
         self._connection = _connect(folders, files, self.spill)
         self._guard = threading.Lock()
         self._views: OrderedDict[str, None] = OrderedDict()
+        self._checked: OrderedDict[str, None] = OrderedDict()
 
     def cursor(self) -> "duckdb.DuckDBPyConnection":
         """Return a connection for one query."""
@@ -49,6 +51,20 @@ class Instance:
             # A view goes only while nobody else asks: a query that was given its name finds it.
             while self.users <= 1 and len(self._views) > _MOST_VIEWS:
                 self._connection.execute(f"DROP VIEW {self._views.popitem(last=False)[0]}")
+
+    def check(self, sql: str) -> bool:
+        """Tell whether SQL is one SELECT, should a flaw of the translation ever make something else."""
+        import duckdb
+
+        with self._guard:
+            if sql not in self._checked:
+                found = self._connection.extract_statements(sql)
+                if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+                    return False
+                self._checked[sql] = None
+                while len(self._checked) > _MOST_VIEWS:
+                    self._checked.popitem(last=False)
+        return True
 
     def close(self) -> None:
         """Close it and remove what it spilled."""
@@ -131,4 +147,6 @@ def _text(value: str) -> str:
 
 
 def _texts(values: frozenset[str]) -> str:
-    return "[" + ", ".join(_text(value) for value in sorted(values)) + "]"
+    # A path with letters of patterns is asked for in another spelling, and found under its own.
+    both = sorted({_text(value) for value in values} | {exact_path(value) for value in values})
+    return "[" + ", ".join(both) + "]"

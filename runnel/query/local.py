@@ -56,7 +56,8 @@ class LocalStream:
         try:
             for one in self._prepared.sources:
                 found.view(one.view, one.select)
-            _only_reads(cursor, self._prepared.sql)
+            if not found.check(self._prepared.sql):
+                raise Mistake("SQL_NOT_READ_ONLY", "the query is not a single SELECT", fix="ask one SELECT at a time")
             reader: pa.RecordBatchReader = cursor.sql(self._prepared.sql).to_arrow_reader(BATCH_ROWS)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._told(error) from error
@@ -75,13 +76,6 @@ class LocalStream:
                         return missing(path)
         line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return Stuck(f"DuckDB failed: {line[:300]}")
-
-
-def _only_reads(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Refuse anything but one SELECT, should a flaw of the translation ever make something else."""
-    found = cursor.extract_statements(sql)
-    if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
-        raise Mistake("SQL_NOT_READ_ONLY", "the query is not a single SELECT", fix="ask one SELECT at a time")
 
 
 def _stop(cursor: duckdb.DuckDBPyConnection, reader: pa.RecordBatchReader) -> None:

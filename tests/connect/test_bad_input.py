@@ -71,6 +71,7 @@ FILES = {
     "partition by nothing": ("a.csv", "id\n1\n", {"partition": ["idd"]}, "LOAD_PARTITION", "`id`"),
     "partition by what can't be": ("a.csv", "id\n1\n", {"partition": ["month(id)"]}, "LOAD_PARTITION", "long"),
     "partition twice": ("a.csv", "id\n1\n", {"partition": ["id", "bucket(2, id)"]}, "LOAD_PARTITION", "twice"),
+    "partition by a double": ("a.csv", "id\n1.5\n", {"partition": ["id"]}, "LOAD_PARTITION", "decimal"),
 }
 
 

@@ -1,6 +1,6 @@
-"""The other engines over a test's lake: Spark and PyIceberg straight on its catalog, beside Runnel's own two."""
+"""The other engines over a test's lake: Spark and PyIceberg straight on its catalog, beside Runnel's own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,15 +18,19 @@ Rows = list[tuple[Any, ...]]
 
 
 class Engines:
-    """A lake as Spark, PyIceberg and Runnel see it; Spark's own catalogs are the branches main and dev."""
+    """A lake as Spark, PyIceberg and Runnel see it; Spark's catalogs are the branches main, the default, and dev."""
 
     def __init__(self, store: Store, spark: "SparkSession") -> None:
         self.store = store
         self._spark = spark
-        self.database = store.db.url.render_as_string(hide_password=False)
-        self._session = slot_session(spark, CatalogSettings("main", self.database, store.warehouse))
-        for key, value in catalog_conf("dev", self.database, store.warehouse).items():
+        self._database = store.db.url.render_as_string(hide_password=False)
+        self._session = slot_session(spark, CatalogSettings("main", self._database, store.warehouse))
+        for key, value in catalog_conf("dev", self._database, store.warehouse).items():
             self._session.conf.set(key, value)
+
+    def over(self, store: Store) -> "Engines":
+        """Return the engines over another lake."""
+        return Engines(store, self._spark)
 
     def sql(self, *statements: str) -> None:
         """Let Spark do something straight to the catalog."""
@@ -35,38 +39,32 @@ class Engines:
 
     def spark(self, table: str, branch: str = "main") -> Rows:
         """Return the rows that Spark reads."""
-        return _sorted(row.asDict(recursive=True) for row in self._session.table(f"{branch}.{table}").collect())
+        return ordered(self._session.table(f"{branch}.{table}").toArrow().to_pylist())
 
     def pyiceberg(self, table: str, branch: str = "main") -> Rows:
         """Return the rows that PyIceberg reads."""
-        return _sorted(self.catalog(branch).load_table(table).scan().to_arrow().to_pylist())
+        catalog = SqlCatalog(branch, uri=f"{self._database}?timeout=30", warehouse=self.store.warehouse)
+        return ordered(catalog.load_table(table).scan().to_arrow().to_pylist())
 
-    def runnel(self, table: str, at: str = "main", engine: str = "auto") -> Rows:
+    def runnel(self, table: str, at: str = "main", engine: str = "duckdb", where: str = "true") -> Rows:
         """Return the rows that Runnel shows."""
-        sql = f"select * from {table}"
-        return _sorted(query(self.store, sql, at=at, engine=engine, spark=lambda: self._spark).table().to_pylist())
+        sql = f"select * from {table} where {where}"
+        return ordered(query(self.store, sql, at=at, engine=engine, spark=lambda: self._spark).table().to_pylist())
 
-    def agreed(self, table: str, branch: str = "main", *, duckdb: bool = True) -> Rows:
-        """Return the rows of a table, having made sure that all engines see the same."""
-        found = self.spark(table, branch)
+    def agreed(self, table: str, branch: str = "main", *, engine: str = "duckdb") -> Rows:
+        """Return the rows of a table, having made sure that Spark, PyIceberg and Runnel see the same."""
+        found = self.runnel(table, branch, engine)
+        assert self.spark(table, branch) == found, "Spark"
         assert self.pyiceberg(table, branch) == found, "PyIceberg"
-        assert self.runnel(table, branch, "spark") == found, "Runnel by Spark"
-        assert self.runnel(table, branch, "duckdb" if duckdb else "auto") == found, "Runnel by DuckDB"
         return found
 
-    def catalog(self, branch: str = "main") -> SqlCatalog:
-        """Return PyIceberg's own catalog of a branch."""
-        return SqlCatalog(branch, uri=f"{self.database}?timeout=30", warehouse=self.store.warehouse)
-
     def adopted(self, branch: str = "main") -> Commit:
-        """Return the head of a branch, which must be what another engine did."""
+        """Return the head of a branch, which must be the work of another engine."""
         head = self.store.commit(branch)
         assert (head.kind, head.author) == ("adopt", "another engine")
         return head
 
 
-def _sorted(rows: "Sequence[dict[str, Any]] | Any") -> Rows:
+def ordered(rows: Iterable[dict[str, Any]]) -> Rows:
+    """Return rows as tuples in one order, whoever read them."""
     return sorted((tuple(row.values()) for row in rows), key=repr)
-
-
-Change = Callable[[Engines], None]

@@ -21,7 +21,17 @@ from runnel.lake.tags import tag
 from runnel.lake.write import write
 from runnel.names import TableName
 from runnel.query.engine import Limits, query
-from tests.lake.changes import branch, columns, delete_rows, equality_delete, evolve, files, partitions, written
+from tests.lake.changes import (
+    branch,
+    columns,
+    delete_rows,
+    equality_delete,
+    evolve,
+    files,
+    overwrite,
+    partitions,
+    written,
+)
 from tests.lake.factories import add, create, rows
 
 T = "ods.orders"
@@ -244,6 +254,31 @@ def test_below_the_parser_duckdb_is_locked_in(store: Store, sql: str) -> None:
         with pytest.raises(duckdb.Error):
             cursor.sql("select * from secret")
     assert secret
+
+
+@pytest.mark.parametrize("name", ["a [b] c*?", "it's", "with space", "größe"])
+def test_a_lake_may_lie_in_any_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    store = Store.open(f"sqlite:///{tmp_path / name}/catalog.db", f"{tmp_path / name}/warehouse")
+    create(store, T, rows((1, "d1", 5)))
+    assert ask(store, f"select id from {T}") == [(1,)]
+    store.close()
+
+
+def test_files_in_the_current_schema_are_read_by_name(store: Store) -> None:
+    """By field id DuckDB does not know how many rows there are, and orders joins badly."""
+    from runnel.query.plan import source
+
+    def select() -> str:
+        return source(store, store.versions(store.commit(), [TableName.parse(T)])[TableName.parse(T)].location).select
+
+    create(store, T, rows((1, "d1", 5)))
+    assert "schema = MAP" not in select()
+    evolve(store, T, columns(lambda u: u.rename_column("day", "on_day")))
+    assert "schema = MAP" in select()
+    overwrite(store, T, pa.table({"id": [2], "on_day": ["d2"], "amount": [7]}))
+    assert "schema = MAP" not in select()
+    assert ask(store, f"select id, on_day from {T}") == [(2, "d2")]
 
 
 def test_a_forked_child_leaves_its_parents_duckdb_alone(store: Store) -> None:

@@ -20,7 +20,7 @@ from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish
 from runnel.lake.scan import Unscannable
 from runnel.lake.snapshots import Edit, stage
-from runnel.lake.tables import load
+from runnel.lake.tables import Unwritable, check_writable, load
 from runnel.lake.upkeep.choice import Choice, choose
 from runnel.lake.upkeep.pour import pour
 
@@ -80,7 +80,7 @@ def compact(
     for name, version in versions.items():
         try:
             found.append(_compact(store, branch, name, version, target_bytes, force, progress))
-        except Unscannable as error:
+        except (Unscannable, Unwritable) as error:
             found.append(Compacted(str(name), None, note=error.what))
     return tuple(found)
 
@@ -96,6 +96,7 @@ def _compact(
 ) -> Compacted:
     with pinned(store.db, "write") as pin:
         metadata = load(store, version.location)
+        check_writable(metadata)
         target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
         choice = choose(store, metadata, target, force=force)
         if choice.is_empty:

@@ -20,6 +20,7 @@ from runnel.lake.upkeep.roots import Use
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.snapshots import Snapshot
 
     from runnel.lake.store import Store
 
@@ -88,18 +89,18 @@ class Contents:
         for path in statistics_of(metadata, snapshots):
             yield from self._present(key(path), None)
         for snapshot in snapshots:
-            manifest_list = snapshot.manifest_list
-            yield from self._once(manifest_list, lambda path=manifest_list: self._manifests(path))  # type: ignore[misc]
+            made = snapshot.manifest_list
+            yield from self._once(made, lambda snapshot=snapshot: self._manifests(snapshot))  # type: ignore[misc]
         if is_file_table(metadata):
             self._file_tables.append(use)
             for blob in self._blobs(use, self._blobs_seen):
                 yield from self._blob(blob)
 
-    def _manifests(self, manifest_list: str) -> Iterator[Flaw]:
+    def _manifests(self, snapshot: "Snapshot") -> Iterator[Flaw]:
         try:
-            found = manifests_in(self.store, manifest_list)
+            found = manifests_in(self.store, snapshot)
         except Broken as error:
-            yield _flaw(error, manifest_list)
+            yield _flaw(error, snapshot.manifest_list)
             return
         for manifest in found:
             yield from self._once(manifest.manifest_path, lambda manifest=manifest: self._files(manifest))  # type: ignore[misc]

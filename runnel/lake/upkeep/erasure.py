@@ -15,6 +15,7 @@ from runnel.lake import failpoints
 from runnel.lake.manifests import Entry
 from runnel.lake.scan import Unscannable, spelled
 from runnel.lake.storage import plain
+from runnel.lake.tables import check_writable
 from runnel.lake.upkeep import matches as matching
 from runnel.lake.upkeep import places
 from runnel.lake.upkeep.choice import is_inside
@@ -191,6 +192,8 @@ class Erasure:
 
     def _spread(self) -> None:
         """Note every file that has to change because rows match."""
+        for held in self.held.values():
+            check_writable(held.metadata)
         entries = {
             entry.path: entry
             for held in self.held.values()

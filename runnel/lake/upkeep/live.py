@@ -14,6 +14,8 @@ from runnel.lake.tables import load
 from runnel.lake.upkeep.reading import files_in, manifests_in, promised_snapshots, statistics_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
+
     from runnel.lake.store import Store
     from runnel.lake.upkeep.roots import Registered
 
@@ -56,7 +58,7 @@ class Mark:
             self._new(path)
         for snapshot in snapshots:
             if self._new(snapshot.manifest_list):
-                self._manifests(snapshot.manifest_list)
+                self._manifests(snapshot)
         self.files.update(map(key, blobs.referenced(self.store, metadata, self._blobs_seen)))
 
     def registered(self, rows: Iterable["Registered"]) -> None:
@@ -79,8 +81,8 @@ class Mark:
         folder, _, name = path.rpartition("/")
         return name.startswith(".") and name.endswith(".crc") and f"{folder}/{name[1:-4]}" in self.files
 
-    def _manifests(self, manifest_list: str) -> None:
-        for manifest in manifests_in(self.store, manifest_list):
+    def _manifests(self, snapshot: "Snapshot") -> None:
+        for manifest in manifests_in(self.store, snapshot):
             if self._new(manifest.manifest_path):
                 self.files.update(key(file.path) for file in files_in(self.store, manifest))
 

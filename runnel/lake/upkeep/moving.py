@@ -19,7 +19,7 @@ from pyiceberg.types import StructType
 from runnel.errors import RunnelError
 from runnel.lake import failpoints
 from runnel.lake.storage import local_path, missing, read_bytes, write_bytes
-from runnel.lake.upkeep.reading import damaged
+from runnel.lake.upkeep.reading import damaged, has_no_files, is_whole
 
 if TYPE_CHECKING:
     from pyiceberg.typedef import Record
@@ -88,7 +88,7 @@ class Rewriting:
         }
         for snapshot in metadata.get("snapshots", ()):
             if snapshot["snapshot-id"] in wanted and self.swap.moves(snapshot.get("manifest-list", "")):
-                self._list(snapshot["manifest-list"])
+                self._list(snapshot["manifest-list"], has_no_files(snapshot.get("summary")))
 
     def metadata(self, version: str, place: Callable[[str], str]) -> None:
         """Write a metadata file anew; `place` tells where other versions are now."""
@@ -116,7 +116,7 @@ class Rewriting:
             raise damaged(self.swap(version), "it can't be read as table metadata") from error
         return cast("dict[str, Any]", found)
 
-    def _list(self, path: str) -> None:
+    def _list(self, path: str, may_be_empty: bool) -> None:
         if path in self._lists:
             return
 
@@ -125,7 +125,7 @@ class Rewriting:
             if self.swap.moves(manifest):
                 record[at[_MANIFEST_PATH]], record[at[_MANIFEST_LENGTH]] = self._manifest(manifest)
 
-        self._lists[path] = self._avro(path, change)[0]
+        self._lists[path] = self._avro(path, change, may_be_empty)[0]
 
     def _manifest(self, path: str) -> tuple[str, int]:
         if path not in self._manifests:
@@ -182,13 +182,15 @@ class Rewriting:
             (min(files), max(files)) if files else None,
         )
 
-    def _avro(self, path: str, change: "Callable[[Record, dict[int, int]], None]") -> tuple[str, int]:
+    def _avro(
+        self, path: str, change: "Callable[[Record, dict[int, int]], None]", may_be_empty: bool = False
+    ) -> tuple[str, int]:
         """Write an Avro file anew with its records changed, and everything else as it was; return it with its size."""
         source, made = self.swap(path), self.swap.fresh(path)
         try:
             with AvroFile["Record"](self.store.io.new_input(source)) as reader:
                 records, schema, header = list(reader), reader.schema, dict(reader.header.meta)
-                whole = reader.block is not None and reader.decoder.tell() == len(reader.input_file)
+                whole = is_whole(reader, may_be_empty=may_be_empty)
         except FileNotFoundError as error:
             raise missing(source) from error
         except Exception as error:  # whatever a damaged Avro file makes of the decoder

@@ -5,13 +5,13 @@ fall for that, so sizes and counts are compared with what was recorded.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import META_SCHEMA, AvroFile, AvroFileHeader
+from pyiceberg.avro.file import META_SCHEMA, SYNC_SIZE, AvroFile, AvroFileHeader
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_reader, resolve_reader
 from pyiceberg.manifest import (
@@ -99,14 +99,31 @@ def statistics_of(metadata: TableMetadata, snapshots: Sequence[Snapshot]) -> lis
     return found + [entry.statistics_path for entry in metadata.partition_statistics if entry.snapshot_id in wanted]
 
 
-def manifests_in(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
-    """Return the manifests that a manifest list names, or raise Broken."""
+def is_whole(reader: AvroFile[Any], *, may_be_empty: bool) -> bool:
+    """Tell whether a file that was read to its end is all there: cut off, it ends without a block, or within one.
+
+    Without records Java writes no block at all, and PyIceberg an empty one, of which the end is left unread.
+    """
+    left = len(reader.input_file) - reader.decoder.tell()
+    if reader.block is None:
+        return may_be_empty and left == 0
+    return left == (0 if reader.block.block_records else SYNC_SIZE)
+
+
+def has_no_files(summary: Mapping[str, str] | None) -> bool:
+    """Tell whether a snapshot's summary says that it has no files, so that its manifest list may be empty."""
+    totals = ("total-data-files", "total-delete-files")
+    return summary is not None and all(summary.get(name) == "0" for name in totals)
+
+
+def manifests_in(store: "Store", snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    """Return the manifests that a snapshot's list names, or raise Broken."""
+    manifest_list = snapshot.manifest_list
     try:
         source = store.io.new_input(manifest_list)
         with _Quick(source, _LIST) as reader:
             found = tuple(reader)
-            # Without a block it ends after its header, and with half a one before its end.
-            whole = reader.block is not None and reader.decoder.tell() == len(source)
+            whole = is_whole(reader, may_be_empty=has_no_files(snapshot.summary))
     except FileNotFoundError as error:
         raise missing(manifest_list) from error
     except Exception as error:  # whatever a damaged Avro file makes of the decoder

@@ -14,6 +14,7 @@ from tests.spark.fixtures import spark  # noqa: F401
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep every test that needs Spark in one process: one session for the whole run."""
     for item in items:

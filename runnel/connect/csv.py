@@ -83,13 +83,16 @@ class CsvReader:
         counted = self.con.execute(f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {found})").fetchall()
         examples = self.con.execute(
             f"SELECT file_path, line, min(line_byte_position), arg_max(error_type, byte_position), "
-            f"max(error_message) {found} GROUP BY file_path, line ORDER BY file_path, line LIMIT {MOST_SHOWN}"
+            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx) {found} GROUP BY file_path, line ORDER BY file_path, line LIMIT {MOST_SHOWN}"
         ).fetchall()
         self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
         return Rejected(counted[0][0], tuple(self._bad_row(*example) for example in examples))
 
-    def _bad_row(self, path: str, line: int, position: int, kind: str, message: str) -> BadRow:
+    def _bad_row(self, path: str, line: int, position: int, kind: str, first: str, last: str) -> BadRow:
         file = self.scratch.files[path]
+        message = (
+            first if kind == "MISSING COLUMNS" else last
+        )  # DuckDB tells of each column that is missing or too many
         if kind in ("MISSING COLUMNS", "TOO MANY COLUMNS"):
             reason = message.replace("Expected Number of Columns: ", "expected ").replace(
                 " Found: ", " columns, found "

@@ -21,8 +21,14 @@ GZIP = gzip.compress(b"id,v\n" + b"".join(b"%d,x%d\n" % (n, n * 7919) for n in r
 SCHEMA = {"schema": "id long not null, v int"}
 
 FILES = {
-    "too few columns": ("a.csv", "id,v\n1,2\n3\n", {}, "LOAD_BAD_ROWS", "a.csv, line 3: expected 2 columns, found 1"),
-    "too many columns": ("a.csv", "id,v\n1,2,3,4\n", {}, "LOAD_BAD_ROWS", "a.csv, line 2: expected 2 columns, found"),
+    "too few columns": (
+        "a.csv",
+        "id,v,w,x\n1,2,3,4\n3\n",
+        {},
+        "LOAD_BAD_ROWS",
+        "a.csv, line 3: expected 4 columns, found 1",
+    ),
+    "too many columns": ("a.csv", "id,v\n1,2,3,4\n", {}, "LOAD_BAD_ROWS", "a.csv, line 2: expected 2 columns, found 4"),
     "bad number": ("a.csv", "id,v\n1,2\n3,x\n", SCHEMA, "LOAD_BAD_ROWS", "a.csv, line 3, column `v`: 'x': not an int"),
     "after a quoted line break": ("a.csv", 'id,v,w\n1,2,"a\nb"\n3,x,c\n', SCHEMA, "LOAD_BAD_ROWS", "a.csv, line 4"),
     "a fraction for an int": ("a.csv", "id,v\n1,2.5\n", SCHEMA, "LOAD_BAD_ROWS", "'2.5': not an int"),

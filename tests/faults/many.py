@@ -12,6 +12,8 @@ from tests.faults import workload
 from tests.faults.crew import start
 from tests.faults.verify import verify, watch
 
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
 
 def kill_randomly(
     catalog: str, folder: Path, *, kills: int, seed: int, told: Callable[[str], None] = lambda _: None
@@ -45,23 +47,43 @@ def main() -> None:
     seed = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
     only, kills = os.environ.get("ONLY", ""), int(os.environ.get("KILLS") or 500)
     say(f"seed {seed}: repeat with SEED={seed}")
-    parts: dict[str, Callable[[Path], str]] = {
-        "sqlite": lambda folder: f"sqlite:///{folder}/catalog.db",
-        "postgresql": _postgresql,
+    parts: dict[str, Callable[[int, int], str]] = {
+        "sqlite": lambda seed, share: _kills(lambda folder: f"sqlite:///{folder}/catalog.db", seed, share),
+        "postgresql": lambda seed, share: _kills(_postgresql, seed, share),
+        "model": lambda seed, share: _model(share // 2),
     }
-    chosen = {name: make for name, make in parts.items() if only in name}
-    for name, make in chosen.items():
-        with tempfile.TemporaryDirectory() as folder:
-            started, share = time.monotonic(), kills // len(chosen)
-            os.environ["RUNNEL_CREW_LOG"] = f"{folder}/crew.log"
-            try:
-                kill_randomly(make(Path(folder)), Path(folder) / "lake", kills=share, seed=seed, told=say)
-            except AssertionError as error:
-                say(f"{name}: FAILED with seed {seed}: {error}")
-                if Path(f"{folder}/crew.log").exists():
-                    say(Path(f"{folder}/crew.log").read_text())
-                sys.exit(1)
-            say(f"{name}: {share} kills, all sound, in {time.monotonic() - started:.0f} s")
+    chosen = {name: part for name, part in parts.items() if only in name}
+    results = [f"seed {seed}"]
+    for name, part in chosen.items():
+        started = time.monotonic()
+        done = f"{name}: {part(seed, kills // 2)}, in {time.monotonic() - started:.0f} s"
+        say(done)
+        results.append(done)
+    if not only:
+        RESULTS.write_text("# What `make test-faults` last said\n\n" + "".join(f"- {line}\n" for line in results))
+
+
+def _kills(make: Callable[[Path], str], seed: int, share: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "crew.log"
+        os.environ["RUNNEL_CREW_LOG"] = str(log)
+        try:
+            kill_randomly(make(Path(folder)), Path(folder) / "lake", kills=share, seed=seed, told=say)
+        except AssertionError as error:
+            say(f"FAILED with seed {seed}: {error}")
+            say(log.read_text() if log.exists() else "no process left a trace")
+            sys.exit(1)
+    return f"{share} kills at random moments, each lake sound afterwards"
+
+
+def _model(examples: int) -> str:
+    """Run the state machine with many random histories."""
+    import pytest
+
+    os.environ["RUNNEL_MODEL_EXAMPLES"] = str(examples)
+    if pytest.main(["-q", str(RESULTS.parent.parent / "lake" / "test_model.py")]):
+        sys.exit(1)
+    return f"{examples} random histories equal the model"
 
 
 _servers: list[object] = []

@@ -19,7 +19,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m runnel.spark.jars
+	@$(BIN)/python -m runnel.spark.fetch
 	@touch $(READY)
 
 demo: $(READY) ## Tell the story of a versioned lake: load, branch, change, diff, merge, revert, query

@@ -1,5 +1,8 @@
 """What must hold after any crash."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
 import sqlalchemy as sa
 
 from runnel.errors import RunnelError
@@ -24,9 +27,27 @@ def verify(place: Place) -> None:
     sequences = store.db.read(lambda c: list(c.execute(sa.select(schema.commits.c.seq)).scalars()))
     assert len(sequences) == len(set(sequences))
     for commit in recent(store):
-        if commit.expired_at is None:
+        with suppress(Expired), reading(store, commit):
             assert_whole(store, commit)
     store.close()
+
+
+class Expired(Exception):
+    """The commit's retention has ended."""
+
+
+@contextmanager
+def reading(store: Store, commit: Commit) -> Iterator[None]:
+    """Pin a commit while it is read: the other processes sweep without any grace."""
+    try:
+        pin = pinned(store.db, "read", commit.id)
+        pin.__enter__()
+    except RunnelError as error:
+        raise Expired from error
+    try:
+        yield
+    finally:
+        pin.__exit__(None, None, None)
 
 
 def recent(store: Store, most: int = 20) -> list[Commit]:
@@ -57,12 +78,8 @@ def watch(place: Place, failures: str) -> None:
     while True:
         commit = store.commit("main")
         try:
-            with pinned(store.db, "read", commit.id):
+            with suppress(Expired), reading(store, commit):
                 assert_whole(store, commit)
-        except RunnelError as error:
-            if error.code != "REF_EXPIRED":
-                with open(failures, "a") as log:  # noqa: PTH123
-                    log.write(f"{error}\n")
-        except AssertionError as error:
+        except (RunnelError, AssertionError) as error:
             with open(failures, "a") as log:  # noqa: PTH123
                 log.write(f"{error}\n")

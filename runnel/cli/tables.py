@@ -1,6 +1,6 @@
 """`runnel tables` and `runnel table`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,10 @@ from runnel.lake.sizes import Size, size_of
 from runnel.lake.store import Store
 from runnel.lake.tables import load
 from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.schema import Schema
 
 
 @command()
@@ -67,9 +71,7 @@ def _facts(store: Store, name: TableName, ref: str, limit: int) -> dict[str, Any
         "table": str(name),
         "at": commit.id,
         **_size(measured),
-        "partition": [
-            f"{field.transform}({schema.find_column_name(field.source_id)})" for field in metadata.spec().fields
-        ],
+        "partition": [_partition(field, schema) for field in metadata.spec().fields],
         "key": [part for part in metadata.properties.get("runnel.key", "").split(",") if part],
         "columns": [
             {"name": field.name, "type": str(field.field_type), "nullable": not field.required, "doc": field.doc}
@@ -79,6 +81,14 @@ def _facts(store: Store, name: TableName, ref: str, limit: int) -> dict[str, Any
         "metadata": version.location,
         "properties": dict(metadata.properties),
     }
+
+
+def _partition(field: "PartitionField", schema: "Schema") -> str:
+    column, transform = schema.find_column_name(field.source_id), str(field.transform)
+    if transform == "identity":
+        return str(column)
+    kind, _, number = transform.rstrip("]").partition("[")
+    return f"{kind}({number}, {column})" if number else f"{kind}({column})"
 
 
 def _size(measured: Size) -> dict[str, int | None]:

@@ -193,5 +193,13 @@ def forever(place: Place, seed: int) -> None:
 
 def _allow(error: RunnelError) -> None:
     """Let pass what concurrent work may rightly refuse; anything else is a failure."""
-    if error.code not in ("MERGE_CONFLICT", "REVERT_CONFLICT", "PUBLISH_MOVED", "FILES_CONFLICT", "REF_EXPIRED"):
+    if error.code not in (
+        "MERGE_CONFLICT",
+        "REVERT_CONFLICT",
+        "PUBLISH_MOVED",
+        "FILES_CONFLICT",
+        "REF_EXPIRED",
+        "REVERT_EXPIRED",
+        "GC_RUNNING",
+    ):
         raise error

@@ -58,9 +58,11 @@ def fsck(
             progress("check", done, len(facts.uses))
     contents.attribute_blobs()
     orphans = list(_orphans(store, contents, (retention or Retention()).grace_seconds))
-    found = [*facts.problems, *_dangling(store, facts.registered), *_orphaned(orphans)]
-    now = store.db.read(lambda connection: {(use.table, use.location) for use in _uses(connection)})
-    found += contents.findings(lambda use: (use.table, use.location) in now)
+    gone = _gone(store, facts.registered)
+    # What others let go of while we looked, they may also have removed: only what is needed still is a problem.
+    uses, rows = store.db.read(lambda connection: (set(_places(connection)), set(registered(connection))))
+    found = [*facts.problems, *(_dangling(row) for row in gone if row in rows), *_orphaned(orphans)]
+    found += contents.findings(lambda use: (use.table, use.location) in uses)
     return Report(
         sorted_findings(found),
         commits=facts.commits,
@@ -88,21 +90,25 @@ def _uses(connection: Connection) -> Iterator[Use]:
             yield Use(row.table, row.location, _NO_COMMIT, _NO_COMMIT)
 
 
-def _dangling(store: "Store", rows: tuple[Registered, ...]) -> Iterator[Finding]:
-    there: dict[str, bool] = {}
-    for row in rows:
-        path = key(row.location)
-        if path not in there:
-            there[path] = store.io.new_input(row.location).exists()
-        if not there[path]:
-            yield Finding(
-                "error" if row.is_ours else "warning",
-                "FSCK_DANGLING_ROW",
-                f"the catalog has `{row.table}` on `{row.catalog}` at a file that is gone",
-                path,
-                (row.table,),
-                fix="restore the file from a backup, or revert the table to a commit that can be read",
-            )
+def _places(connection: Connection) -> Iterator[tuple[str, str]]:
+    return ((use.table, use.location) for use in _uses(connection))
+
+
+def _gone(store: "Store", rows: tuple[Registered, ...]) -> list[Registered]:
+    """Return the catalog's rows whose metadata file is not there."""
+    there = {location: store.io.new_input(location).exists() for location in {row.location for row in rows}}
+    return [row for row in rows if not there[row.location]]
+
+
+def _dangling(row: Registered) -> Finding:
+    return Finding(
+        "error" if row.is_ours else "warning",
+        "FSCK_DANGLING_ROW",
+        f"the catalog has `{row.table}` on `{row.catalog}` at a file that is gone",
+        key(row.location),
+        (row.table,),
+        fix="restore the file from a backup, or revert the table to a commit that can be read",
+    )
 
 
 def _outside(connection: Connection) -> Iterator[Finding]:

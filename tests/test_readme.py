@@ -14,9 +14,6 @@ RUNNEL = Path(sys.executable).parent / "runnel"
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     subprocess.run([RUNNEL, "init", "shop"], cwd=tmp_path, check=True, capture_output=True)
-    (tmp_path / "shop/data/late.csv").write_text(
-        "order_id,seller_id,day,amount\n4,11,2026-01-02,30.00\n5,12,2026-01-02,10.00\n"
-    )
     return tmp_path
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from runnel.errors import Mistake
+
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.settings import Settings
@@ -29,20 +31,24 @@ def command(name: str | None = None) -> Callable[[F], click.Command]:
     return wrap
 
 
-def settings(overrides: Sequence[str] = ()) -> "Settings":
-    """Return the settings of the project that the command was called in."""
-    from runnel.declare.settings import find_root, load
+def settings() -> "Settings":
+    """Return the settings of the project that the command was called in, or that `-C` names."""
+    from runnel.declare.settings import FILE, find_root, load
 
     chosen = click.get_current_context().find_root().obj or {}
-    start = chosen.get("project") or Path(os.environ.get("RUNNEL_PROJECT", "."))
-    return load(find_root(start), env=chosen.get("env"), environ=os.environ, overrides=overrides)
+    named = chosen.get("project") or os.environ.get("RUNNEL_PROJECT")
+    if named is not None and not (Path(named) / FILE).is_file():
+        what = f"{named} is not a project: there is no {FILE} in it"
+        raise Mistake("PROJECT_NOT_FOUND", what, fix="`runnel init DIR` makes one; check the folder's name")
+    root = Path(named).absolute() if named is not None else find_root(Path())
+    return load(root, env=chosen.get("env"), environ=os.environ, overrides=chosen.get("overrides", ()))
 
 
-def lake(overrides: Sequence[str] = (), *, moved: bool = False) -> "Lake":
+def lake(*, moved: bool = False) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(overrides), moved=moved, tell=say)
+    return Lake(settings(), moved=moved, tell=say)
 
 
 def print_json(value: object) -> None:

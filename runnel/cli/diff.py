@@ -41,6 +41,8 @@ def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...],
         _show(found)
         if rows is not None:
             _show_rows(rows)
+            if any(one.schema for one in found.tables):
+                click.echo("rows are compared in the columns that both versions have")
 
 
 def _json(one: TableDiff) -> dict[str, Any]:
@@ -86,17 +88,21 @@ def _rows_json(rows: RowDiff) -> dict[str, Any]:
 
 
 def _show_rows(rows: RowDiff) -> None:
-    lines = [["-", *row] for row in rows.removed] + [["+", *row] for row in rows.added]
+    lines = [["-", *_shown(row)] for row in rows.removed] + [["+", *_shown(row)] for row in rows.added]
     if lines:
         click.echo("\n" + grid(["", *rows.columns], lines))
     if rows.changed:
         by = ", ".join(rows.key)
-        cells = [[_plain(row.key), c.column, c.before, c.after] for row in rows.changed for c in row.cells]
+        cells = [[_plain(row.key), c.column, *_shown((c.before, c.after))] for row in rows.changed for c in row.cells]
         click.echo("\n" + grid([by, "column", "before", "after"], cells))
     shown = len(rows.added) + len(rows.removed) + len(rows.changed)
     total = rows.rows_added + rows.rows_removed + rows.rows_changed
     if total > shown:
         click.echo(f"... {count(total - shown, 'row')} more; -n shows more")
+
+
+def _shown(row: tuple[Any, ...]) -> list[Any]:
+    return ["" if value is None else value for value in row]
 
 
 def _plain(key: tuple[Any, ...]) -> str:

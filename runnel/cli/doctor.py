@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.base import command, print_json, settings
+from runnel.cli.base import command, count, print_json, settings
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _project() -> "list[Fact]":
     try:
         store = Store.open(chosen.catalog, chosen.warehouse)
         shown = store.db.url.render_as_string(hide_password=True)
-        seen.append(fact("catalog", "ok", f"{shown}, {len(store.state('main'))} tables on main"))
+        seen.append(fact("catalog", "ok", f"{shown}, {count(len(store.state('main')), 'table')} on main"))
         free = free_bytes(chosen.warehouse)
         low = free is not None and free < 2**30
         text = chosen.warehouse + (f", {free / 2**30:.1f} GiB free" if free is not None else "")

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import sys
 import traceback
 from importlib import import_module
@@ -74,15 +75,17 @@ class Commands(click.Group):
     "-C", "--project", type=click.Path(path_type=Path), default=None, metavar="DIR", help="The project's folder."
 )
 @click.option("--env", default=None, metavar="NAME", help="Lay runnel.NAME.toml over runnel.toml.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set section.key, or a parameter.")
 @click.version_option(package_name="runnel", message="runnel %(version)s")
 @click.pass_context
-def runnel(ctx: click.Context, project: Path | None, env: str | None) -> None:
+def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides: tuple[str, ...]) -> None:
     """Data flows on a versioned lake."""
-    ctx.obj = {"project": project, "env": env}
+    ctx.obj = {"project": project, "env": env, "overrides": overrides}
 
 
 def main() -> None:
     """Run the command line and exit."""
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries would print their traces otherwise
     try:
         runnel(standalone_mode=False, prog_name="runnel")
     except click.exceptions.Exit as done:

@@ -1,8 +1,14 @@
 """`runnel merge` and `runnel revert`."""
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from runnel.cli.base import command, grid, lake, print_json
+
+if TYPE_CHECKING:
+    from runnel.lake.merge_plan import Decision
 
 
 @command()
@@ -25,6 +31,7 @@ def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: b
     if as_json:
         shown = [{"table": str(step.table), "action": step.action, "reason": step.reason} for step in steps]
         print_json({"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown})
+        _exit_on(steps)
         return
     if steps:
         click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
@@ -32,6 +39,7 @@ def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: b
         click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
     elif not dry_run or not steps:
         click.echo(f"nothing to merge: {into} has all of {branch}")
+    _exit_on(steps)
 
 
 @command()
@@ -43,8 +51,15 @@ def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None
     from runnel.lake.revert import revert as undo
 
     with lake() as opened:
-        done = undo(opened.store, commit, branch, message)
+        undone = opened.store.commit(commit)
+        done = undo(opened.store, undone.id, branch, message)
     if as_json:
-        print_json({"reverted": commit, "branch": branch, "commit": done.id})
+        print_json({"reverted": undone.id, "branch": branch, "commit": done.id})
     else:
-        click.echo(f"{done.message}, commit {done.id[:8]}")
+        click.echo(f"reverted {undone.id[:8]} ({undone.message}) on {branch}, commit {done.id[:8]}")
+
+
+def _exit_on(steps: "list[Decision]") -> None:
+    """End with 1 where a dry run found what a merge would fail with."""
+    if any(step.action in ("conflict", "compute") for step in steps):
+        sys.exit(1)

@@ -26,6 +26,11 @@ order_id,seller_id,day,amount
 2,11,2026-01-01,35.50
 3,10,2026-01-02,12.25
 """
+_LATE = """\
+order_id,seller_id,day,amount
+4,11,2026-01-02,30.00
+5,12,2026-01-02,10.00
+"""
 
 
 @command()
@@ -41,16 +46,25 @@ def init(folder: Path, name: str | None, as_json: bool) -> None:
     made = {
         "runnel.toml": _TOML.format(name=(name or folder.name).replace('"', "'")),
         "data/orders.csv": _ORDERS,
+        "data/late.csv": _LATE,
         ".gitignore": ".runnel/\n",
     }
-    for path, text in made.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            target.write_text(text, encoding="utf-8")
+    try:
+        _write(folder, made)
+    except OSError as error:
+        what = f"can't make a project in {folder}: {error.strerror}"
+        raise Mistake("INIT_FOLDER", what, fix="choose another folder: runnel init DIR") from error
     if as_json:
         print_json({"project": str(folder), "files": sorted(made)})
         return
     here = "" if folder == Path.cwd() else f"  cd {folder}\n"
     click.echo(f"made a project in {folder}\n\nnext:\n{here}  runnel load ods.orders data/orders.csv")
     click.echo('  runnel query "select day, sum(amount) from ods.orders group by day order by day"\n  runnel log')
+
+
+def _write(folder: Path, made: dict[str, str]) -> None:
+    for path, text in made.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            target.write_text(text, encoding="utf-8")

@@ -17,22 +17,24 @@ if TYPE_CHECKING:
     from runnel.query.result import Result
 
 
+_ENDINGS = {"table": (".txt",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson"), "parquet": (".parquet",)}
+
+
 @command()
 @click.argument("sql")
 @click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
 @click.option("--engine", type=click.Choice(["auto", "duckdb", "spark"]), default="auto", show_default=True)
 @click.option(
-    "--format", "format_", type=click.Choice(["table", "csv", "jsonl", "parquet"]), default="table", show_default=True
+    "--format", "format_", type=click.Choice(list(_ENDINGS)), default=None, help="By default from -o, else table."
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Write to a file.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown as a table."
 )
-def query(sql: str, ref: str, engine: str, format_: str, out: Path | None, limit: int, as_json: bool) -> None:
+def query(sql: str, ref: str, engine: str, format_: str | None, out: Path | None, limit: int, as_json: bool) -> None:
     """Ask the lake, in Spark SQL; `-` reads the query from standard input."""
     text = sys.stdin.read() if sql == "-" else sql
-    if format_ == "parquet" and out is None:
-        raise Mistake("USAGE", "Parquet needs a file", fix="runnel query ... --format parquet -o FILE")
+    format_ = _format(format_, out, as_json)
     with lake() as opened, opened.query(text, at=ref, engine=engine) as result:  # type: ignore[arg-type]
         if as_json:
             _json(result)
@@ -42,6 +44,22 @@ def query(sql: str, ref: str, engine: str, format_: str, out: Path | None, limit
             written = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "table": _csv}[format_](result, out)
             if out is not None:
                 say(f"wrote {count(written, 'row')} to {out}")
+
+
+def _format(given: str | None, out: Path | None, as_json: bool) -> str:
+    """Return how to write the answer: as asked for, or as the file's name says."""
+    if out is None:
+        if given == "parquet":
+            raise Mistake("USAGE", "Parquet needs a file", fix="runnel query ... --format parquet -o FILE")
+        return given or "table"
+    if as_json:
+        raise Mistake("USAGE", "--json prints to standard output, not to a file", fix="leave out --json, or -o")
+    if not out.absolute().parent.is_dir():
+        raise Mistake("QUERY_OUT", f"there is no folder {out.absolute().parent}", fix="create it, or choose another")
+    found = given or next((name for name, ends in _ENDINGS.items() if out.suffix.lower() in ends), None)
+    if found is None:
+        raise Mistake("QUERY_OUT", f"{out.name} does not say its format", fix="add --format csv, jsonl or parquet")
+    return found
 
 
 def _json(result: "Result") -> None:

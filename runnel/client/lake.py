@@ -124,6 +124,9 @@ class Lake:
         from runnel.connect.load import load
 
         patterns: Sequence[str] = [str(file) for file in files]
+        for name in ("key", "partition"):  # one column may be given by itself
+            if isinstance(options.get(name), str):
+                options[name] = [options[name]]
         return load(self.store, TableName.parse(table), patterns, branch=branch, **options)
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def session(settings: "Settings", tell: "Callable[[str], None] | None" = None) -> "SparkSession":
     """Return the Spark session of this process, started on first use; its log is the project's."""
     log = settings.home / "logs" / "spark.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
     return start(SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log), tell)
 
 
@@ -46,7 +47,11 @@ class Frames:
             taken = slots.take(self._store.db, self._worker, number, commit, self._store.state(commit))
             database = self._store.db.url.render_as_string(hide_password=False)
             catalog = CatalogSettings(taken.name, database, self._store.warehouse)
-            self._held[commit.id] = (taken, slot_session(self._spark, catalog))
+            try:
+                self._held[commit.id] = (taken, slot_session(self._spark, catalog))
+            except BaseException:
+                slots.release(self._store.db, taken)
+                raise
         taken, found = self._held[commit.id]
         return found.table(f"{taken.name}.{table.layer}.{table.name}")
 

@@ -83,7 +83,8 @@ class CsvReader:
         counted = self.con.execute(f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {found})").fetchall()
         examples = self.con.execute(
             f"SELECT file_path, line, min(line_byte_position), arg_max(error_type, byte_position), "
-            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx) {found} GROUP BY file_path, line ORDER BY file_path, line LIMIT {MOST_SHOWN}"
+            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx) {found} "
+            f"GROUP BY file_path, line ORDER BY file_path, line LIMIT {MOST_SHOWN}"
         ).fetchall()
         self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
         return Rejected(counted[0][0], tuple(self._bad_row(*example) for example in examples))

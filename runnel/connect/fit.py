@@ -166,7 +166,7 @@ def _complete(
 def _unknown(unknown: Sequence[str], known_names: Sequence[str], where: str) -> Mistake:
     close = nearest(unknown[0], known_names)
     what = f"{where} has columns that the table does not have: {listed(unknown)}"
-    fix = "correct the name, or take them in with on_new_column=add, or leave them out with ignore"
+    fix = "correct the name, or take them in with --on-new-column add, or leave them out with ignore"
     return Mistake("LOAD_NEW_COLUMN", what + (f"; close: `{close}`" if close else ""), at=where, fix=fix)
 
 

@@ -180,7 +180,8 @@ def _message(request: Request, brought: Brought) -> str:
     count = len(request.files)
     how = ", replacing all rows" if request.replace else ", in place" if request.in_place else ""
     files = f"{count:,} file{'s' if count != 1 else ''}"
-    return f"load {request.table}: {files}, {brought.rows:,} row{'s' if brought.rows != 1 else ''}{how}"
+    bad = f", {brought.dropped:,} bad dropped" if brought.dropped else ""
+    return f"load {request.table}: {files}, {brought.rows:,} row{'s' if brought.rows != 1 else ''}{bad}{how}"
 
 
 def _detail(request: Request, brought: Brought) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def branch(connection: Connection, name: str) -> Branch:
 
 
 def fork(db: Database, name: str, commit: Commit, author: str) -> Branch:
-    """Create a branch whose first version is `commit`.
-
-    Forking the head of a branch copies its rows within the database, however many tables it has.
-    """
+    """Create a branch whose first version is `commit`: rows are written, no data is copied."""
     branch_name(name)
+    line = uuid.uuid4().hex
 
     def work(connection: Connection) -> Branch:
         lock(connection)
+        if (made := _made(connection, line)) is not None:
+            return made  # an earlier attempt took effect, and its acknowledgement was lost
         if connection.execute(sa.select(schema.branches.c.name).where(schema.branches.c.name == name)).first():
             raise Mistake(
                 "BRANCH_EXISTS",
@@ -68,7 +68,7 @@ def fork(db: Database, name: str, commit: Commit, author: str) -> Branch:
         current = find(connection, commit.id)
         if current is None or current.expired_at:
             raise Mistake("REF_EXPIRED", f"the contents of commit {commit.id} are gone: its retention ended")
-        line, now = uuid.uuid4().hex, db.now(connection)
+        now = db.now(connection)
         origin = {"from_commit": commit.id, "from_line": commit.line, "from_seq": commit.seq}
         connection.execute(schema.lines.insert().values(id=line, branch=name, **origin))
         values = {"name": name, "line": line, "head": commit.id, "created_at": now, "author": author}
@@ -76,14 +76,13 @@ def fork(db: Database, name: str, commit: Commit, author: str) -> Branch:
         source = connection.execute(
             sa.select(schema.branches.c.name).where(schema.branches.c.head == commit.id, schema.branches.c.name != name)
         ).scalar()
-        if source is None:
-            fill(connection, name, state_at(connection, commit))
-        else:
-            _copy(connection, source, name)
+        if source is not None:
+            _copy_layers(connection, source, name)
+        fill(connection, name, head_state(connection, source) if source else state_at(connection, commit))
         failpoints.reach(failpoints.FORK_BEFORE_COMMIT)
         return Branch(name, line, commit.id, now, author, commit.id)
 
-    return db.write(work, done=lambda connection: _made(connection, name, commit))
+    return db.write(work)
 
 
 def delete(db: Database, name: str) -> None:
@@ -93,9 +92,11 @@ def delete(db: Database, name: str) -> None:
             "BRANCH_MAIN", "the branch `main` can't be deleted", fix="revert what you don't want: runnel revert COMMIT"
         )
 
+    from runnel.lake.adopt import adopted
+
     def work(connection: Connection) -> None:
         lock(connection)
-        branch(connection, name)
+        adopted(db, connection, branch(connection, name))  # what another engine did there is not lost either
         connection.execute(schema.branches.delete().where(schema.branches.c.name == name))
         connection.execute(schema.heads.delete().where(schema.heads.c.branch == name))
         clear(connection, name)
@@ -192,33 +193,15 @@ def _query() -> "sa.Select[tuple[str, str, str, str, str, str | None]]":
     ).join(schema.lines, schema.lines.c.id == columns.line)
 
 
-def _made(connection: Connection, name: str, commit: Commit) -> Branch | None:
-    row = connection.execute(
-        _query().where(schema.branches.c.name == name, schema.branches.c.head == commit.id)
-    ).first()
+def _made(connection: Connection, line: str) -> Branch | None:
+    row = connection.execute(_query().where(schema.branches.c.line == line)).first()
     return Branch(row.name, row.line, row.head, row.created_at, row.author, row.from_commit) if row else None
 
 
-def _copy(connection: Connection, source: str, name: str) -> None:
-    tables = schema.iceberg_tables.c
-    kept = [
-        tables.table_namespace,
-        tables.table_name,
-        tables.metadata_location,
-        tables.previous_metadata_location,
-        tables.iceberg_type,
-    ]
-    query = sa.select(sa.literal(name), *kept).where(tables.catalog_name == source)
-    connection.execute(
-        schema.iceberg_tables.insert().from_select(["catalog_name", *(column.name for column in kept)], query)
-    )
+def _copy_layers(connection: Connection, source: str, name: str) -> None:
+    """Copy layers with their properties, also those without tables."""
     layers = schema.iceberg_namespaces.c
     shared = [layers.namespace, layers.property_key, layers.property_value]
     query = sa.select(sa.literal(name), *shared).where(layers.catalog_name == source)
-    connection.execute(
-        schema.iceberg_namespaces.insert().from_select(["catalog_name", *(column.name for column in shared)], query)
-    )
-    heads = schema.heads.c
-    known = [heads.table_name, heads.location, heads.content]
-    query = sa.select(sa.literal(name), *known).where(heads.branch == source)
-    connection.execute(schema.heads.insert().from_select(["branch", *(column.name for column in known)], query))
+    columns = ["catalog_name", *(column.name for column in shared)]
+    connection.execute(schema.iceberg_namespaces.insert().from_select(columns, query))

@@ -16,12 +16,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError as BadUrl
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
-_ATTEMPTS = 8
+_ATTEMPTS = 12  # about 20 seconds: a database that restarts is waited for
 # A serialization failure or deadlock, and the server going away or starting up; all are worth another try.
 _RETRY_STATES = ("40001", "40P01", "57P01", "57P02", "57P03", "08006", "08001", "08003")
 
@@ -42,15 +43,15 @@ class Database:
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Return what `work` reads in one transaction, trying again when the database was locked or restarted."""
-        return self._trying(work, writing=False, done=None)
+        return self._trying(work, writing=False)
 
-    def write(self, work: Callable[[Connection], T], done: Callable[[Connection], T | None] | None = None) -> T:
+    def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one writing transaction and return its result.
 
-        `work` may run several times. After an error whose outcome is unknown `done` looks up whether the earlier
-        attempt took effect: it returns that result, or None where nothing happened.
+        `work` may run several times, also after an attempt that took effect without our knowing: where that matters
+        it takes the lake's lock, which waits for such an attempt to end, and then looks for what it would have made.
         """
-        return self._trying(work, writing=True, done=done)
+        return self._trying(work, writing=True)
 
     def now(self, connection: Connection | None = None) -> str:
         """Return the time that leases are measured by."""
@@ -62,18 +63,11 @@ class Database:
         """Close all connections."""
         self.engine.dispose()
 
-    def _trying(
-        self, work: Callable[[Connection], T], *, writing: bool, done: Callable[[Connection], T | None] | None
-    ) -> T:
+    def _trying(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         unsure = False
         for attempt in range(_ATTEMPTS):
             try:
                 with self._reached(writing=writing) as connection:
-                    if unsure and done is not None:
-                        with connection.begin():
-                            found = done(connection)
-                        if found is not None:
-                            return found
                     with connection.begin():
                         result = work(connection)
                         unsure = writing
@@ -88,10 +82,11 @@ class Database:
                 last = error
             time.sleep(min(2.0, 0.05 * 2**attempt) * (0.5 + random.random()))
         outcome = "it is unknown whether the last write took effect; nothing was deleted" if unsure else str(last)
+        look = "look in `runnel log` whether it took effect, and repeat it if not" if unsure else "repeat the command"
         raise Unreachable(
             "DATABASE_UNREACHABLE",
             f"the catalog database {_shown(self.url)} does not answer: {_first_line(outcome)}",
-            fix="check that it runs, then repeat the command: a write that took effect is recognised",
+            fix=f"check that it runs, then {look}",
         ) from last
 
     @contextmanager
@@ -100,6 +95,9 @@ class Database:
             connection = self.engine.connect()
         except OperationalError as error:
             raise _told(error, self.url) from error
+        except PoolTimeout as error:
+            what = "too many threads of this process use the catalog database at once"
+            raise Unreachable("DATABASE_BUSY", what, fix="use fewer threads, or repeat") from error
         try:
             if self.is_sqlite:
                 connection = connection.execution_options(runnel_begin="BEGIN IMMEDIATE" if writing else "BEGIN")

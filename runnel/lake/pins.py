@@ -33,6 +33,8 @@ def pinned(db: Database, kind: str, commit_id: str | None = None, *, alone: bool
 
     def take(connection: Connection) -> None:
         lock(connection)  # in one order with gc: what it lists or expires it does before this pin starts, or sees it
+        if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == pin)).first():
+            return  # an earlier attempt took effect, and its acknowledgement was lost
         now = db.now(connection)
         if commit_id is not None:
             _check_retained(connection, commit_id)
@@ -87,7 +89,7 @@ def renewing(db: Database, table: sa.Table, row: sa.ColumnElement[bool], stop: t
 
     def work() -> None:
         while not stop.wait(LEASE_SECONDS / 4):
-            with suppress(RunnelError):  # it expires by itself, and publish would say so
+            with suppress(Exception):  # it expires by itself, and publish would say so; the thread goes on
                 db.write(renew)
 
     threading.Thread(target=work, name="runnel-lease", daemon=True).start()

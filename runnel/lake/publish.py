@@ -44,9 +44,13 @@ def publish(db: Database, draft: Draft) -> Commit:
     meanwhile is adopted in the same transaction.
     """
     failpoints.reach(failpoints.PUBLISH_BEFORE)
-    commit = db.write(
-        lambda connection: _publish(db, connection, draft), done=lambda connection: find(connection, draft.id)
-    )
+    try:
+        commit = db.write(lambda connection: _publish(db, connection, draft))
+    except RunnelError as error:
+        if error.code != "DATABASE_INTEGRITY":
+            raise
+        # Another engine, which knows no lock of ours, made the same table or layer at the same moment.
+        raise Moved(draft.branch, [str(change.table) for change in draft.changes]) from error
     failpoints.reach(failpoints.PUBLISH_AFTER_COMMIT)
     return commit
 
@@ -63,6 +67,8 @@ def publish_again(db: Database, make: Callable[[], Draft], attempts: int = 50) -
 
 def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     lock(connection)
+    if (made := find(connection, draft.id)) is not None:
+        return made  # an earlier attempt took effect, and its acknowledgement was lost
     adopted(db, connection, branch(connection, draft.branch))
     target = branch(connection, draft.branch)
     if draft.head is not None and target.head != draft.head:
@@ -105,17 +111,12 @@ def sequence(connection: Connection) -> int:
 
 
 def _erased(connection: Connection, draft: Draft) -> list[TableName]:
-    """Return the tables of a draft that rows were erased from since it was planned from older versions."""
+    """Return the tables of a draft that was planned from older versions, if rows were erased anywhere since."""
     if draft.planned is None or sequence(connection) == draft.planned:
         return []
-    commits, changes = schema.commits.c, schema.changes.c
-    query = (
-        sa.select(changes.table_name)
-        .join(schema.commits, commits.id == changes.commit_id)
-        .where(commits.kind == "erase", commits.seq > draft.planned)
-    )
-    names = set(connection.execute(query).scalars())
-    return [change.table for change in draft.changes if str(change.table) in names]
+    commits = schema.commits.c
+    query = sa.select(commits.id).where(commits.kind == "erase", commits.seq > draft.planned)
+    return [change.table for change in draft.changes] if connection.execute(query).first() else []
 
 
 def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":

@@ -101,10 +101,10 @@ class Pool:
             number, session = self._free.pop() if self._free else (self._count, None)
             self._count += session is None
         taken = slots.take(self._store.db, self._worker, number, question.commit, question.versions)
-        if session is None:
-            session = _session(self._spark, self._store, taken.name)
         ended = False
         try:
+            if session is None:
+                session = _session(self._spark, self._store, taken.name)
             with _interruptible(session):
                 yield session
             ended = True
@@ -113,7 +113,7 @@ class Pool:
             raise
         finally:
             slots.release(self._store.db, taken)
-            if ended:
+            if ended and session is not None:
                 with self._guard:
                     self._free.append((number, session))
 

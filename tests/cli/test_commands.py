@@ -29,7 +29,7 @@ def test_a_day_with_the_lake(shop: Run, tmp_path: Path) -> None:
     )
     assert shop("query", "select count(*) as n from ods.orders", "--at", "main~1", "--json").json["rows"] == [[3]]
     assert shop("tag", "v1", "--json").json["commit"] == merged["commit"]
-    assert shop("revert", "main", "--json").json["reverted"] == "main"
+    assert shop("revert", "main", "--json").json["reverted"] == merged["commit"]
     assert shop("tables", "--json").json[0]["rows"] == 3
     history = shop("log", "--json").json
     assert [one["seq"] for one in history] == sorted((one["seq"] for one in history), reverse=True)
@@ -124,3 +124,35 @@ def test_an_error_that_nobody_foresaw_shows_no_trace(
     done = shop("load", "ods.orders", "data/orders.csv")
     assert done.code == 1 and done.err.startswith("INTERNAL")
     assert "Traceback" in (tmp_path / ".runnel/logs/runnel-error.log").read_text()
+
+
+def test_the_ending_of_the_file_gives_the_format(shop: Run, tmp_path: Path) -> None:
+    shop("query", "select order_id from ods.orders where order_id = 1", "-o", "a.jsonl")
+    assert (tmp_path / "a.jsonl").read_text() == '{"order_id": 1}\n'
+
+
+NEWCOMERS = {
+    "a folder that is no project": (("-C", "typo", "log"), "is not a project"),
+    "JSON to a file": (("query", "select 1", "--json", "-o", "x.csv"), "leave out --json"),
+    "a file without a format": (("query", "select 1", "-o", "x.xyz"), "--format"),
+    "a folder that is not there": (("query", "select 1", "-o", "no/x.csv"), "there is no folder"),
+    "a project where none can be": (("init", "/proc/x"), "choose another folder"),
+}
+
+
+@pytest.mark.parametrize(("words", "said"), NEWCOMERS.values(), ids=NEWCOMERS)
+def test_what_newcomers_get_wrong(shop: Run, words: tuple[str, ...], said: str) -> None:
+    done = shop(*words)
+    assert done.code == 2 and said in done.err + done.out
+
+
+def test_a_dry_run_of_a_merge_ends_as_the_merge_would(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(LATE)
+    shop("branch", "fix")
+    for branch in ("fix", "main"):
+        assert shop("load", "ods.orders", "new.csv", "--replace", "--branch", branch).code == 0
+    assert shop("merge", "fix", "--dry-run").code == shop("merge", "fix").code == 1
+
+
+def test_settings_can_be_given_on_the_command_line(shop: Run, tmp_path: Path) -> None:
+    assert shop("--set", f"lake.catalog=sqlite:///{tmp_path}/other.db", "tables").out.startswith("no tables yet")

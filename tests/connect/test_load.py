@@ -237,7 +237,7 @@ def test_the_commit_says_what_was_loaded(store: Store, data: Writing, loading: L
     loaded = loading("*.csv", on_bad="drop")
     assert (loaded.files, loaded.rows, loaded.dropped, loaded.created) == (2, 2, 1, True)
     assert loaded.commit is not None
-    assert loaded.commit.message == "load ods.orders: 2 files, 2 rows"
+    assert loaded.commit.message == "load ods.orders: 2 files, 2 rows, 1 bad dropped"
     (change,) = store.db.read(lambda connection: changes_of(connection, loaded.commit.id))
     files = [{"name": "a.csv", "bytes": 9}, {"name": "b.csv", "bytes": 11}]
     assert change.detail == {"load": {"files": files, "rows": 2, "dropped": 1}}

@@ -167,7 +167,7 @@ def ready(place: Place, name: str) -> None:
         SqlCatalog("main", uri=uri, warehouse=store.warehouse).load_table(str(LEFT)).append(rows((7, "d1", 1)))
         SqlCatalog("main", uri=uri, warehouse=store.warehouse).load_table(str(RIGHT)).append(rows((7, "d1", 1)))
     if name in ("compact", "gc"):
-        for _ in range(3):
+        for _ in range(6):  # one more than there are days, so that two files of one day can be put together
             place.acknowledge(pair(store))
     if name == "gc":  # it has something to list and to delete: old versions, and a folder without files
         Path(store.warehouse, "ods", "empty").mkdir()

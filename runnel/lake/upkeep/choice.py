@@ -61,7 +61,7 @@ class Choice:
 
 
 def choose(store: "Store", metadata: TableMetadata, target_bytes: int, *, force: bool) -> Choice:
-    """Return what there is to do. Files outside the warehouse are left as they are, unless forced.
+    """Return what there is to do. Files outside the warehouse are left as they are; if forced, all are brought in.
 
     Raises Unscannable where deletes are of a kind that only Spark can apply.
     """
@@ -73,15 +73,21 @@ def choose(store: "Store", metadata: TableMetadata, target_bytes: int, *, force:
     chosen: dict[Home, list[Entry]] = {}
     for entry in data:
         small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes
-        if (small or entry.path in applied) and (force or is_inside(store, entry.path)):
+        worth = small or entry.path in applied if is_inside(store, entry.path) else force
+        if worth:
             chosen.setdefault(home(metadata, entry), []).append(entry)
-    kept = [(at, found) for at, found in chosen.items() if len(found) > 1 or found[0].path in applied]
+    kept = [(at, found) for at, found in chosen.items() if len(found) > 1 or _alone(store, found[0], applied)]
     groups = [_group(at, found, applied) for at, found in kept]
     gone = {entry.path for group in groups for entry in group.data}
     in_use = {delete.path for path, found in applied.items() if path not in gone for delete in found}
     dropped = [entry for entry in deletes if entry.path not in in_use]
     touched = {entry.manifest for entry in [*dropped, *(entry for group in groups for entry in group.data)]}
     return Choice(tuple(groups), tuple(dropped), _gathers(store, metadata, live, len(touched)))
+
+
+def _alone(store: "Store", entry: Entry, applied: Mapping[str, object]) -> bool:
+    """Tell whether a file is rewritten even where there is no other to put it together with."""
+    return entry.path in applied or not is_inside(store, entry.path)
 
 
 def is_inside(store: "Store", path: str) -> bool:

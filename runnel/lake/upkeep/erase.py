@@ -15,7 +15,8 @@ from runnel.lake.pins import pinned
 from runnel.lake.upkeep import leases
 from runnel.lake.upkeep.condition import Condition, parsed
 from runnel.lake.upkeep.erasure import Erasure
-from runnel.lake.upkeep.swap import Appeared, Done, finish, publish, remove_blobs
+from runnel.lake.upkeep.swap import Done, finish, publish, remove_blobs
+from runnel.lake.upkeep.trail import Appeared
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

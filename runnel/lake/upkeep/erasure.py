@@ -103,7 +103,7 @@ class Erasure:
                 "ERASE_OUTSIDE_FILE",
                 f"{listed([plain(path) for path in sorted(outside)])} hold rows to be erased, but were registered in "
                 "place and are not Runnel's to change",
-                fix="erase them there, and register the new files; or `runnel compact --force`, then gc, then erase",
+                fix="bring them in with `runnel compact --force`, let gc expire the commits that hold them, then erase",
             )
         if not self.is_empty:
             self._spread()

@@ -22,8 +22,8 @@ from runnel.lake.storage import plain
 from runnel.lake.tables import load
 from runnel.lake.upkeep.erasure import Erasure
 from runnel.lake.upkeep.live import key
-from runnel.lake.upkeep.roots import registered, unexpired, uses
-from runnel.lake.upkeep.trail import swap, trail
+from runnel.lake.upkeep.roots import open_writes, registered, unexpired, uses
+from runnel.lake.upkeep.trail import Appeared, swap, trail
 from runnel.names import new_commit_id
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 ERASED_AT = "1970-01-01T00:00:00.000000Z"
 """When files of an erasure were found to be garbage: long ago, so no grace applies; also what tells them apart."""
 _ROWS_AT_ONCE = 200
-
-
-class Appeared(Exception):
-    """A version came up that was not looked at: the erasure goes round again."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +55,8 @@ def publish(store: "Store", erasure: Erasure, pin: str) -> Done:
 
     def work(connection: Connection) -> Done:
         lock(connection)
+        if made := {name: known for name, known in ids.items() if find(connection, known)}:
+            return Done(made, waits=True)  # an earlier attempt took effect, and its acknowledgement was lost
         _hold(connection, pin)
         found = trail(connection, erasure.names)
         known = {known.name: known for known in branches(connection)}
@@ -71,17 +69,13 @@ def publish(store: "Store", erasure: Erasure, pin: str) -> Done:
             if name in heads or target.line in lines:
                 commits[name] = _record(store, connection, target, ids[name], erasure)
         waits = _has_open_writes(connection, pin)
-        now = store.db.now(connection)
+        now = max([store.db.now(connection), *open_writes(connection)])  # not before them, whatever the clock does
         _list(connection, sizes, now if waits else ERASED_AT)
         _list(connection, blobs, now)
         failpoints.reach(failpoints.ERASE_SWAPPED)
         return Done(commits, waits)
 
-    def done(connection: Connection) -> Done | None:
-        made = {name: known for name, known in ids.items() if find(connection, known)}
-        return Done(made, waits=True) if made else None
-
-    return store.db.write(work, done)
+    return store.db.write(work)
 
 
 def finish(store: "Store") -> int:

@@ -22,6 +22,7 @@ from runnel.lake.branches import lock
 from runnel.lake.pins import LEASE_SECONDS
 from runnel.lake.storage import Stored, listing, local_path
 from runnel.lake.upkeep.live import Mark, key
+from runnel.lake.upkeep.roots import open_writes
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -116,7 +117,7 @@ def unneeded(store: "Store", mark: Mark, older_than: float) -> Iterator[Stored]:
 def is_catalog(store: "Store", path: str) -> bool:
     """Tell whether a file is the catalog database itself, should someone keep it inside the warehouse."""
     database = store.db.url.database if store.db.is_sqlite else None
-    return database is not None and path.startswith(str(Path(database).absolute()))
+    return database is not None and os.path.realpath(path).startswith(os.path.realpath(database))
 
 
 def record(store: "Store", found: Iterable[Stored], now: str | None, hold: Hold) -> Iterator[Stored]:
@@ -125,7 +126,8 @@ def record(store: "Store", found: Iterable[Stored], now: str | None, hold: Hold)
 
         def work(connection: Connection, batch: Sequence[Stored] = batch) -> None:
             hold(connection)
-            at = now or store.db.now(connection)
+            # Not before the start of an open write, whatever the clock does: what it uses would be swept.
+            at = max([now or store.db.now(connection), *open_writes(connection)])
             connection.execute(schema.garbage.delete().where(schema.garbage.c.path.in_([s.path for s in batch])))
             rows = [{"path": stored.path, "bytes": stored.bytes, "found_at": at} for stored in batch]
             connection.execute(schema.garbage.insert(), rows)

@@ -14,6 +14,10 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 
 
+class Appeared(Exception):
+    """A version came up that was not looked at: the erasure goes round again."""
+
+
 @dataclass(frozen=True)
 class Step:
     """A change that a commit recorded."""
@@ -166,13 +170,17 @@ def _detail(step: Step, swapped: Swap) -> str | None:
 def _swap_place(connection: Connection, place: Place, locations: Mapping[str, str]) -> None:
     columns = schema.iceberg_tables.c
     here = sa.and_(
-        columns.catalog_name == place.catalog, columns.table_namespace == place.layer, columns.table_name == place.name
+        columns.catalog_name == place.catalog,
+        columns.table_namespace == place.layer,
+        columns.table_name == place.name,
+        columns.metadata_location == place.location,
     )
     values = {
         "metadata_location": locations[place.location],
         "previous_metadata_location": locations.get(place.previous or ""),
     }
-    connection.execute(schema.iceberg_tables.update().where(here).values(values))
+    if connection.execute(schema.iceberg_tables.update().where(here).values(values)).rowcount != 1:
+        raise Appeared  # another engine, which knows no lock of ours, has just moved it
 
 
 def _step(row: Row[Any]) -> Step:

@@ -10,6 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Unreachable
+from runnel.lake import datafiles, snapshots, tables
+from runnel.lake.commits import Change
+from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from tests.faults.proxy import Proxy
 from tests.lake.factories import add, create, read, rows
@@ -47,19 +50,22 @@ def test_a_lock_of_another_process_is_waited_for(store: Store) -> None:
 
 
 @pytest.mark.postgres
-def test_a_commit_whose_acknowledgement_is_lost_counts_once(server: Server, proxy: Proxy, tmp_path: Path) -> None:
-    store = lake(proxy.port, "lost_ack", tmp_path, server)
+@pytest.mark.parametrize("fault", ["cut_after_commit", "delay_commit"])
+def test_a_commit_whose_acknowledgement_is_lost_counts_once(
+    server: Server, proxy: Proxy, tmp_path: Path, fault: str
+) -> None:
+    store = lake(proxy.port, f"lost_{fault}", tmp_path, server)
     create(store, "ods.a", rows((1, "d1", 1)))
     before = store.commit("main")
-    proxy.cut_after_commit = True
-    from runnel.lake.commits import Change
-    from runnel.lake.publish import Draft, publish
-
     table, version = next(iter(store.state("main").items()))
-    made = publish(store.db, Draft("main", "dropped", "ada", (Change(table, version.location, None),)))
+    files = datafiles.write_rows(store, tables.load(store, version.location), rows((2, "d2", 1)).to_batches())
+    staged = snapshots.stage(store, version.location, snapshots.Edit(added=files))
+    setattr(proxy, fault, True)
+    made = publish(store.db, Draft("main", "more", "ada", (Change(table, version.location, staged),)))
     assert proxy.cuts == 1
     head = store.commit("main")
     assert head.id == made.id and head.parent == before.id and head.seq == before.seq + 1
+    assert len(read(store, "ods.a")) == 2
     store.close()
 
 

@@ -1,0 +1,57 @@
+"""What happens between planning and publishing, or while a clock is set back, loses nothing and brings nothing back."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from runnel.errors import Moved
+from runnel.lake import datafiles, schema, tables
+from runnel.lake.branches import fork
+from runnel.lake.commits import Change
+from runnel.lake.database import stamp
+from runnel.lake.pins import pinned
+from runnel.lake.publish import Draft, publish, sequence
+from runnel.lake.store import Store
+from runnel.lake.upkeep.erase import erase
+from runnel.lake.upkeep.gc import gc
+from runnel.lake.upkeep.retention import Retention
+from runnel.lake.write import append
+from runnel.names import TableName
+from tests.lake.factories import add, create, read, rows
+
+TABLE = TableName.parse("ods.orders")
+
+
+def test_rows_erased_from_a_dropped_table_do_not_come_back(both: Store) -> None:
+    """The erasure changes no head here, but a revert of the drop that was planned before it is planned again."""
+    create(both, "ods.orders", rows((1, "d1", 5), (2, "d2", 7)))
+    version = both.state()[TABLE].location
+    publish(both.db, Draft("main", "drop", "ada", (Change(TABLE, version, None),)))
+    planned = both.db.read(sequence)
+    erase(both, TABLE, "id = 1")
+    with pytest.raises(Moved):
+        publish(both.db, Draft("main", "revert", "ada", (Change(TABLE, None, version),), planned=planned))
+
+
+def test_a_fork_is_the_commit_and_not_what_another_engine_just_did(both: Store) -> None:
+    create(both, "ods.orders", rows((1, "d1", 5)))
+    old = both.state()[TABLE].location
+    head = add(both, "ods.orders", rows((2, "d2", 7)))
+    moved = schema.iceberg_tables.update().values(metadata_location=old)
+    both.db.write(lambda connection: connection.execute(moved))  # as another engine would, straight in the catalog
+    fork(both.db, "dev", head, "ada")
+    assert both.commit("dev").id == head.id and len(read(both, "ods.orders", "dev")) == 2
+
+
+def test_a_clock_that_is_set_back_does_not_sweep_an_open_write(both: Store) -> None:
+    create(both, "ods.orders", rows((1, "d1", 5)))
+    base = both.state()[TABLE].location
+    with pinned(both.db, "write") as pin:
+        ahead = stamp(datetime.now(UTC) + timedelta(seconds=300))
+        late = schema.pins.update().where(schema.pins.c.id == pin).values(started_at=ahead)
+        both.db.write(lambda connection: connection.execute(late))  # the pin was taken before the clock was set back
+        files = datafiles.write_rows(both, tables.load(both, base), datafiles.batches_of(rows((2, "d2", 7))))
+        for _ in range(2):
+            gc(both, Retention(grace="0s"))
+        append(both, "main", TABLE, files, "late", base=base, pin=pin)
+    assert len(read(both, "ods.orders")) == 2

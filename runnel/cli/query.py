@@ -1,9 +1,9 @@
 """`runnel query`."""
 
 import csv
-import io
 import json
 import sys
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,8 +95,8 @@ def _is_number(kind: str) -> bool:
 
 def _csv(result: "Result", out: Path | None) -> int:
     written = 0
-    with out.open("w", newline="", encoding="utf-8") if out else _stdout() as target:
-        writer = csv.writer(target)
+    with out.open("w", newline="", encoding="utf-8") if out else nullcontext(sys.stdout) as target:
+        writer = csv.writer(target, lineterminator="\n")
         writer.writerow(result.columns)
         for row in result.json_rows():
             writer.writerow(
@@ -111,7 +111,7 @@ def _csv(result: "Result", out: Path | None) -> int:
 
 def _jsonl(result: "Result", out: Path | None) -> int:
     written = 0
-    with out.open("w", encoding="utf-8") if out else _stdout() as target:
+    with out.open("w", encoding="utf-8") if out else nullcontext(sys.stdout) as target:
         for row in result.json_rows():
             target.write(json.dumps(dict(zip(result.columns, row, strict=True)), ensure_ascii=False) + "\n")
             written += 1
@@ -128,8 +128,3 @@ def _parquet(result: "Result", out: Path | None) -> int:
             writer.write_batch(batch)
             written += batch.num_rows
     return written
-
-
-def _stdout() -> io.TextIOWrapper:
-    """Return standard output as a file that closing leaves open."""
-    return open(sys.stdout.fileno(), "w", newline="", encoding="utf-8", closefd=False)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from runnel.lake.branches import Branch
     from runnel.lake.commits import Commit
     from runnel.lake.diff import Diff
+    from runnel.lake.files.get import Got
+    from runnel.lake.files.ls import FileRow
+    from runnel.lake.files.put import Put
     from runnel.lake.merge import Merged
     from runnel.lake.store import Store
     from runnel.lake.tags import Tag
@@ -128,6 +131,24 @@ class Lake:
             if isinstance(options.get(name), str):
                 options[name] = [options[name]]
         return load(self.store, TableName.parse(table), patterns, branch=branch, **options)
+
+    def put(self, table: str, *paths: str | Path, branch: str = "main", prefix: str = "") -> "Put":
+        """Put files and folders into a file table, in one commit."""
+        from runnel.lake.files.put import put
+
+        return put(self.store, TableName.parse(table), [Path(path) for path in paths], branch=branch, prefix=prefix)
+
+    def get(self, table: str, out: str | Path, glob: str | None = None, *, at: str = "main") -> "Got":
+        """Get files out of a file table into a folder, each one verified."""
+        from runnel.lake.files.get import get
+
+        return get(self.store, TableName.parse(table), glob, Path(out), at=at)
+
+    def ls(self, table: str, glob: str | None = None, *, at: str = "main") -> "list[FileRow]":
+        """Return the files of a file table."""
+        from runnel.lake.files.ls import ls
+
+        return list(ls(self.store, TableName.parse(table), glob, at=at))
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, goes on until the process ends."""

@@ -63,9 +63,16 @@ class Server:
                 [installed / "bin" / "postgres", "--version"], user=self._user, check=True, capture_output=True
             )
         except (PermissionError, subprocess.CalledProcessError):
-            shutil.copytree(installed, self._home / "install", symlinks=True)
-            return self._home / "install" / "bin"
+            return self._copied(installed) / "bin"
         return installed / "bin"
+
+    def _copied(self, installed: Path) -> Path:
+        """Copy the programs, and the libraries that they look for beside the package, to where their user can go."""
+        package, site = installed.parent, self._home / "site"
+        for folder in (installed, package.with_name(f"{package.name}.libs")):
+            if folder.is_dir():
+                shutil.copytree(folder, site / folder.relative_to(package.parent), symlinks=True)
+        return site / installed.relative_to(package.parent)
 
     def _call(self, tool: str, *words: str) -> None:
         # What `pg_ctl start` leaves running would keep a pipe open, so only initdb gets one.

@@ -1,6 +1,7 @@
 """A program that starts Spark, for tests that kill it. Prints lines that the test waits for."""
 
 import sys
+import threading
 import time
 
 from runnel.errors import RunnelError
@@ -29,10 +30,18 @@ def wait(folder):
     time.sleep(600)
 
 
+def tell_when_busy(spark):
+    """Say that the JVM is there once it works on a job."""
+    tracker = spark.sparkContext.statusTracker()
+    while not tracker.getActiveJobsIds():
+        time.sleep(0.05)
+    say("jvm", jvm_of(spark))
+
+
 def interrupted(folder):
     spark = session(folder)
+    threading.Thread(target=tell_when_busy, args=(spark,), daemon=True).start()
     try:
-        say("jvm", jvm_of(spark))
         spark.range(1, 10**15).selectExpr("sum(id)").collect()
     except KeyboardInterrupt:
         say("rows", spark.range(3).count())

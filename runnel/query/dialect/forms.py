@@ -1,5 +1,7 @@
 """Forms of syntax that are no function calls: CASE, CAST, LIKE, brackets and their like."""
 
+from abc import ABC, abstractmethod
+
 from sqlglot import exp
 
 from runnel.query.dialect import literals, nested, operators, text
@@ -11,16 +13,16 @@ from runnel.query.dialect.value import Refused, Value, call_name
 from runnel.query.types import BOOLEAN, DataType, spark_type
 
 
-class Forms:
+class Forms(ABC):
     """The rules of such forms; `value` translates what stands inside them."""
 
+    @abstractmethod
     def value(self, node: exp.Expr, scope: Scope) -> Value:
         """Return the translated expression."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fresh(self, prefix: str) -> str:
         """Return a name that nothing else in the query has."""
-        raise NotImplementedError
 
     def _pair(self, node: exp.Expr, scope: Scope) -> tuple[Value, Value]:
         return self.value(node.this, scope), self.value(node.args["expression"], scope)

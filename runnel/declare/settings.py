@@ -5,7 +5,7 @@ Later ones win. Pure but for reading the project's own files; the caller passes 
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Settings:
     host: str
     port: int
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    set_params: tuple[str, ...] = ()  # the names of `params` that came from --set
 
     @property
     def home(self) -> Path:
@@ -76,8 +77,9 @@ def load(
             raise Mistake("PROJECT_ENV", what, fix=f"create {path.name} next to {FILE}, or choose another --env")
         _lay(values, _read(path), str(path))
     _lay(values, _from_environment(environ or {}), "the environment")
-    _lay(values, _from_overrides(overrides), "--set")
-    return _complete(root, values, environ or {})
+    given = _from_overrides(overrides)
+    _lay(values, given, "--set")
+    return replace(_complete(root, values, environ or {}), set_params=tuple(given.get("params", ())))
 
 
 def _read(path: Path) -> dict[str, Any]:

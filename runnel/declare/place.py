@@ -1,0 +1,19 @@
+"""Where in the user's files something is declared."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A line of a file. The file is relative to the project's folder where it is inside it.
+
+    >>> str(Place("flows/orders.py", 12))
+    'flows/orders.py:12'
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """Return `file:line`."""
+        return f"{self.file}:{self.line}"

@@ -1,0 +1,41 @@
+"""A secret by name: it can be passed around and printed without being told."""
+
+import os
+from dataclasses import dataclass
+
+from runnel.errors import Mistake
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The name of an environment variable whose value must never be shown.
+
+    >>> Secret("PG_PASSWORD"), str(Secret("PG_PASSWORD"))
+    (secret(PG_PASSWORD), 'secret(PG_PASSWORD)')
+    """
+
+    name: str
+
+    def __repr__(self) -> str:
+        """Return its name, never its value."""
+        return f"secret({self.name})"
+
+    def reveal(self) -> str:
+        """Return its value, read now."""
+        found = os.environ.get(self.name)
+        if found is None:
+            what = f"the secret {self.name} comes from the variable {self.name}, which is not set"
+            raise Mistake("PROJECT_SECRET", what, fix=f"export {self.name}=...")
+        return found
+
+
+def secret(name: str) -> Secret:
+    """Name a secret, such as `rn.secret("PG_PASSWORD")`: the environment variable that holds it."""
+    from runnel.declare.registry import current
+
+    if not isinstance(name, str) or not name.isidentifier():
+        fix = 'name an environment variable: rn.secret("PG_PASSWORD")'
+        registry = current()
+        registry.wrong("DECLARE_SECRET", "a secret is named by an environment variable", at=registry.here(), fix=fix)
+        return Secret("?")
+    return Secret(name)

@@ -1,0 +1,142 @@
+"""Read the options of a task, the same for Python and SQL."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from runnel.declare.check_text import parse
+from runnel.declare.duration import seconds_of
+from runnel.declare.flow import Check, Options
+from runnel.declare.given import Given
+from runnel.errors import Mistake, nearest
+from runnel.names import shown
+
+OUTPUTS = ("append", "update")
+_NAMES = """
+    by by_input reference lookback rowwise key volatile stream trigger watermark output schema partition sort properties
+    tags owner retries timeout deadline checks
+"""
+KNOWN = tuple(_NAMES.split())
+_SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d\Z", re.ASCII)
+
+
+def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options:
+    """Return the options in `values`; `inputs` are the names that a task calls its tables by."""
+    schema = given.schema()
+    names = [column.name for column in schema] if schema else None
+    return Options(
+        by=_columns(given, "by", names),
+        by_input=_of_inputs(given, "by_input", given.pairs("by_input", str, '"to_date(ts)"'), inputs),
+        reference=tuple(name for name, _ in _of_inputs(given, "reference", _alone(given, "reference"), inputs)),
+        lookback=_of_inputs(given, "lookback", _not_negative(given), inputs),
+        rowwise=given.flag("rowwise"),
+        key=_columns(given, "key", names),
+        volatile=given.flag("volatile"),
+        stream=next((name for name, _ in _of_inputs(given, "stream", _alone(given, "stream"), inputs)), None),
+        trigger=given.duration("trigger"),
+        watermark=_watermark(given, values.get("watermark")),
+        output=given.choice("output", OUTPUTS),
+        schema=schema,
+        partition=given.partition(),
+        sort=_sort(given),
+        properties=_properties(given),
+        tags=given.tags(),
+        owner=given.text("owner"),
+        retries=given.number("retries", Options.retries),
+        timeout_seconds=given.seconds("timeout"),
+        deadline=_deadline(given, values.get("deadline")),
+    )
+
+
+def checks(given: Given, value: Any) -> tuple[Check, ...]:
+    """Return the checks of a task: made by `rn.not_null` and the like, or as text."""
+    if value is None:
+        return ()
+    found: list[Check] = []
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(one, Check):
+            found.append(one)
+        elif isinstance(one, str):
+            try:
+                found.append(parse(one))
+            except Mistake as mistake:
+                mistake.what = f"{given.owner}: {mistake.what}"
+                given.tell("checks", mistake)
+        else:
+            fix = 'write checks=[rn.not_null("order_id"), rn.check("amount >= 0")]'
+            given.wrong("checks", f"{shown(one)} is not a check", fix)
+    return tuple(found)
+
+
+def _columns(given: Given, name: str, schema: Sequence[str] | None) -> tuple[str, ...]:
+    found = given.texts(name, "a column")
+    for column in found:
+        if schema is not None and column.lower() not in [one.lower() for one in schema]:
+            close = nearest(column, schema)
+            what = f"`{name}` names {shown(column)}, which is not in its schema"
+            given.wrong(name, what + (f"; close: `{close}`" if close else ""), f"its columns: {', '.join(schema)}")
+    return found
+
+
+def _alone(given: Given, name: str) -> tuple[tuple[str, Any], ...]:
+    return tuple((one, None) for one in given.texts(name, "an input"))
+
+
+def _of_inputs(
+    given: Given, name: str, pairs: tuple[tuple[str, Any], ...], inputs: Sequence[str]
+) -> tuple[tuple[str, Any], ...]:
+    """Return the pairs whose first half is an input. SQL tasks may leave out the layer."""
+    last = {one.rpartition(".")[2]: one for one in inputs}
+    found = []
+    for key, value in pairs:
+        if key in inputs or key in last:
+            found.append((key if key in inputs else last[key], value))
+            continue
+        close = nearest(key, inputs)
+        what = f"`{name}` names {shown(key)}, which is not one of its inputs" + (f"; close: `{close}`" if close else "")
+        given.wrong(name, what, f"its inputs: {', '.join(inputs) or 'none'}")
+    return tuple(found)
+
+
+def _not_negative(given: Given) -> tuple[tuple[str, Any], ...]:
+    found = given.pairs("lookback", int, "6")
+    if any(value < 0 for _, value in found):
+        given.wrong("lookback", "`lookback` can't be negative", "write how many slices before it a slice reads")
+    return found
+
+
+def _watermark(given: Given, value: Any) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or len(value) != 2 or not all(isinstance(one, str) for one in value):
+        fix = 'write watermark=("ts", "10 minutes")'
+        given.wrong("watermark", f"`watermark` must be a column and a duration, not {shown(value)}", fix)
+        return None
+    late = Given(given.owner, {"watermark": value[1]}, given.tell).duration("watermark")
+    return (value[0], value[1]) if late else None
+
+
+def _sort(given: Given) -> tuple[str, ...]:
+    found = given.texts("sort", "a column")
+    for text in found:
+        if not _SORT.match(text):
+            given.wrong("sort", f"{shown(text)} is not an order", 'write a column, or "amount desc"')
+    return found
+
+
+def _properties(given: Given) -> tuple[tuple[str, str], ...]:
+    found = given.pairs("properties", (str, int, float, bool), '"value"')
+    return tuple((key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in found)
+
+
+def _deadline(given: Given, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and _CLOCK.match(value)):
+        return value
+    try:
+        seconds_of(value)
+    except Mistake:
+        fix = "write a time of day, 06:30, or a duration, 2 hours"
+        given.wrong("deadline", f"`deadline` can't be {shown(value)}", fix)
+        return None
+    return str(value)

@@ -1,0 +1,1 @@
+"""Plan: what to do for each table, and why. Pure: gets facts, returns a Plan."""

@@ -1,0 +1,181 @@
+"""What to do for one task whose inputs are all there, and why. The same when planning and again during a run.
+
+Pure: asks the facts, changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from runnel.declare.flow import Task
+from runnel.names import TableName
+from runnel.plan import reasons
+from runnel.plan.facts import Facts, Head, Movement, Result
+from runnel.plan.fingerprint import Fingerprint, difference
+from runnel.plan.key import result_key
+from runnel.plan.missing import refuse_missing
+from runnel.plan.steps import Step
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task with all that its decision depends on, but for what the lake knows."""
+
+    task: Task
+    fingerprint: Fingerprint
+    inputs: Mapping[TableName, Head]
+    branch: str | None = None
+    full_refresh: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """Return the key of the result; only for a case with all inputs."""
+        return result_key(self.fingerprint.digest, {table: head.content for table, head in self.inputs.items()})
+
+    @property
+    def forced(self) -> str | None:
+        """Return why it is computed whatever is known, or None."""
+        if self.task.options.volatile:
+            return reasons.VOLATILE
+        return reasons.REFRESH if self.full_refresh else None
+
+
+def decide_task(
+    task: Task,
+    fingerprint: Fingerprint,
+    inputs: Mapping[TableName, Head | None],
+    facts: Facts,
+    *,
+    branch: str | None = None,
+    full_refresh: bool = False,
+) -> Step:
+    """Return the step for a task all of whose inputs are known. None is an input that does not exist: a mistake.
+
+    Reasons name the branch of a known result where it is not `branch`.
+    """
+    refuse_missing(task, [table for table in task.reads if inputs.get(table) is None])
+    heads = {table: head for table, head in inputs.items() if head is not None}
+    case = Case(task, fingerprint, heads, branch, full_refresh)
+    asked = (task.table, case.key)
+    return decide(case, None if case.forced else facts.results([asked]).get(asked), facts)
+
+
+def decide(case: Case, known: Result | None, facts: Facts) -> Step:
+    """Return the step for a case, given the result that is known for its key."""
+    if case.forced:
+        return _full(case, facts, case.forced)
+    if known is not None:
+        return settled(case, known, facts)
+    head = facts.head(case.task.table)
+    base = facts.made(case.task.table, head) if head is not None else None
+    reason = unfit(case, head, base)
+    if reason is not None or base is None:
+        return _full(case, facts, reason or reasons.NOT_YET)
+    return _from(case, base, facts)
+
+
+def settled(case: Case, known: Result, facts: Facts) -> Step:
+    """Return the step for a case whose result is known: the table holds it already, or it is put in place."""
+    table, head = case.task.table, facts.head(case.task.table)
+    if head is not None and head.content == known.head.content and _is_aside(case.task, known, facts):
+        return Step(table, "skip", reasons.UNCHANGED, key=case.key, head=head, known=known)
+    why = reasons.known_since(known, case.branch)
+    if head is not None and facts.made(table, head) is None:
+        why = f"{reasons.outside(table)}; {why}"
+    return Step(table, "reuse", why, key=case.key, head=known.head, known=known)
+
+
+def _is_aside(task: Task, known: Result, facts: Facts) -> bool:
+    """Tell whether the rows that were set aside are those of a known result."""
+    if task.quarantine is None:
+        return True
+    now = facts.head(task.quarantine)
+    return (now.content if now else None) == (known.quarantine.content if known.quarantine else None)
+
+
+def unfit(case: Case, head: Head | None, base: Result | None) -> str | None:
+    """Return why nothing can be built on `base`, the result that the table holds now, or None where it can."""
+    if head is None:
+        return reasons.NOT_YET
+    if base is None:
+        return reasons.outside(case.task.table)
+    if set(base.inputs) != set(case.task.reads):
+        return difference(base.code, case.fingerprint) or "it reads other tables"
+    if result_key(case.fingerprint.digest, {table: used.content for table, used in base.inputs.items()}) != base.key:
+        return difference(base.code, case.fingerprint) or "its code changed"
+    return None
+
+
+def changed_inputs(case: Case, base: Result) -> tuple[TableName, ...]:
+    """Return the inputs whose content is another than the one that `base` was made from."""
+    return tuple(table for table, head in case.inputs.items() if head.content != base.inputs[table].content)
+
+
+def whole(heads: Iterable[tuple[TableName, Head | None]], facts: Facts) -> tuple[int | None, int | None]:
+    """Return how many rows and bytes these versions hold, or None where one is not known."""
+    sizes = [facts.size(table, head) if head is not None and head.location else None for table, head in heads]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None, None
+    return sum(size.rows for size in known), sum(size.bytes for size in known)
+
+
+def _from(case: Case, base: Result, facts: Facts) -> Step:
+    """Return the step for a case that differs from `base` in its inputs only."""
+    task, changed = case.task, changed_inputs(case, base)
+    moves = {table: facts.movement(table, base.inputs[table], case.inputs[table]) for table in changed}
+    why = reasons.joined([reasons.moved(table, move) for table, move in moves.items()])
+    if not any(_moved_rows(move) for move in moves.values()):
+        return _full(case, facts, why, base=base, changed=changed, analyse=True)
+    if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
+        return _full(case, facts, why)
+    lost = any(move.files_removed for move in moves.values())
+    if lost and not task.options.key:
+        return _full(case, facts, f"{why}, and the task has no key")
+    rows = sum(move.rows_added + move.rows_removed for move in moves.values())
+    held, _ = whole(case.inputs.items(), facts)
+    if held is not None and rows > held:
+        return _full(case, facts, f"{why}; that is more than the {reasons.counted(held, 'row')} to read in full")
+    return Step(
+        task.table,
+        "rows",
+        f"{why}; by key {', '.join(task.options.key)}" if lost else why,
+        key=case.key,
+        base=base,
+        changed=changed,
+        rows=rows,
+        bytes=sum(move.bytes_added + move.bytes_removed for move in moves.values()),
+    )
+
+
+def _full(
+    case: Case,
+    facts: Facts,
+    reason: str,
+    *,
+    base: Result | None = None,
+    changed: tuple[TableName, ...] = (),
+    analyse: bool = False,
+) -> Step:
+    rows, size = whole(case.inputs.items(), facts)
+    return Step(
+        case.task.table,
+        "full",
+        reason,
+        key=case.key,
+        base=base,
+        changed=changed,
+        rows=rows,
+        bytes=size,
+        analyse=analyse,
+    )
+
+
+def _moved_rows(move: Movement) -> bool:
+    """Tell whether rows may differ. A new column alone leaves them, for tasks that don't use it."""
+    return not move.is_known or bool(move.files_added or move.files_removed or move.deletes or move.columns_changed)
+
+
+def _is_by_rows(move: Movement) -> bool:
+    """Tell whether the change is whole files with the columns that the table had."""
+    return move.is_known and not (move.deletes or move.columns_changed or move.columns_added)

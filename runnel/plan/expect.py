@@ -1,0 +1,66 @@
+"""What a task will most likely need, while one of its inputs is still to be computed.
+
+Pure. Decided again, with the same facts and the inputs there, during the run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runnel.names import TableName
+from runnel.plan import reasons
+from runnel.plan.decide import Case, changed_inputs, unfit, whole
+from runnel.plan.facts import Arrivals, Facts
+from runnel.plan.steps import Step
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A table whose version is not there yet: the step that makes it, and what arrives where it is a source."""
+
+    step: Step
+    arrivals: Arrivals | None = None
+
+    @property
+    def reason(self) -> str:
+        """Return what happens to the table, as a reason for who reads it."""
+        if self.arrivals is None:
+            return f"{self.step.table} {'may be' if self.step.analyse else 'is'} computed"
+        arrives = self.arrivals.new or self.arrivals.changed
+        return f"{self.step.table}{' gets' if arrives else ':'} {reasons.arrived(self.arrivals)}"
+
+    @property
+    def only_adds(self) -> bool:
+        """Tell whether no row that was there goes away, as far as one can say."""
+        if self.arrivals is not None:
+            return not (self.arrivals.changed or self.arrivals.gone)
+        return self.step.action == "rows"
+
+
+def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) -> Step:
+    """Return the expected step for a task; `case` has the inputs that are there, `pending` the others."""
+    table = case.task.table
+    head = facts.head(table)
+    base = facts.made(table, head) if head is not None and not case.forced else None
+    reason = case.forced or unfit(case, head, base)
+    if reason is not None or base is None:
+        return _full(case, pending, facts, reason or reasons.NOT_YET)
+    changed = changed_inputs(case, base)
+    moves = [reasons.moved(each, facts.movement(each, base.inputs[each], case.inputs[each])) for each in changed]
+    why = reasons.joined([*(each.reason for each in pending.values()), *moves])
+    if changed or not _is_by_rows(case, pending):
+        return _full(case, pending, facts, why)
+    return Step(table, "rows", why, base=base, changed=tuple(pending), is_expected=True)
+
+
+def _is_by_rows(case: Case, pending: Mapping[TableName, Pending]) -> bool:
+    options = case.task.options
+    if not options.rowwise or any(each.step.action == "full" for each in pending.values()):
+        return False
+    return bool(options.key) or all(each.only_adds for each in pending.values())
+
+
+def _full(case: Case, pending: Mapping[TableName, Pending], facts: Facts, reason: str) -> Step:
+    """Return a full computation, sized by the inputs as they are now."""
+    before = [(table, facts.head(table)) for table in pending]
+    rows, size = whole([*case.inputs.items(), *before], facts)
+    return Step(case.task.table, "full", reason, rows=rows, bytes=size, is_expected=True)

@@ -1,0 +1,107 @@
+"""The facts that a plan is made from. Whoever plans asks for them as it goes, so that a skip costs next to nothing."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from runnel.names import TableName
+
+
+@dataclass(frozen=True)
+class Head:
+    """A table as it is: its metadata file, and whose rows these are. Equal contents mean equal rows and columns."""
+
+    location: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task once made of some inputs; known on every branch, and also when its run failed elsewhere.
+
+    `inputs` are the versions used. `code` is the fingerprint as it was stored, `columns` the columns of each input
+    that were used.
+    """
+
+    table: TableName
+    key: str
+    head: Head
+    code: Mapping[str, Any]
+    inputs: Mapping[TableName, Head]
+    run: str
+    branch: str
+    made_at: str
+    rows: int | None = None
+    quarantine: Head | None = None
+    columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
+    extends: str | None = None  # an earlier content that this is, but for columns that came
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How a table changed between two versions, counted in files: rows that came, rows that went.
+
+    `is_known` is false where the older version is gone. Rewritten files count on both sides.
+    """
+
+    rows_added: int = 0
+    files_added: int = 0
+    rows_removed: int = 0
+    files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    deletes: bool = False  # delete files came or went
+    columns_added: tuple[str, ...] = ()
+    columns_changed: bool = False  # a column went, was renamed or retyped
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a table holds."""
+
+    rows: int
+    bytes: int
+    files: int
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What a source has that its table has not: how many files, and what the table's content will be."""
+
+    new: int = 0
+    changed: int = 0
+    gone: int = 0
+    renamed: int = 0  # their rows are there already; only the position moves
+    bytes: int = 0
+    content: str | None = None  # of the table afterwards, where it can be said without reading
+    known: Head | None = None  # a version that has this content already
+    problem: str | None = None  # such as: the glob matches no file
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not (self.new or self.changed or self.gone)
+
+
+class Facts(Protocol):
+    """What a planner may ask. Answers don't change while one plan is made."""
+
+    def head(self, table: TableName) -> Head | None:
+        """Return a table as it is on the branch, or None where there is none."""
+
+    def results(self, keys: Iterable[tuple[TableName, str]]) -> Mapping[tuple[TableName, str], Result]:
+        """Return the results that are known for these keys."""
+
+    def made(self, table: TableName, head: Head) -> Result | None:
+        """Return the newest result whose content is the table's, or None where a task did not make it."""
+
+    def movement(self, table: TableName, before: Head, after: Head) -> Movement:
+        """Return how a table changed between two versions."""
+
+    def size(self, table: TableName, head: Head) -> Size | None:
+        """Return how much a version holds, where it is known."""
+
+    def arrivals(self, table: TableName) -> Arrivals:
+        """Return what the source of a table has for it."""

@@ -1,0 +1,98 @@
+"""Which files belong to the project, and under which name: relative to its folder, so that it can be moved.
+
+Looks at the disk only to find files of modules that are not imported.
+"""
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+NOTEBOOK = "notebook"  # instead of a file, for what stands in cells
+_OUTSIDE = {"site-packages", "dist-packages", ".runnel", "__pypackages__"}
+_OURSELVES = str(Path(__file__).parents[2]) + os.sep
+
+
+class Project:
+    """The files under `root` that people wrote: nothing installed, no virtual environment."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        spellings = dict.fromkeys((str(root.absolute()), str(root.resolve())))
+        self.roots = tuple(spelling.rstrip(os.sep) for spelling in spellings)
+        self._files: dict[str, str | None] = {}
+        self._foreign: dict[Path, bool] = {}
+
+    def file(self, filename: str) -> str | None:
+        """Return a file's path relative to the root, or None where it is not the project's."""
+        if filename not in self._files:
+            self._files[filename] = self._relative(filename)
+        return self._files[filename]
+
+    def module_file(self, module: ModuleType) -> str | None:
+        """Return the relative path of a module of the project."""
+        filename = getattr(module, "__file__", None)
+        return self.file(filename) if isinstance(filename, str) else None
+
+    def is_package(self, module: ModuleType) -> bool:
+        """Tell whether a module is a folder of the project without a file of its own."""
+        if getattr(module, "__file__", None) is not None:
+            return False
+        return any(self._inside(str(folder)) is not None for folder in getattr(module, "__path__", ()))
+
+    def path(self, file: str) -> str:
+        """Return the full path of a file of the project."""
+        return os.path.join(self.roots[0], file)  # noqa: PTH118 - speed: called for every function
+
+    def moved(self, text: str) -> str:
+        """Return a text with the project's folder taken out of it."""
+        for root in self.roots:
+            if len(root) > 1 and root in text:
+                text = text.replace(root, "<root>")
+        return text
+
+    def find(self, name: str, level: int = 0, beside: str = "") -> str | None:
+        """Return the file of a project module by its name, imported or not, or None where it isn't ours.
+
+        `level` and `beside` are the dots of a relative import and the file that it stands in.
+        """
+        if level:
+            parents = Path(beside).parents
+            return self._from_disk(name, parents[level - 1].as_posix()) if level <= len(parents) else None
+        known = sys.modules.get(name)
+        file = self.module_file(known) if known is not None else None
+        folders = ("", "flows", Path(beside).parent.as_posix())
+        return file or next(filter(None, (self._from_disk(name, folder) for folder in folders)), None)
+
+    def _from_disk(self, name: str, folder: str) -> str | None:
+        base = Path(folder, *name.split("."))
+        for file in (base.with_suffix(".py"), base / "__init__.py"):
+            if self.file(self.path(str(file))) and (self.root / file).is_file():
+                return file.as_posix()
+        return None
+
+    def _relative(self, filename: str) -> str | None:
+        inside = self._inside(filename)
+        if inside is None or filename.startswith(_OURSELVES):
+            return None
+        parts = Path(inside).parts[:-1]
+        if _OUTSIDE.intersection(parts):
+            return None
+        folders = (Path(self.roots[0], *parts[: count + 1]) for count in range(len(parts)))
+        if any(self._is_environment(folder) for folder in folders):
+            return None
+        return inside.replace(os.sep, "/")
+
+    def _inside(self, filename: str) -> str | None:
+        if filename.startswith("<"):
+            return None
+        for spelling in (os.path.abspath(filename), os.path.realpath(filename)):  # noqa: PTH100 - links are tried last
+            for root in self.roots:
+                if spelling.startswith(root + os.sep):
+                    return spelling[len(root) + 1 :]
+        return None
+
+    def _is_environment(self, folder: Path) -> bool:
+        if folder not in self._foreign:
+            self._foreign[folder] = (folder / "pyvenv.cfg").is_file()
+        return self._foreign[folder]

@@ -1,0 +1,71 @@
+"""The graph of a flow's tables: an order to compute them in, and what lies above and below a table.
+
+Pure. The loader has refused cycles before a flow gets here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from runnel.declare.flow import Flow
+from runnel.names import TableName
+
+
+class Graph:
+    """The tables of a flow and who reads whom. Tables that the flow does not declare are no part of it."""
+
+    def __init__(self, flow: Flow) -> None:
+        names = {*flow.sources, *flow.tasks}
+        self.reads: Mapping[TableName, tuple[TableName, ...]] = {
+            table: tuple(above for above in flow.reads(table) if above in names) for table in names
+        }
+        self.readers: Mapping[TableName, tuple[TableName, ...]] = self._turned()
+
+    @cached_property
+    def levels(self) -> tuple[tuple[TableName, ...], ...]:
+        """Return the tables in groups, by name; a table reads only tables of groups before its own."""
+        waiting = {table: len(above) for table, above in self.reads.items()}
+        ready = sorted(table for table, count in waiting.items() if not count)
+        found = []
+        while ready:
+            found.append(tuple(ready))
+            following = []
+            for table in ready:
+                for below in self.readers.get(table, ()):
+                    waiting[below] -= 1
+                    if not waiting[below]:
+                        following.append(below)
+            ready = sorted(following)
+        return tuple(found)
+
+    @cached_property
+    def order(self) -> tuple[TableName, ...]:
+        """Return every table after all that it reads, by name where that leaves a choice."""
+        return tuple(table for level in self.levels for table in level)
+
+    def above(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
+        """Return what is needed to make `start`, at most `depth` steps away, without `start` itself."""
+        return _reached(self.reads, start, depth)
+
+    def below(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
+        """Return what is made from `start`, at most `depth` steps away, without `start` itself."""
+        return _reached(self.readers, start, depth)
+
+    def _turned(self) -> dict[TableName, tuple[TableName, ...]]:
+        readers: dict[TableName, list[TableName]] = defaultdict(list)
+        for table, above in self.reads.items():
+            for each in above:
+                readers[each].append(table)
+        return {table: tuple(sorted(below)) for table, below in readers.items()}
+
+
+def _reached(
+    edges: Mapping[TableName, tuple[TableName, ...]], start: TableName | Iterable[TableName], depth: int | None
+) -> frozenset[TableName]:
+    origin = {start} if isinstance(start, TableName) else set(start)
+    seen, edge = set(origin), origin
+    while edge and depth != 0:
+        edge = {there for here in edge for there in edges.get(here, ())} - seen
+        seen |= edge
+        depth = None if depth is None else depth - 1
+    return frozenset(seen - origin)

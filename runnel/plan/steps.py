@@ -1,0 +1,91 @@
+"""A plan as a value: one step for each table, with what to do and why."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from runnel import notebook
+from runnel.names import TableName
+from runnel.plan.facts import Head, Result
+
+Action = Literal["skip", "reuse", "rows", "slices", "full", "stream", "ingest"]
+COMPUTES = ("rows", "slices", "full", "stream", "ingest")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do for one table.
+
+    `key` and `head` are unknown (None) where an input is still to be computed: then `action` is what is expected, and
+    it is decided again when the inputs are there. A `head` without a location is predicted: the content is known, the
+    version is not there yet. `base` is the result that `rows` builds on, or that an analysis may leave in place.
+    """
+
+    table: TableName
+    action: Action
+    reason: str
+    needs: tuple[TableName, ...] = ()  # steps of this plan that must be done before
+    key: str | None = None
+    head: Head | None = None  # what the table will be: known for skip and reuse, and for some sources
+    known: Result | None = field(default=None, repr=False)  # for skip and reuse of a task
+    base: Result | None = field(default=None, repr=False)
+    changed: tuple[TableName, ...] = ()  # for rows and analyse: the inputs that differ from those of `base`
+    rows: int | None = None  # estimate of rows to read
+    bytes: int | None = None
+    is_expected: bool = False  # decided again during the run
+    analyse: bool = False  # no row moved: skipped where the analysed plan does not use what changed
+
+    @property
+    def computes(self) -> bool:
+        """Tell whether anything is computed or read."""
+        return self.action in COMPUTES
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "table": str(self.table),
+            "action": self.action,
+            "reason": self.reason,
+            "slices": None,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "expected": self.is_expected,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All steps in an order in which they can be done. `jvm` tells whether Spark is needed."""
+
+    branch: str
+    commit: str
+    steps: tuple[Step, ...]
+    jvm: bool
+    notes: tuple[str, ...] = ()  # what a reader should know besides
+
+    @property
+    def work(self) -> tuple[Step, ...]:
+        """Return the steps that do something."""
+        return tuple(step for step in self.steps if step.action != "skip")
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "branch": self.branch,
+            "commit": self.commit,
+            "steps": [step.json() for step in self.steps],
+            "jvm": self.jvm,
+        }
+
+    def __str__(self) -> str:
+        """Return what `runnel plan` prints."""
+        from runnel.plan.text import plan_text
+
+        return plan_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the steps as a table, for notebooks; skipped ones are only counted."""
+        from runnel.plan.text import summary
+
+        rows = [[step.table, ("~" if step.is_expected else "") + step.action, step.reason] for step in self.work]
+        told = "".join(f"<div>{notebook.text(note, 500)}</div>" for note in (*self.notes, summary(self)))
+        return (notebook.table(["table", "action", "why"], rows) if rows else "") + told

@@ -1,0 +1,156 @@
+"""Flows and facts with defaults, so that a test states only what matters. The facts are held in memory."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runnel.declare.flow import Files, Flow, Manual, Options, Source, Task
+from runnel.declare.place import Place
+from runnel.names import TableName
+from runnel.plan.decide import decide_task
+from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
+from runnel.plan.fingerprint import Fingerprint, Part
+from runnel.plan.graph import Graph
+from runnel.plan.key import result_key
+from runnel.plan.planner import make_plan
+from runnel.plan.selection import select
+from runnel.plan.steps import Plan, Step
+
+
+def name(text: str) -> TableName:
+    return TableName.parse(text)
+
+
+def head(table: str | TableName, content: str = "1") -> Head:
+    return Head(f"{table}/{content}.json", content)
+
+
+def task(table: str, *reads: str, file: str = "flows/shop.py", **options) -> Task:
+    inputs = tuple((name(text).name, name(text)) for text in reads)
+    return Task(name(table), name(table).name, Place(file, 12), inputs, options=Options(**options))
+
+
+def files(table: str, *, tags: tuple[str, ...] = (), file: str = "flows/shop.py") -> Source:
+    origin = Files(f"data/{name(table).name}/*.csv", "csv")
+    return Source(name(table), origin, Place(file, 3), tags=tags)
+
+
+def manual(table: str) -> Source:
+    return Source(name(table), Manual(), Place("flows/shop.py", 4))
+
+
+def flow(*made: Task | Source) -> Flow:
+    return Flow(
+        Path("shop"),
+        {each.table: each for each in made if isinstance(each, Task)},
+        {each.table: each for each in made if isinstance(each, Source)},
+    )
+
+
+def mark(each: Task | str, code: str = "a") -> Fingerprint:
+    """Return a fingerprint; `code` is what changes when someone edits the task."""
+    table = each.table if isinstance(each, Task) else each
+    return Fingerprint(f"{table}:{code}", (Part("code", str(table), code, Place("flows/shop.py", 31)),))
+
+
+@dataclass
+class Known:
+    """Facts in memory. `asked` are the look-ups of results, each with its number of keys."""
+
+    heads: dict[TableName, Head] = field(default_factory=dict)
+    kept: list[Result] = field(default_factory=list)
+    moves: dict[TableName, Movement] = field(default_factory=dict)
+    sizes: dict[TableName, Size] = field(default_factory=dict)
+    sources: dict[TableName, Arrivals] = field(default_factory=dict)
+    asked: list[int] = field(default_factory=list)
+
+    def head(self, table: TableName) -> Head | None:
+        return self.heads.get(table)
+
+    def results(self, keys: Iterable[tuple[TableName, str]]) -> Mapping[tuple[TableName, str], Result]:
+        wanted = set(keys)
+        self.asked.append(len(wanted))
+        return {(each.table, each.key): each for each in self.kept if (each.table, each.key) in wanted}
+
+    def made(self, table: TableName, head: Head) -> Result | None:
+        found = [each for each in self.kept if each.table == table and each.head.content == head.content]
+        return found[-1] if found else None
+
+    def movement(self, table: TableName, before: Head, after: Head) -> Movement:
+        assert before.location and after.location, "only versions that are there can be compared"
+        return self.moves[table]
+
+    def size(self, table: TableName, head: Head) -> Size | None:
+        return self.sizes.get(table)
+
+    def arrivals(self, table: TableName) -> Arrivals:
+        return self.sources.get(table, Arrivals())
+
+    def has(self, table: str, content: str = "1", size: Size | None = None) -> "Known":
+        """Put a version of a table on the branch."""
+        self.heads[name(table)] = head(table, content)
+        if size is not None:
+            self.sizes[name(table)] = size
+        return self
+
+    def moved(self, table: str, content: str = "2", **movement) -> "Known":
+        """Change a table, with how it moved."""
+        self.moves[name(table)] = Movement(**movement)
+        return self.has(table, content)
+
+    def arrives(self, table: str, **arrivals) -> "Known":
+        self.sources[name(table)] = Arrivals(**arrivals)
+        return self
+
+    def computed(
+        self,
+        made: Task,
+        content: str = "1",
+        code: str = "a",
+        run: str = "r1",
+        branch: str = "main",
+        publish: bool = True,
+    ) -> "Known":
+        """Record that a task was computed from its inputs as they are, and put the result in its table."""
+        inputs = {table: self.heads[table] for table in made.reads}
+        key = result_key(mark(made, code).digest, {table: used.content for table, used in inputs.items()})
+        here = head(made.table, content)
+        stored = mark(made, code).stored()
+        self.kept.append(Result(made.table, key, here, stored, inputs, run, branch, "2026-01-02T08:00:00Z"))
+        if publish:
+            self.heads[made.table] = here
+        return self
+
+
+def decided(made: Task, facts: Known, code: str = "a", **options) -> Step:
+    inputs = {table: facts.head(table) for table in made.reads}
+    return decide_task(made, mark(made, code), inputs, facts, branch="main", **options)
+
+
+def planned(
+    project: Flow,
+    facts: Known,
+    *include: str,
+    exclude: tuple[str, ...] = (),
+    edited: Mapping[str, str] | None = None,
+    full_refresh: bool = False,
+) -> Plan:
+    """Plan on main; `edited` gives the code of tasks that were changed."""
+    codes = edited or {}
+    return make_plan(
+        project,
+        facts,
+        lambda each: mark(each, codes.get(str(each.table), "a")),
+        branch="main",
+        commit="c0ffee",
+        selected=select(Graph(project), project, include, exclude, None),
+        full_refresh=full_refresh,
+    )
+
+
+def lines(plan: Plan) -> list[str]:
+    """Return each step on a line: `~` where it is expected, `?` where it is analysed first."""
+    return [
+        f"{step.table} {'~' if step.is_expected else ''}{step.action}{'?' if step.analyse else ''}: {step.reason}"
+        for step in plan.steps
+    ]

@@ -1,0 +1,48 @@
+"""Projects on disk, loaded as a user's is, for tests of fingerprints."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+from runnel.declare import settings
+from runnel.declare.flow import Task
+from runnel.declare.loader import load_flow
+from runnel.names import TableName
+from runnel.plan.fingerprint import Fingerprint, Fingerprints
+
+HEAD = """\
+import runnel as rn
+rn.source("ods.orders", rn.manual())
+rn.source("ods.sellers", rn.manual())
+"""
+Files = dict[str, str] | str
+
+
+@dataclass
+class Shop:
+    """A project whose files a test writes anew."""
+
+    root: Path
+
+    def write(self, files: Files) -> None:
+        """Write flow files; a text alone is flows/a.py after three lines that declare the sources."""
+        given = {"flows/a.py": files} if isinstance(files, str) else files
+        for old in self.root.rglob("*.*"):
+            if old.suffix in (".py", ".sql"):
+                old.unlink()
+        for name, text in {"runnel.toml": '[project]\nname = "shop"\n', **given}.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text((HEAD if name == "flows/a.py" else "") + dedent(text).lstrip("\n"))
+
+    def tasks(self, *overrides: str) -> dict[str, Task]:
+        flow = load_flow(settings.load(self.root, overrides=overrides))
+        return {str(table): task for table, task in flow.tasks.items()}
+
+    def of(self, files: Files, table: str = "dws.a", *overrides: str) -> Fingerprint:
+        """Return the fingerprint of a task in a project of these files."""
+        self.write(files)
+        return self.fingerprint(table, *overrides)
+
+    def fingerprint(self, table: str = "dws.a", *overrides: str) -> Fingerprint:
+        return Fingerprints(self.root).of(self.tasks(*overrides)[str(TableName.parse(table))])

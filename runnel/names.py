@@ -3,6 +3,7 @@
 import re
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 
 from runnel.errors import Mistake
 
@@ -87,3 +88,8 @@ def looks_like_commit(text: str) -> bool:
 def new_commit_id() -> str:
     """Return a fresh commit id; it is chosen before the transaction that stores it."""
     return secrets.token_hex(COMMIT_LENGTH // 2)
+
+
+def new_run_id(at: datetime) -> str:
+    """Return a fresh id of a run, which sorts by time."""
+    return f"{at:%Y%m%dt%H%M%S}-{secrets.token_hex(2)}"

@@ -94,9 +94,15 @@ def delete(db: Database, name: str) -> None:
 
     from runnel.lake.adopt import adopted
 
+    deleted: list[str] = []  # the line that an earlier attempt deleted, unless it did not take effect
+
     def work(connection: Connection) -> None:
         lock(connection)
-        adopted(db, connection, branch(connection, name))  # what another engine did there is not lost either
+        if deleted and _made(connection, deleted[0]) is None:
+            return
+        found = branch(connection, name)
+        deleted[:] = [found.line]
+        adopted(db, connection, found)  # what another engine did there is not lost either
         connection.execute(schema.branches.delete().where(schema.branches.c.name == name))
         connection.execute(schema.heads.delete().where(schema.heads.c.branch == name))
         clear(connection, name)

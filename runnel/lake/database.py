@@ -32,6 +32,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = _parsed(url)
+        self._answered = False
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.engine = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
 
@@ -55,9 +56,7 @@ class Database:
 
     def now(self, connection: Connection | None = None) -> str:
         """Return the time that leases are measured by."""
-        if self.is_sqlite or connection is None:
-            return stamp(datetime.now(UTC))
-        return stamp(connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
+        return clock(connection) if connection is not None else stamp(datetime.now(UTC))
 
     def close(self) -> None:
         """Close all connections."""
@@ -71,14 +70,15 @@ class Database:
                     with connection.begin():
                         result = work(connection)
                         unsure = writing
+                    self._answered = True
                     return result
             except DBAPIError as error:
                 if not _passing(error):
                     raise _told(error, self.url) from error
                 last: Exception = error
             except Unreachable as error:
-                if not unsure and attempt >= 3:
-                    raise
+                if not unsure and not self._answered and attempt >= 3:
+                    raise  # it never answered: likely the wrong address, and nobody wants to wait for that
                 last = error
             time.sleep(min(2.0, 0.05 * 2**attempt) * (0.5 + random.random()))
         outcome = "it is unknown whether the last write took effect; nothing was deleted" if unsure else str(last)
@@ -115,6 +115,13 @@ def stamp(moment: datetime) -> str:
     '2026-01-02T08:00:00.000000Z'
     """
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clock(connection: Connection) -> str:
+    """Return the time that leases are measured by: the database's on PostgreSQL, this machine's on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return stamp(datetime.now(UTC))
+    return stamp(connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
 
 
 def moment(text: str) -> datetime:

@@ -37,7 +37,7 @@ class RowWriter:
     """Turns batches of rows, in any order of partitions, into data files of the table's current schema and spec.
 
     The table's own properties say how large files and row groups become, where it has them; a row group is measured
-    in memory. What is written at once should be no larger than a row group.
+    in memory. What is written at once should be no larger than a row group. Names of files start with `prefix`.
     """
 
     def __init__(
@@ -47,12 +47,14 @@ class RowWriter:
         *,
         target_bytes: int | None = None,
         row_group_rows: int = ROW_GROUP_ROWS,
+        prefix: str = "",
     ) -> None:
         self.store = store
         self.metadata = metadata
         self.target_bytes = target_bytes or int(metadata.properties.get(_TARGET_BYTES, TARGET_BYTES))
         self.row_group_bytes = int(metadata.properties.get(_GROUP_BYTES, ROW_GROUP_BYTES))
         self.row_group_rows = row_group_rows
+        self.prefix = prefix
         self.schema = metadata.schema()
         self.spec: PartitionSpec = metadata.spec()
         self.arrow_schema: pa.Schema = schema_to_pyarrow(self.schema)
@@ -102,7 +104,7 @@ class _OpenFile:
         self.key = key
         properties = owner.metadata.properties
         provider = load_location_provider(owner.metadata.location, properties)
-        self.location = provider.new_data_location(f"{uuid.uuid4().hex}.parquet", key)
+        self.location = provider.new_data_location(f"{owner.prefix}{uuid.uuid4().hex}.parquet", key)
         self.output = owner.store.io.new_output(self.location)
         self.stream: Any = self.output.create(overwrite=True)  # pyarrow takes any file object
         # PyIceberg warns that it does not know the size of row groups; it is heeded here.

@@ -42,3 +42,6 @@ RELOCATE_AFTER_COMMIT = declare("relocate.after_commit", "the new place is commi
 MERGE_REPLAYED = declare("merge.replayed", "one table's replayed version is staged, others are not yet")
 MERGE_STAGED = declare("merge.staged", "all versions of a merge are staged, nothing points at them")
 REVERT_STAGED = declare("revert.staged", "all versions of a revert are staged, nothing points at them")
+RESULT_BEFORE_COMMIT = declare("result.before_commit", "a result's row is written, the transaction is open")
+RESULT_RECORDED = declare("result.recorded", "a result is known, no commit holds it yet")
+SLOT_PLACED = declare("slot.placed", "tables of a slot are at other versions, the transaction is open")

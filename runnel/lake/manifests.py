@@ -277,6 +277,16 @@ def _schema_of(metadata: TableMetadata, spec_id: int) -> "Schema":
     return metadata.schema()
 
 
+def has_equality_deletes(store: "Store", manifest: ManifestFile) -> bool:
+    """Tell whether a manifest lists deletes by value; PyIceberg writes those in a form that Spark can't read."""
+    is_deletes = manifest.content == ManifestContent.DELETES
+    return is_deletes and any(entry.is_equality_delete for entry in entries_in(store, manifest))
+
+
+def _mergeable(store: "Store", group: Sequence[ManifestFile]) -> list[ManifestFile]:
+    return [manifest for manifest in group if not has_equality_deletes(store, manifest)]
+
+
 def merged(store: "Store", pen: Pen, found: Sequence[ManifestFile]) -> list[ManifestFile]:
     """Return manifests with many small ones merged, in tiers of ten, so that each file is carried a few times only."""
     tiers: dict[tuple[int, int, int], list[ManifestFile]] = {}
@@ -286,6 +296,7 @@ def merged(store: "Store", pen: Pen, found: Sequence[ManifestFile]) -> list[Mani
             tier = len(str(max(count, 1)))
             tiers.setdefault((manifest.partition_spec_id, int(manifest.content), tier), []).append(manifest)
     full = [group for group in tiers.values() if len(group) >= MERGE_COUNT]
+    full = [group for group in (_mergeable(store, group) for group in full) if len(group) >= MERGE_COUNT]
     if not full:
         return list(found)
     gone = {manifest.manifest_path for group in full for manifest in group}

@@ -4,13 +4,13 @@ The commit takes in what the branch held when the merge was planned. When the ta
 again; so is a decision about a table that the commit leaves as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.errors import Conflict, Moved, listed
 from runnel.lake import failpoints
-from runnel.lake.commits import Change, Commit
+from runnel.lake.commits import Change, Commit, State, Version
 from runnel.lake.merge_plan import Decision, MergePlan, plan_merge
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish, sequence
@@ -58,10 +58,19 @@ class NeedsRun(Conflict):
         self.tables = tuple(tables)
 
 
-def merge(store: "Store", source: str, into: str = "main", message: str | None = None) -> Merged:
+Finish = Callable[[tuple[Change, ...], tuple[str, str] | None, str], Commit]
+"""Publishes a merge with what was computed for it: the changes, the slot that they were made in, and the run."""
+Compute = Callable[[MergePlan, State, Finish], Commit]
+"""Computes what a merge needs, given the state that the target will have but for that, and finishes it."""
+
+
+def merge(
+    store: "Store", source: str, into: str = "main", message: str | None = None, compute: Compute | None = None
+) -> Merged:
     """Merge the branch `source` into the branch `into`.
 
-    Raises MergeConflict or NeedsRun, naming the tables that stand against it; then nothing has changed.
+    Raises MergeConflict or NeedsRun, naming the tables that stand against it; then nothing has changed. With
+    `compute`, tables that tasks make are computed into the same commit.
     """
     staged: dict[tuple[object, ...], str] = {}
     with pinned(store.db, "write") as pin:
@@ -70,11 +79,13 @@ def merge(store: "Store", source: str, into: str = "main", message: str | None =
             plan = plan_merge(store, source, into)
             if not any(step.changes or step.action == "conflict" for step in plan.steps):
                 return Merged(None, plan)
-            _refuse(plan, source)
+            _refuse(plan, source, computes=compute is not None)
             with pinned(store.db, "read", plan.source.id):
                 draft = replace(_draft(store, plan, message or f"merge {source}", pin, staged), planned=planned)
                 failpoints.reach(failpoints.MERGE_STAGED)
                 try:
+                    if compute is not None and plan.having("compute"):
+                        return Merged(compute(plan, _state(store, plan, draft), _finish(store, draft)), plan)
                     return Merged(publish(store.db, draft), plan)
                 except Moved:
                     if attempt == _ATTEMPTS:
@@ -82,17 +93,46 @@ def merge(store: "Store", source: str, into: str = "main", message: str | None =
     raise AssertionError("unreachable")
 
 
-def _refuse(plan: MergePlan, source: str) -> None:
+def _state(store: "Store", plan: MergePlan, draft: Draft) -> State:
+    """Return what the target will hold, but for what is to be computed: that is as it is."""
+    state = dict(store.state(plan.target))
+    for change in draft.changes:
+        if change.after is None:
+            state.pop(change.table, None)
+        else:
+            state[change.table] = Version(change.after, change.content or change.after)
+    return state
+
+
+def _finish(store: "Store", draft: Draft) -> Finish:
+    def finish(computed: tuple[Change, ...], slot: tuple[str, str] | None, run: str) -> Commit:
+        made = {change.table: change for change in draft.changes}
+        relied = dict(draft.unmoved)
+        for change in computed:
+            # What the merge itself changed starts from where the target is, not from what was computed on.
+            before = made[change.table].before if change.table in made else change.before
+            made[change.table] = replace(change, before=before, detail={**change.detail, "merged": draft.merged})
+            relied.pop(change.table, None)
+        changes = tuple(made[table] for table in sorted(made))
+        return publish(store.db, replace(draft, changes=changes, unmoved=tuple(relied.items()), slot=slot, run=run))
+
+    return finish
+
+
+def _refuse(plan: MergePlan, source: str, *, computes: bool = False) -> None:
     if conflicts := plan.having("conflict"):
         raise MergeConflict(source, plan.into, conflicts)
-    if work := plan.having("compute"):
+    if not computes and (work := plan.having("compute")):
         raise NeedsRun(source, plan.into, work)
 
 
 def _draft(store: "Store", plan: MergePlan, message: str, pin: str, staged: dict[tuple[object, ...], str]) -> Draft:
     detail = {"merged": plan.source.id}
-    changes = tuple(_change(store, step, detail, staged) for step in plan.steps if step.changes)
-    relied_on = tuple((s.table, s.ours.location if s.ours else None) for s in plan.steps if not s.changes)
+    changes = tuple(
+        _change(store, step, detail, staged) for step in plan.steps if step.changes and step.action != "compute"
+    )
+    left = [step for step in plan.steps if not step.changes or step.action == "compute"]
+    relied_on = tuple((step.table, step.ours.location if step.ours else None) for step in left)
     return Draft(
         plan.into,
         message,
@@ -101,6 +141,7 @@ def _draft(store: "Store", plan: MergePlan, message: str, pin: str, staged: dict
         kind="merge",
         merged=plan.source.id,
         unmoved=relied_on,
+        seen=tuple((step.table, one) for step in plan.steps if step.changes for one in step.seen),
         pin=pin,
     )
 
@@ -114,4 +155,4 @@ def _change(store: "Store", step: Decision, detail: dict[str, str], staged: dict
     if step.replay.result not in staged:  # the same for every attempt to publish
         staged[step.replay.result] = step.replay.stage(store)
         failpoints.reach(failpoints.MERGE_REPLAYED)
-    return Change(step.table, before, staged[step.replay.result], None, told)
+    return Change(step.table, before, staged[step.replay.result], step.content, told)

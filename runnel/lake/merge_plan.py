@@ -17,11 +17,14 @@ from runnel.lake.ancestry import contains, lineage, merge_base, merge_bases
 from runnel.lake.branches import branch
 from runnel.lake.commits import Commit, Version, version_at
 from runnel.lake.diff import versions_apart
+from runnel.lake.ingested import Seen
+from runnel.lake.merge_sources import sources
 from runnel.lake.refs import head
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.merge_files import FileReplay
+    from runnel.lake.merge_sources import Sources
     from runnel.lake.replay import Replay, Side, Step
     from runnel.lake.store import Store
 
@@ -42,6 +45,8 @@ class Decision:
     ours: Version | None = field(default=None, repr=False)
     theirs: Version | None = field(default=None, repr=False)
     replay: "Replay | FileReplay | None" = field(default=None, repr=False)
+    seen: tuple[Seen, ...] = field(default=(), repr=False)  # what the source of the table has given on their side
+    content: str | None = field(default=None, repr=False)  # of a replayed version, where it can be said
 
     @property
     def changes(self) -> bool:
@@ -163,11 +168,15 @@ def _decide(
     if _content(ours) == _content(was):
         if theirs is None:
             return made("drop", f"dropped on {source}, unchanged on {into}")
-        return made("take", f"created on {source}" if was is None else f"unchanged on {into}")
+        read = sources(store, base[0], facts.target, facts.source, table)
+        reason = f"created on {source}" if was is None else f"unchanged on {into}"
+        return made("take", reason, seen=read.taken(whole=True))
     if ours is None or theirs is None:
         gone, kept = (into, source) if ours is None else (source, into)
         return made("conflict", f"dropped on {gone}, changed on {kept}")
     if was is None:
+        if _made_by_task(store, ours, theirs):
+            return made("compute", f"made by a task, on both {into} and {source}")
         return made("conflict", f"created on both {into} and {source}")
     return _combine(store, facts, made, base[0], was, ours, theirs, names)
 
@@ -193,7 +202,8 @@ def _combine(
     try:
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, and changed on both {names[0]} and {names[1]}")
-        found = combine(store, was.location, *sides)
+        read = sources(store, base, facts.target, facts.source, table)
+        found = combine(store, was.location, *sides, read=read)
     except Clash as clash:
         return made("conflict", clash.reason)
     except Broken:
@@ -202,10 +212,19 @@ def _combine(
         return made("conflict", f"what both started from is gone: retention of commit {base.id[:8]} ended")
     if found.is_empty and found.onto == ours.location:
         return made("same", f"{names[0]} has it already")
-    return made("replay", f"changed on both {names[0]} and {names[1]}, apart from each other", replay=found)
+    onto_theirs = found.onto != ours.location
+    return made(
+        "replay",
+        f"changed on both {names[0]} and {names[1]}, apart from each other",
+        replay=found,
+        seen=read.taken(whole=onto_theirs),
+        content=None if onto_theirs else read.content(ours.content, theirs.content),
+    )
 
 
-def combine(store: "Store", base: str, ours: "Side", theirs: "Side", *, undo: bool = False) -> "Replay | FileReplay":
+def combine(
+    store: "Store", base: str, ours: "Side", theirs: "Side", *, undo: bool = False, read: "Sources | None" = None
+) -> "Replay | FileReplay":
     """Return how to bring a change of any kind of table from one side to the other, or raise Clash."""
     from runnel.lake.files.table import is_file_table
     from runnel.lake.merge_files import replay_files
@@ -214,7 +233,7 @@ def combine(store: "Store", base: str, ours: "Side", theirs: "Side", *, undo: bo
 
     if is_file_table(load(store, base)):
         return replay_files(store, base, ours, theirs)
-    return replay(store, base, ours, theirs, undo=undo)
+    return replay(store, base, ours, theirs, undo=undo, read=read)
 
 
 def history_of(store: "Store", base: Commit, was: Version, tip: Commit, table: TableName) -> "tuple[Step, ...]":

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Moved, RunnelError
-from runnel.lake import failpoints, schema
+from runnel.lake import failpoints, ingested, schema, slots
 from runnel.lake.adopt import adopted, record
 from runnel.lake.branches import branch, ensure_layers, lock
 from runnel.lake.commits import Change, Commit, find
 from runnel.lake.database import Database
+from runnel.lake.ingested import Seen
 from runnel.names import TableName, new_commit_id
 
 
@@ -34,6 +35,8 @@ class Draft:
     unmoved: tuple[tuple[TableName, str | None], ...] = ()  # what else the write relies on: None is no such table
     planned: int | None = None  # if set, the lake's sequence then: rows erased since must not come back by this write
     pin: str | None = None  # if set, the pin that the write must still hold
+    slot: tuple[str, str] | None = None  # if set, the name and token of the slot that it must still hold
+    seen: tuple[tuple[TableName, Seen], ...] = ()  # what sources have given with this write
     id: str = field(default_factory=new_commit_id)
 
 
@@ -90,11 +93,14 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     }
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
     commit = record(db, connection, target, draft.id, values, changes)
+    ingested.store(connection, commit, draft.seen)
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 
 
 def _hold(connection: Connection, draft: Draft) -> None:
+    if draft.slot is not None:
+        slots.hold(connection, draft.slot)
     if draft.pin is None:
         return
     if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == draft.pin)).first() is None:

@@ -21,10 +21,14 @@ from runnel.lake.tables import Unwritable, check_writable, load
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
+    from runnel.lake.merge_sources import Sources
     from runnel.lake.store import Store
 
-Key = tuple[int, object] | None
-"""A partition, by its spec and values; None is the whole table, where partitions can't be compared."""
+Key = tuple[int, object] | str | None
+"""A partition, by its spec and values; None is the whole table, where partitions can't be compared.
+
+Text is a file of the table's source, whose rows have data files of their own.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,14 @@ class _Part:
         return frozenset(self.added), frozenset(self.removed)
 
 
-def replay(store: "Store", base: str, ours: Side, theirs: Side, *, undo: bool = False) -> Replay:
+def replay(
+    store: "Store", base: str, ours: Side, theirs: Side, *, undo: bool = False, read: "Sources | None" = None
+) -> Replay:
     """Return how to bring what `theirs` changed since `base` to `ours`, or raise Clash.
 
     The result starts from the side that changed columns or partitions, if one did. With `undo` the change is a commit
-    turned round: files that it appended go, whatever others did since, as long as they are still there.
+    turned round: files that it appended go, whatever others did since, as long as they are still there. Rows that
+    came from files of a source are told apart by them: `read` says what both sides have read.
     """
     start, other = _roles(store, base, ours, theirs, undo)
     mine, news = delta(store, base, start.location), delta(store, base, other.location)
@@ -106,7 +113,19 @@ def replay(store: "Store", base: str, ours: Side, theirs: Side, *, undo: bool = 
     if not specs <= load(store, start.location).specs().keys():
         raise Clash(f"{start.name} no longer knows a partition spec that {other.name} has files of")
     updates = combined_properties(*(load(store, at).properties for at in (base, start.location, other.location)))
-    parts = _Parts(store, start, other, _by_partition(mine, whole), _by_partition(news, whole), whole, undo)
+    owners = _owners(read, mine, news)
+    parts = _Parts(
+        store,
+        start,
+        other,
+        _by_partition(mine, whole, owners),
+        _by_partition(news, whole, owners),
+        whole,
+        undo,
+        owners,
+        read.same if read else frozenset(),
+        read.apart if read else frozenset(),
+    )
     taken: list[Entry] = []
     removed: list[Entry] = []
     for key in parts.news:
@@ -139,17 +158,28 @@ def _roles(store: "Store", base: str, ours: Side, theirs: Side, undo: bool) -> t
     raise Clash("both sides changed its columns, partitions or order")
 
 
-def _by_partition(found: Delta, whole: bool) -> dict[Key, _Part]:
+def _owners(read: "Sources | None", mine: Delta, news: Delta) -> Mapping[str, str]:
+    """Return which file of the source each data file belongs to; deletes belong to partitions, so none may be there."""
+    if read is None:
+        return {}
+    if all(entry.is_data for found in (mine, news) for entry in (*found.added, *found.removed)):
+        return read.owners
+    if both := sorted(read.same | read.apart):
+        raise Clash(f"both sides read {both[0]}, and rows were deleted by another engine")
+    return {}
+
+
+def _by_partition(found: Delta, whole: bool, owners: Mapping[str, str]) -> dict[Key, _Part]:
     parts: dict[Key, _Part] = {}
     for entry in found.added:
-        parts.setdefault(_key(entry, whole), _Part()).added[entry.path] = entry
+        parts.setdefault(_key(entry, whole, owners), _Part()).added[entry.path] = entry
     for entry in found.removed:
-        parts.setdefault(_key(entry, whole), _Part()).removed[entry.path] = entry
+        parts.setdefault(_key(entry, whole, owners), _Part()).removed[entry.path] = entry
     return parts
 
 
-def _key(entry: Entry, whole: bool) -> Key:
-    return None if whole else partition_of(entry)
+def _key(entry: Entry, whole: bool, owners: Mapping[str, str]) -> Key:
+    return owners.get(entry.path) or (None if whole else partition_of(entry))
 
 
 @dataclass(frozen=True)
@@ -163,13 +193,18 @@ class _Parts:
     news: Mapping[Key, _Part]
     whole: bool
     undo: bool
+    owners: Mapping[str, str]
+    same: frozenset[str]
+    apart: frozenset[str]
     _told: dict[str, dict[Key, bool]] = field(default_factory=dict)
 
     def resolve(self, key: Key) -> tuple[Iterable[Entry], Iterable[Entry]]:
         """Return the files that the start must take and lose in one partition."""
         mine, news = self.mine.get(key, _Part()), self.news[key]
-        if mine.paths == news.paths:
+        if mine.paths == news.paths or key in self.same:
             return (), ()
+        if key in self.apart:
+            raise Clash(f"both sides read {key}, with different contents")
         if not (mine.added or mine.removed):
             return news.added.values(), news.removed.values()
         if mine.appends and news.appends:
@@ -210,14 +245,19 @@ class _Parts:
             return {key: part.appends for key, part in direct.items()}
         for step in steps:
             if not step.rewrites:
-                for key, part in _by_partition(delta(self.store, step.before, step.after), self.whole).items():
+                for key, part in self._grouped(step):
                     found[key] = found.get(key, True) and part.appends
         return found
+
+    def _grouped(self, step: Step) -> Iterable[tuple[Key, _Part]]:
+        return _by_partition(delta(self.store, step.before, step.after), self.whole, self.owners).items()
 
     def _named(self, key: Key) -> str:
         metadata: TableMetadata = load(self.store, self.start.location)
         if key is None:
             return "its rows, under different partitions"
+        if isinstance(key, str):
+            return f"the rows of {key}"
         spec = metadata.specs()[key[0]]
         if spec.is_unpartitioned():
             return "its rows, not only by appending"

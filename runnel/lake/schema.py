@@ -3,7 +3,7 @@
 Times are ISO 8601 in UTC with microseconds, as text, so that both databases order them alike.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text, text
 
 metadata = MetaData()
 
@@ -131,6 +131,7 @@ slots = Table(
     Column("commit_id", String(20), nullable=False),
     Column("taken_at", String(32), nullable=False),
     Column("expires_at", String(32), nullable=False),
+    Column("token", String(32), nullable=False, server_default=""),  # who holds it: names are used again
 )
 garbage = Table(
     "runnel_garbage",
@@ -138,4 +139,49 @@ garbage = Table(
     Column("path", Text, primary_key=True),
     Column("bytes", BigInteger, nullable=False),
     Column("found_at", String(32), nullable=False),
+)
+# What tasks once made, by a key of their code and inputs; known on every branch. Its versions are kept by gc.
+results = Table(
+    "runnel_results",
+    metadata,
+    Column("table_name", String(511), primary_key=True),
+    Column("key", String(128), primary_key=True),
+    Column("location", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("quarantine_location", Text),
+    Column("quarantine_content", Text),
+    Column("run", Text, nullable=False),
+    Column("branch", String(63), nullable=False),
+    Column("made_at", String(32), nullable=False),
+    Column("used_at", String(32), nullable=False),
+    Column("detail", Text, nullable=False),  # JSON: code, versions of inputs, rows, columns
+    Index("runnel_results_content", "table_name", "content"),
+)
+runs = Table(
+    "runnel_runs",
+    metadata,
+    Column("id", String(63), primary_key=True),
+    Column("branch", String(63), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("ended_at", String(32)),
+    Column("commit_id", String(20)),
+    Column("detail", Text, nullable=False),  # JSON: selection, steps, error, the leases that it holds
+    Index("runnel_runs_started", "started_at"),
+)
+# What a source has given to its table. Looked up as changes are: newest on the line, else on the line forked off.
+ingested = Table(
+    "runnel_ingested",
+    metadata,
+    Column("line", String(32), primary_key=True),
+    Column("table_name", String(511), primary_key=True),
+    Column("path", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("modified_ns", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("files", Text, nullable=False),  # JSON: the data files that hold its rows
+    Column("gone", Boolean, nullable=False),
 )

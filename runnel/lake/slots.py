@@ -1,19 +1,21 @@
 """Slots: private catalogs in which Spark reads and writes, so that it never sees a moving branch.
 
 A slot is a fixed catalog name of a worker, `run_<worker>_<n>`. It is no ref: not listed, not forkable. Its tables are
-exactly those that its user reads and writes, at one commit.
+exactly those that its user reads and writes, at one commit. Its name is used again, so whoever took it is known by a
+token: a process that was stopped for too long can't touch what another has taken meanwhile.
 """
 
+import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import RunnelError
-from runnel.lake import schema
-from runnel.lake.branches import catalog_state, clear, lock, register
+from runnel.lake import failpoints, schema
+from runnel.lake.branches import catalog_state, clear, ensure_layers, lock, register
 from runnel.lake.commits import Change, Commit, State, find
 from runnel.lake.database import Database
 from runnel.lake.pins import later, owner, renewing
@@ -28,6 +30,12 @@ class Slot:
     commit: Commit
     base: State
     ended: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    token: str = ""
+
+    @property
+    def lease(self) -> tuple[str, str]:
+        """Return what a draft names so that it is published only while the slot is held."""
+        return self.name, self.token
 
 
 def take(db: Database, worker: str, number: int, commit: Commit, tables: State, layers: Iterable[str] = ()) -> Slot:
@@ -36,7 +44,7 @@ def take(db: Database, worker: str, number: int, commit: Commit, tables: State, 
     The caller has made sure that every thread and job that used the slot before has ended. `layers` are made known
     even where they have no table yet.
     """
-    name = f"{SLOT_PREFIX}{worker}_{number}"
+    name, token = f"{SLOT_PREFIX}{worker}_{number}", secrets.token_hex(16)
 
     def work(connection: Connection) -> Slot:
         lock(connection)
@@ -46,29 +54,51 @@ def take(db: Database, worker: str, number: int, commit: Commit, tables: State, 
         clear(connection, name)
         now = db.now(connection)
         connection.execute(schema.slots.delete().where(schema.slots.c.name == name))
-        values = {"name": name, "owner": owner(), "commit_id": commit.id, "taken_at": now}
+        values = {"name": name, "owner": owner(), "commit_id": commit.id, "taken_at": now, "token": token}
         connection.execute(schema.slots.insert().values(**values, expires_at=later(now)))
         register(connection, name, {table: version.location for table, version in tables.items()})
-        for layer in sorted(set(layers) - {table.layer for table in tables}):
-            row = {"catalog_name": name, "namespace": layer, "property_key": "exists", "property_value": "true"}
-            connection.execute(schema.iceberg_namespaces.insert().values(row))
-        return Slot(name, commit, tables)
+        ensure_layers(connection, name, set(layers))
+        return Slot(name, commit, tables, token=token)
 
     taken = db.write(work)
-    renewing(db, schema.slots, schema.slots.c.name == name, taken.ended)
+    renewing(db, schema.slots, _held((name, token)), taken.ended)
     return taken
+
+
+def place(db: Database, slot: Slot, locations: Mapping[TableName, str | None]) -> None:
+    """Make tables of a slot be at these versions, whatever they were; None removes one. Layers come with them."""
+
+    def work(connection: Connection) -> None:
+        lock(connection)
+        hold(connection, slot.lease)
+        rows, columns = schema.iceberg_tables, schema.iceberg_tables.c
+        for table in locations:
+            here = sa.and_(columns.table_namespace == table.layer, columns.table_name == table.name)
+            connection.execute(rows.delete().where(columns.catalog_name == slot.name, here))
+        register(connection, slot.name, {table: at for table, at in locations.items() if at is not None})
+        failpoints.reach(failpoints.SLOT_PLACED)
+
+    db.write(work)
+
+
+def location(db: Database, slot: Slot, table: TableName) -> str | None:
+    """Return where a table of a slot is now, or None where it has none of that name."""
+    columns = schema.iceberg_tables.c
+    here = (columns.table_namespace == table.layer, columns.table_name == table.name)
+
+    def work(connection: Connection) -> str | None:
+        hold(connection, slot.lease)
+        query = sa.select(columns.metadata_location).where(columns.catalog_name == slot.name, *here)
+        return connection.execute(query).scalar()
+
+    return db.read(work)
 
 
 def written(db: Database, slot: Slot) -> tuple[Change, ...]:
     """Return what was written in a slot since it was taken, as changes that can be published."""
 
     def work(connection: Connection) -> dict[TableName, str]:
-        held = sa.select(schema.slots.c.name).where(
-            schema.slots.c.name == slot.name, schema.slots.c.commit_id == slot.commit.id
-        )
-        if connection.execute(held).first() is None:  # else its emptied catalog would look like dropped tables
-            what = f"slot {slot.name} was not renewed for so long that it was taken away and its files may be swept"
-            raise RunnelError("PUBLISH_LEASE_LOST", what, fix="run it again")
+        hold(connection, slot.lease)  # else its emptied catalog would look like dropped tables
         return catalog_state(connection, slot.name)
 
     now = db.read(work)
@@ -81,16 +111,28 @@ def written(db: Database, slot: Slot) -> tuple[Change, ...]:
 
 
 def release(db: Database, slot: Slot) -> None:
-    """Empty a slot. What it wrote and nobody published is swept later."""
+    """Empty a slot, unless another has it by now. What it wrote and nobody published is swept later."""
     slot.ended.set()
 
     def work(connection: Connection) -> None:
-        clear(connection, slot.name)
-        connection.execute(schema.slots.delete().where(schema.slots.c.name == slot.name))
+        lock(connection)
+        if connection.execute(schema.slots.delete().where(_held(slot.lease))).rowcount:
+            clear(connection, slot.name)
 
     db.write(work)
+
+
+def hold(connection: Connection, lease: tuple[str, str]) -> None:
+    """Raise where a slot, known by its name and token, is no longer held by whoever took it."""
+    if connection.execute(sa.select(schema.slots.c.name).where(_held(lease))).first() is None:
+        what = f"slot {lease[0]} was not renewed for so long that it was taken away and its files may be swept"
+        raise RunnelError("PUBLISH_LEASE_LOST", what, fix="run it again")
 
 
 def in_use(connection: Connection) -> list[str]:
     """Return the names of all slots that are taken."""
     return list(connection.execute(sa.select(schema.slots.c.name).order_by(schema.slots.c.name)).scalars())
+
+
+def _held(lease: tuple[str, str]) -> "sa.ColumnElement[bool]":
+    return sa.and_(schema.slots.c.name == lease[0], schema.slots.c.token == lease[1])

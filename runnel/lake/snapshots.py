@@ -16,8 +16,8 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
 
-from runnel.errors import Broken
-from runnel.lake.manifests import Entry, Pen, entries_in, manifests, merged
+from runnel.errors import Broken, Mistake
+from runnel.lake.manifests import Entry, Pen, entries_in, has_equality_deletes, manifests, merged
 from runnel.lake.tables import check_writable, load, update
 
 if TYPE_CHECKING:
@@ -107,11 +107,22 @@ def _without(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: S
         if not gone:
             kept.append(manifest)
             continue
-        kept.extend(pen.rewritten([entry for entry in live if entry.path not in wanted], gone))
+        kept.extend(_rewritten(store, pen, manifest, [entry for entry in live if entry.path not in wanted], gone))
         wanted -= {entry.path for entry in gone}
     if wanted:
         raise _not_listed(wanted)
     return kept
+
+
+def _rewritten(
+    store: "Store", pen: Pen, manifest: ManifestFile, left: Sequence[Entry], gone: Sequence[Entry]
+) -> list[ManifestFile]:
+    if not has_equality_deletes(store, manifest):
+        return pen.rewritten(left, gone)
+    if left:
+        what = f"{manifest.manifest_path} lists deletes by value, which only another engine can write anew"
+        raise Mistake("TABLE_EQUALITY_DELETES", what, fix="rewrite the table's files with Spark, then repeat")
+    return []  # nothing of it is left, so it is not needed; it would only tell what is gone
 
 
 def _gathered(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: Sequence[Entry]) -> list[ManifestFile]:

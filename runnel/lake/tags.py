@@ -60,15 +60,19 @@ def tags(connection: Connection) -> list[Tag]:
 
 def delete(store: "Store", name: str) -> Tag:
     """Delete a tag and return what it was. Its commit then stays as long as any other."""
+    deleted: list[Tag] = []  # by an earlier attempt, of which it is unknown whether it took effect
 
     def work(connection: Connection) -> Tag:
         lock(connection)
         known = _find(connection, name)
+        if deleted and known != deleted[0]:
+            return deleted[0]  # it did; a tag of that name is another's by now
         if known is None:
             close = nearest(name, (other.name for other in tags(connection)))
             what = f"there is no tag `{name}`" + (f"; close: `{close}`" if close else "")
             raise Mistake("TAG_UNKNOWN", what, fix="`runnel tag` lists them")
         connection.execute(schema.tags.delete().where(schema.tags.c.name == name))
+        deleted[:] = [known]
         return known
 
     return store.db.write(work)

@@ -14,7 +14,7 @@ from runnel.lake import schema
 from runnel.lake.database import Database
 from runnel.names import new_commit_id
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 """Every step, oldest first; the last one is what this version of Runnel works with."""
 MAIN = "main"
 _LOCK = 5_817_202_611  # any number, the same in every Runnel: one migration at a time on PostgreSQL
@@ -57,7 +57,7 @@ def _revision(connection: Connection) -> str | None:
     return connection.execute(sa.text("select version_num from runnel_schema")).scalar()
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, revision: str = REVISIONS[-1]) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -65,7 +65,7 @@ def _migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, REVISIONS[-1])
+    command.upgrade(config, revision)
 
 
 def _create(connection: Connection, now: str, warehouse: str, author: str) -> None:

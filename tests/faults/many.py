@@ -81,7 +81,7 @@ def _model(examples: int) -> str:
     import pytest
 
     os.environ["RUNNEL_MODEL_EXAMPLES"] = str(examples)
-    if pytest.main(["-q", str(RESULTS.parent.parent / "lake" / "test_model.py")]):
+    if pytest.main(["-q", "--timeout=3600", str(RESULTS.parent.parent / "lake" / "test_model.py")]):
         sys.exit(1)
     return f"{examples} random histories equal the model"
 

@@ -10,10 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Unreachable
-from runnel.lake import datafiles, snapshots, tables
+from runnel.lake import branches, datafiles, results, runs, slots, snapshots, tables, tags
 from runnel.lake.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
+from runnel.names import TableName
+from runnel.plan.facts import Head, Result
 from tests.faults.proxy import Proxy
 from tests.lake.factories import add, create, read, rows
 from tests.postgres import Server
@@ -66,6 +68,54 @@ def test_a_commit_whose_acknowledgement_is_lost_counts_once(
     head = store.commit("main")
     assert head.id == made.id and head.parent == before.id and head.seq == before.seq + 1
     assert len(read(store, "ods.a")) == 2
+    store.close()
+
+
+def delete_branch(store: Store) -> None:
+    branches.delete(store.db, "dev")
+
+
+def delete_tag(store: Store) -> None:
+    assert tags.delete(store, "v1").name == "v1"
+
+
+def record_result(store: Store) -> None:
+    results.record(store.db, Result(*RESULT))
+
+
+def take_slot(store: Store) -> None:
+    slot = slots.take(store.db, "w", 1, store.commit(), store.state())
+    slots.place(store.db, slot, {TableName("dws", "x"): "l1"})
+    assert slots.location(store.db, slot, TableName("dws", "x")) == "l1"
+
+
+def start_run(store: Store) -> None:
+    runs.start(store.db, "r1", "main", "ada", {})
+    assert store.db.read(lambda connection: runs.run(connection, "r1")).id == "r1"
+
+
+RESULT = (TableName("dws", "x"), "k", Head("l", "rows:1"), {}, {}, "r1", "main", "2026-01-01T00:00:00.000000Z")
+WRITES = {
+    "delete a branch": delete_branch,
+    "delete a tag": delete_tag,
+    "record a result": record_result,
+    "take a slot": take_slot,
+    "start a run": start_run,
+}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_whose_acknowledgement_is_lost_is_done_once(
+    server: Server, proxy: Proxy, tmp_path: Path, name: str
+) -> None:
+    store = lake(proxy.port, f"once_{name.replace(' ', '_')}", tmp_path, server)
+    create(store, "ods.a", rows((1, "d1", 1)))
+    branches.fork(store.db, "dev", store.commit("main"), "ada")
+    tags.tag(store, "v1")
+    proxy.cut_after_commit = True
+    WRITES[name](store)
+    assert proxy.cuts == 1
     store.close()
 
 

@@ -19,6 +19,8 @@ WORK = {
     "gc": "gc",
     "erase": "erase",
     "adopt": "adopt",
+    "result": "result",
+    "slot": "slot",
 }
 LAKE_POINTS = sorted(point for point in POINTS if point.split(".")[0] in WORK)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.errors import Conflict, Mistake, Moved, RunnelError
-from runnel.lake import branches, datafiles, merge, revert, snapshots, tables, tags
+from runnel.lake import branches, datafiles, merge, results, revert, slots, snapshots, tables, tags
 from runnel.lake.commits import Change, Commit
 from runnel.lake.files.put import put
 from runnel.lake.pins import pinned
@@ -24,6 +24,7 @@ from runnel.lake.upkeep.erase import erase
 from runnel.lake.upkeep.gc import gc
 from runnel.lake.upkeep.retention import Retention
 from runnel.names import TableName
+from runnel.plan.facts import Head, Result
 from tests.lake.factories import add, create, rows
 
 LEFT, RIGHT = TableName.parse("ods.left"), TableName.parse("ods.right")
@@ -135,6 +136,28 @@ def forget_a_row(store: Store) -> Commit | None:
     return made
 
 
+def compute_in_vain(store: Store) -> None:
+    """Make a version and record it as a result, as a run does that fails afterwards: no commit holds it."""
+    state, number = store.state(), random.getrandbits(40)
+    with pinned(store.db, "write"):
+        made = _appended(store, PEOPLE, state[PEOPLE].location, rows((number, "d1", 1))).after
+        assert made is not None
+        inputs = {LEFT: Head(state[LEFT].location, state[LEFT].content)}
+        now = store.db.read(store.db.now)
+        results.record(
+            store.db, Result(PEOPLE, f"k{number}", Head(made, f"rows:{number}"), {}, inputs, "crew", "main", now)
+        )
+
+
+def work_in_a_slot(store: Store) -> None:
+    """Take a slot, write a version into it and leave it again, without publishing."""
+    slot = slots.take(store.db, f"w{os.getpid()}", 1, store.commit("main"), store.state())
+    at = slots.location(store.db, slot, LEFT)
+    assert at is not None
+    slots.place(store.db, slot, {LEFT: _appended(store, LEFT, at, rows((1, "d1", 1))).after, RIGHT: None})
+    slots.release(store.db, slot)
+
+
 def label(store: Store) -> None:
     tags.tag(store, f"t{uuid.uuid4().hex[:8]}", "main")
 
@@ -151,6 +174,8 @@ def jobs(place: Place) -> dict[str, Callable[[Store], Commit | str | None]]:
         "gc": lambda store: sweep(store),
         "erase": lambda store: forget_a_row(store),
         "adopt": change_outside,
+        "result": lambda store: compute_in_vain(store),
+        "slot": lambda store: work_in_a_slot(store),
     }
 
 
@@ -183,7 +208,7 @@ def forever(place: Place, seed: int) -> None:
     """Do work of random kinds until killed."""
     random.seed(seed)
     store, kinds = place.open(), jobs(place)
-    names, weights = list(kinds), [8, 2, 2, 2, 1, 1, 1, 1, 0]
+    names, weights = list(kinds), [8, 2, 2, 2, 1, 1, 1, 1, 0, 1, 1]
     while True:
         try:
             place.acknowledge(kinds[random.choices(names, weights)[0]](store))

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.errors import Moved
 from runnel.lake import datafiles, schema, tables
@@ -13,8 +15,10 @@ from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish, sequence
 from runnel.lake.store import Store
 from runnel.lake.upkeep.erase import erase
+from runnel.lake.upkeep.erasure import Erasure
 from runnel.lake.upkeep.gc import gc
 from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.trail import Appeared, Swap, swap, trail
 from runnel.lake.write import append
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
@@ -55,3 +59,37 @@ def test_a_clock_that_is_set_back_does_not_sweep_an_open_write(both: Store) -> N
             gc(both, Retention(grace="0s"))
         append(both, "main", TABLE, files, "late", base=base, pin=pin)
     assert len(read(both, "ods.orders")) == 2
+
+
+def outside(store: Store, data: pa.Table) -> None:
+    """Append as another engine does: straight in the catalog, knowing no lock or pin of ours."""
+    uri = store.db.url.render_as_string(hide_password=False)
+    SqlCatalog("main", uri=uri, warehouse=store.warehouse).load_table("ods.orders").append(data)
+
+
+def test_another_engine_that_writes_while_rows_are_erased_loses_nothing(
+    both: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(both, "ods.orders", rows((1, "d1", 5), (2, "d2", 7)))
+    staged = Erasure.stage
+    rounds: list[int] = []
+
+    def late(erasure: Erasure) -> None:
+        staged(erasure)
+        if not rounds:
+            outside(both, rows((3, "d3", 8), (2, "d2", 9)))
+        rounds.append(1)
+
+    monkeypatch.setattr(Erasure, "stage", late)  # the moment between looking and swapping
+    erase(both, TABLE, "id = 2")
+    assert len(rounds) == 2 and read(both, "ods.orders") == [(1, "d1", 5), (3, "d3", 8)]
+
+
+def test_a_row_that_moves_between_reading_the_trail_and_the_swap_is_noticed(both: Store) -> None:
+    create(both, "ods.orders", rows((1, "d1", 5)))
+    old = both.state()[TABLE].location
+    found = both.db.read(lambda connection: trail(connection, ["ods.orders"]))
+    outside(both, rows((3, "d3", 8)))
+    with pytest.raises(Appeared):
+        both.db.write(lambda connection: swap(connection, found, Swap({old: old + "x"}, {}, {})))
+    assert read(both, "ods.orders") == [(1, "d1", 5), (3, "d3", 8)]

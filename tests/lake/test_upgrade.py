@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import schema
+from runnel.lake import schema, upgrade
 from runnel.lake.database import Database
 from runnel.lake.store import Store
 from runnel.lake.upgrade import REVISIONS
@@ -53,6 +53,32 @@ def test_a_catalog_of_another_engine_is_taken_over(catalog: str, tmp_path: Path)
     assert (
         store.db.read(lambda c: c.execute(sa.text("select version_num from runnel_schema")).scalar()) == REVISIONS[-1]
     )
+
+
+def test_a_lake_of_an_older_runnel_is_upgraded(catalog: str, tmp_path: Path) -> None:
+    """What it held stays; a slot of an older process has no token, and nobody takes it for another's."""
+    db = Database(catalog)
+    if db.is_sqlite:
+        Path(str(db.url.database)).parent.mkdir(parents=True)
+    slot = "insert into runnel_slots (name, owner, commit_id, taken_at, expires_at) values ('s', 'x:1', 'c', 'a', 'b')"
+
+    def old(connection: sa.Connection) -> None:
+        upgrade._migrate(connection, "0001")
+        upgrade._create(connection, db.now(connection), f"{tmp_path}/w", "ada")
+        connection.execute(sa.text(slot))
+
+    db.write(old)
+    names = db.read(lambda connection: set(sa.inspect(connection).get_table_names()))
+    assert "runnel_results" not in names and "runnel_slots" in names
+    store = Store.open(catalog, f"{tmp_path}/w")
+    assert store.commit("main").kind == "create"
+    assert store.db.read(lambda connection: connection.execute(sa.select(schema.slots.c.token)).scalars().all()) == [""]
+    counts = [sa.select(sa.func.count()).select_from(table) for table in (schema.results, schema.runs, schema.ingested)]
+    assert [store.db.read(lambda connection, query=query: connection.execute(query).scalar()) for query in counts] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_moved_lake_is_noticed(tmp_path: Path) -> None:

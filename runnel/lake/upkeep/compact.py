@@ -15,6 +15,7 @@ from runnel.lake import failpoints
 from runnel.lake.branches import branch as branch_of
 from runnel.lake.commits import Change, Version, version_at
 from runnel.lake.datafiles import TARGET_BYTES
+from runnel.lake.ingested import has_ingested
 from runnel.lake.manifests import Entry, entries, manifests
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
+_KEPT_APART = "its rows are kept apart by the files of its source, so that a file that changes can replace its own"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,9 @@ def compact(
     versions = store.versions(commit, [table]) if table is not None else store.state(commit)
     found = []
     for name, version in versions.items():
+        if store.db.read(lambda connection, name=name: has_ingested(connection, commit, name)):  # type: ignore[misc]
+            found.append(Compacted(str(name), None, note=_KEPT_APART))
+            continue
         try:
             found.append(_compact(store, branch, name, version, target_bytes, force, progress))
         except (Unscannable, Unwritable) as error:
@@ -97,6 +102,8 @@ def _compact(
     with pinned(store.db, "write") as pin:
         metadata = load(store, version.location)
         check_writable(metadata)
+        if metadata.properties.get("runnel.source") == "files":  # a changed file's rows are replaced with their files
+            return Compacted(str(table), None, note="left alone: each file of its source has data files of its own")
         target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
         choice = choose(store, metadata, target, force=force)
         if choice.is_empty:

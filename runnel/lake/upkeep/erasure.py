@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 
 from runnel.errors import Broken, RunnelError, listed
 from runnel.lake import failpoints
+from runnel.lake.identity import is_location
 from runnel.lake.manifests import Entry
 from runnel.lake.scan import Unscannable, spelled
 from runnel.lake.storage import plain
@@ -130,7 +131,8 @@ class Erasure:
         contents = dict(self._swapped)
         for step in self._trail.steps:
             # The version that a compaction kept as its content may be swept; its rows still have to get a new name.
-            if step.content in self.gone and step.after in self._swapped:
+            # So have rows that are known by a sum over them or over the files that they came from.
+            if step.content and step.after in self._swapped and not self._is_held(step.content):
                 contents.setdefault(step.content, self._swapped[step.after])
         files = {
             location: {path: file.file_path if file else None for path, file in replaced.items()}
@@ -138,13 +140,34 @@ class Erasure:
         }
         return Swap(self._swapped, contents, files)
 
+    def renamed(self) -> dict[str, list[str]]:
+        """Return the files that stand for each data file that had to change, in any version."""
+        found: dict[str, list[str]] = {}
+        for replaced in self._replaced.values():
+            for path, file in replaced.items():
+                known = found.setdefault(path, [])
+                if file is not None and file.file_path not in known:
+                    known.append(file.file_path)
+        return found
+
+    @property
+    def unchanged(self) -> frozenset[str]:
+        """Return the versions that were looked at and have no such rows."""
+        return frozenset(self.held) - frozenset(self._swapped)
+
     def doomed(self) -> list[str]:
         """Return the files that hold erased rows or tell of them, and that no version needs any more."""
         return self._doomed
 
+    def _is_held(self, content: str) -> bool:
+        return is_location(content) and content not in self.gone
+
     def _unneeded(self) -> list[str]:
         mark = Mark(self.store)
-        mark.versions(self._swapped.get(location, location) for location in self.held)
+        # What only results name is forgotten with them.
+        named = self._needed | {place.location for place in self._trail.places}
+        dying = {location for made in self._trail.results for location in made.own} - named
+        mark.versions(self._swapped.get(location, location) for location in self.held if location not in dying)
         found = {path for path in self._touched if is_inside(self.store, path)}
         for location in self.affected:
             held = self.held[location]

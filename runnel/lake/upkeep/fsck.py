@@ -15,7 +15,7 @@ from runnel.lake import manifests, tables
 from runnel.lake.adopt import outside_changes
 from runnel.lake.branches import branches
 from runnel.lake.storage import Stored
-from runnel.lake.upkeep import leases, ledger
+from runnel.lake.upkeep import known, leases, ledger
 from runnel.lake.upkeep.contents import Contents
 from runnel.lake.upkeep.findings import Finding, Report, sorted_findings
 from runnel.lake.upkeep.live import Progress, key
@@ -35,6 +35,7 @@ class _Facts:
 
     commits: int
     uses: tuple[Use, ...]
+    inputs: tuple[Use, ...]  # that current results were made of: kept, not promised
     registered: tuple[Registered, ...]
     problems: tuple[Finding, ...]
 
@@ -56,6 +57,8 @@ def fsck(
         contents.check(use)
         if progress:
             progress("check", done, len(facts.uses))
+    for use in facts.inputs:
+        contents.check(use)
     contents.attribute_blobs()
     orphans = list(_orphans(store, contents, (retention or Retention()).grace_seconds))
     gone = _gone(store, facts.registered)
@@ -76,18 +79,22 @@ def fsck(
 
 def _facts(store: "Store", connection: Connection) -> _Facts:
     problems = [*ledger.problems(connection), *_outside(connection), *_left_over(store, connection)]
-    return _Facts(len(unexpired(connection)), tuple(_uses(connection)), tuple(registered(connection)), tuple(problems))
+    inputs = tuple(Use(kept.table, kept.location, _NO_COMMIT, _NO_COMMIT) for kept in known.inputs(connection))
+    rows = tuple(registered(connection))
+    return _Facts(len(unexpired(connection)), tuple(_uses(connection)), inputs, rows, tuple(problems))
 
 
 def _uses(connection: Connection) -> Iterator[Use]:
-    """Yield the versions that kept commits need, and those that other engines or slots have put in the catalog."""
-    known = set()
+    """Yield the versions that kept commits and results need, and those that other engines have put in the catalog."""
+    told = set()
     for use in uses(connection, unexpired(connection)):
-        known.add(use.location)
+        told.add(use.location)
         yield use
-    for row in registered(connection):
-        if row.is_table and row.is_ours and row.location not in known:
-            yield Use(row.table, row.location, _NO_COMMIT, _NO_COMMIT)
+    ours = [(row.table, row.location) for row in registered(connection) if row.is_table and row.is_ours]
+    for table, location in [*ours, *((kept.table, kept.location) for kept in known.kept(connection))]:
+        if location not in told:
+            told.add(location)
+            yield Use(table, location, _NO_COMMIT, _NO_COMMIT)
 
 
 def _places(connection: Connection) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.database import moment, stamp
 from runnel.lake.pins import pinned
-from runnel.lake.upkeep import leases, sweep
+from runnel.lake.upkeep import known, leases, sweep
 from runnel.lake.upkeep.live import Mark, Progress
 from runnel.lake.upkeep.retention import Retention
 from runnel.lake.upkeep.roots import Registered, open_writes, outlived, registered, unexpired, uses
@@ -32,6 +32,7 @@ class Swept:
     """What a gc did, or would do. Counts are of files unless they say otherwise."""
 
     expired_commits: int = 0
+    expired_results: int = 0
     ended_leases: int = 0
     candidates: int = 0  # newly found, to be deleted by a later gc
     candidate_bytes: int = 0
@@ -49,6 +50,8 @@ class _Roots:
 
     now: str
     versions: frozenset[str]
+    results: frozenset[str]
+    inputs: frozenset[str]  # of current results
     registered: tuple[Registered, ...]
     open_writes: tuple[str, ...]
     candidates: tuple[sweep.Candidate, ...]
@@ -74,7 +77,7 @@ def gc(
     failpoints.reach(failpoints.GC_LEASES_ENDED)
     with pinned(store.db, "gc", alone=True) as pin:
         hold = sweep.holding(pin)
-        expired, died = _expire(store, retention, at)
+        expired, forgotten, died = _expire(store, retention, at)
         failpoints.reach(failpoints.GC_EXPIRED)
         _list_anew(store, died, hold)
         swept = _look(store, retention, at, hold, progress)
@@ -87,28 +90,37 @@ def gc(
                 deleted_bytes=swept.deleted_bytes + second.deleted_bytes,
             )
         sweep.remove_empty_folders(store, _written_before(store, retention, at))
-    return replace(swept, expired_commits=expired, ended_leases=ended)
+    return replace(swept, expired_commits=expired, expired_results=forgotten, ended_leases=ended)
 
 
-def _expire(store: "Store", retention: Retention, at: str | None) -> tuple[int, frozenset[str]]:
-    """Expire commits; return how many, and the versions that none but they needed, if any write is open."""
+def _expire(store: "Store", retention: Retention, at: str | None) -> tuple[int, int, frozenset[str]]:
+    """Expire commits and results; return how many, and the versions that none but they needed, if a write is open."""
 
-    def work(connection: Connection) -> tuple[int, frozenset[str]]:
+    def work(connection: Connection) -> tuple[int, int, frozenset[str]]:
         lock(connection)
         now = at or store.db.now(connection)
         gone = outlived(connection, retention, now)
+        worn = known.outworn(connection, retention, now, frozenset(gone))
         died: frozenset[str] = frozenset()
-        if gone and open_writes(connection):
-            before = {use.location for use in uses(connection, unexpired(connection))}
-            after = {use.location for use in uses(connection, unexpired(connection, frozenset(gone)))}
-            died = frozenset(before - after)
+        if (gone or worn) and open_writes(connection):
+            died = _needed(connection) - _needed(connection, frozenset(gone), worn)
+        known.forget(connection, worn)
         for start in range(0, len(gone), 500):
             ids = gone[start : start + 500]
             connection.execute(schema.commits.update().where(schema.commits.c.id.in_(ids)).values(expired_at=now))
         failpoints.reach(failpoints.GC_BEFORE_EXPIRE)
-        return len(gone), died
+        return len(gone), len(worn), died
 
     return store.db.write(work)
+
+
+def _needed(
+    connection: Connection, gone: frozenset[str] = frozenset(), worn: frozenset[known.Key] = frozenset()
+) -> frozenset[str]:
+    """Return the versions that commits and results need, leaving out those that are about to go."""
+    found = {use.location for use in uses(connection, unexpired(connection, gone))}
+    found |= {version.location for version in known.kept(connection, worn)}
+    return frozenset(found)
 
 
 def _list_anew(store: "Store", died: frozenset[str], hold: sweep.Hold) -> None:
@@ -128,16 +140,18 @@ def _list_anew(store: "Store", died: frozenset[str], hold: sweep.Hold) -> None:
 
 def _look(store: "Store", retention: Retention, at: str | None, hold: sweep.Hold, progress: Progress | None) -> Swept:
     """Mark once, delete the candidates of earlier looks that are still unneeded, and list new ones."""
-    roots, mark = _marked(store, at, frozenset(), progress)
+    roots, mark, lost = _marked(store, at, progress)
     failpoints.reach(failpoints.GC_MARKED)
+    if lost:
+        _forget(store, lost, hold)
     needed = [candidate.path for candidate in roots.candidates if mark.needs(candidate.path)]
     forgotten = sweep.forget(store, needed, hold)
     failpoints.reach(failpoints.GC_FORGOTTEN)
     doomed, waiting = _ripe(roots, mark, retention)
     deleted = _told(sweep.delete(store, doomed, hold), "delete", len(doomed), progress)
-    known = {candidate.path for candidate in waiting}
+    listed = {candidate.path for candidate in waiting}
     found = sweep.unneeded(store, mark, _oldest(roots, retention))
-    new = list(sweep.record(store, (stored for stored in found if stored.path not in known), at, hold))
+    new = list(sweep.record(store, (stored for stored in found if stored.path not in listed), at, hold))
     return Swept(
         candidates=len(new),
         candidate_bytes=sum(stored.bytes for stored in new),
@@ -149,24 +163,36 @@ def _look(store: "Store", retention: Retention, at: str | None, hold: sweep.Hold
     )
 
 
+def _forget(store: "Store", lost: list[str], hold: sweep.Hold) -> None:
+    """Forget results whose versions can't be read."""
+
+    def work(connection: Connection) -> None:
+        hold(connection)
+        known.forget_at(connection, lost)
+
+    store.db.write(work)
+
+
 def _foretell(store: "Store", retention: Retention, at: str | None, progress: Progress | None) -> Swept:
     """Return what a gc would do now; without a grace period it would delete what it finds."""
 
-    def work(connection: Connection) -> tuple[list[str], int]:
+    def work(connection: Connection) -> tuple[frozenset[str], frozenset[known.Key], int]:
         now = at or store.db.now(connection)
         pins, slots = leases.ended(store.db, connection, now)
-        return outlived(connection, retention, now), len(pins) + len(slots)
+        gone = frozenset(outlived(connection, retention, now))
+        return gone, known.outworn(connection, retention, now, gone), len(pins) + len(slots)
 
-    gone, ended = store.db.read(work)
-    roots, mark = _marked(store, at, frozenset(gone), progress)
+    gone, worn, ended = store.db.read(work)
+    roots, mark, _ = _marked(store, at, progress, gone, worn)
     doomed, waiting = _ripe(roots, mark, retention)
-    known = {candidate.path for candidate in roots.candidates}
+    listed = {candidate.path for candidate in roots.candidates}
     found = sweep.unneeded(store, mark, _oldest(roots, retention))
-    new = [stored for stored in found if stored.path not in known]
+    new = [stored for stored in found if stored.path not in listed]
     at_once = retention.grace_seconds == 0 and not roots.open_writes
     sizes = [candidate.bytes for candidate in doomed] + ([stored.bytes for stored in new] if at_once else [])
     return Swept(
         expired_commits=len(gone),
+        expired_results=len(worn),
         ended_leases=ended,
         candidates=0 if at_once else len(new),
         candidate_bytes=0 if at_once else sum(stored.bytes for stored in new),
@@ -179,13 +205,24 @@ def _foretell(store: "Store", retention: Retention, at: str | None, progress: Pr
     )
 
 
-def _marked(store: "Store", at: str | None, gone: frozenset[str], progress: Progress | None) -> tuple[_Roots, Mark]:
-    """Read from one state of the database what is needed, and mark the files of it."""
+def _marked(
+    store: "Store",
+    at: str | None,
+    progress: Progress | None,
+    gone: frozenset[str] = frozenset(),
+    worn: frozenset[known.Key] = frozenset(),
+) -> tuple[_Roots, Mark, list[str]]:
+    """Read from one state of the database what is needed, and mark the files of it; return the results that are lost.
+
+    A commit that can't be read stops it. A result or an input that can't be read is no use to anybody.
+    """
 
     def work(connection: Connection) -> _Roots:
         return _Roots(
             at or store.db.now(connection),
             frozenset(use.location for use in uses(connection, unexpired(connection, gone))),
+            frozenset(version.location for version in known.kept(connection, worn)),
+            frozenset(version.location for version in known.inputs(connection, worn)),
             tuple(registered(connection)),
             tuple(open_writes(connection)),
             tuple(sweep.candidates(connection)),
@@ -197,12 +234,14 @@ def _marked(store: "Store", at: str | None, gone: frozenset[str], progress: Prog
         try:
             mark.versions(sorted(roots.versions), progress)
             mark.registered(roots.registered)
-            return roots, mark
         except Broken:
             before, roots = roots, store.db.read(work)
             # An erasure may have put other versions in the place of these, and deleted their files.
             if (before.versions, before.registered) == (roots.versions, roots.registered):
                 raise
+        else:
+            mark.readable(sorted(roots.inputs))
+            return roots, mark, mark.readable(sorted(roots.results))
 
 
 def _ripe(roots: _Roots, mark: Mark, retention: Retention) -> tuple[list[sweep.Candidate], list[sweep.Candidate]]:

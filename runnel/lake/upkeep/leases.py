@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from runnel.lake import schema
 from runnel.lake.branches import clear, lock
-from runnel.lake.database import Database
+from runnel.lake.database import Database, clock
 
 
 def ended(db: Database, connection: Connection, now: str) -> tuple[list[str], list[str]]:
@@ -28,6 +28,21 @@ def ended(db: Database, connection: Connection, now: str) -> tuple[list[str], li
         [row.id for row in held if is_over(row.owner, row.expires_at)],
         [row.name for row in taken if is_over(row.owner, row.expires_at)],
     )
+
+
+def held(connection: Connection, *, pin: str | None, slot: tuple[str, str] | None) -> bool:
+    """Tell whether somebody still holds a pin or a slot, which is known by its name and token."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    pins, slots = schema.pins.c, schema.slots.c
+    queries = []
+    if pin is not None:
+        queries.append(sa.select(pins.owner, pins.expires_at).where(pins.id == pin))
+    if slot is not None:
+        here = sa.and_(slots.name == slot[0], slots.token == slot[1])
+        queries.append(sa.select(slots.owner, slots.expires_at).where(here))
+    found = [row for query in queries for row in connection.execute(query)]
+    now = clock(connection)
+    return any(row.expires_at > now and not (is_sqlite and _is_dead(row.owner)) for row in found)
 
 
 def end(db: Database, now: str) -> int:

@@ -61,6 +61,16 @@ class Mark:
                 self._manifests(snapshot)
         self.files.update(map(key, blobs.referenced(self.store, metadata, self._blobs_seen)))
 
+    def readable(self, locations: Iterable[str]) -> list[str]:
+        """Mark versions that are kept for convenience, and return those that can't be read: they are lost anyway."""
+        lost = []
+        for location in locations:
+            try:
+                self.version(location)
+            except Broken:
+                lost.append(location)
+        return lost
+
     def registered(self, rows: Iterable["Registered"]) -> None:
         """Mark what the rows of Iceberg's catalog point at, which other engines may have put there."""
         for row in rows:

@@ -7,17 +7,18 @@ are swept later. Data is not copied, and registered files outside the warehouse 
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Moved
+from runnel.errors import Broken, Moved
 from runnel.lake import failpoints, manifests, schema, tables
 from runnel.lake.branches import lock
 from runnel.lake.pins import pinned
-from runnel.lake.upkeep import leases
+from runnel.lake.upkeep import known, leases
 from runnel.lake.upkeep.live import Progress
 from runnel.lake.upkeep.moving import Rewriting, Swap
 from runnel.lake.upkeep.roots import registered, unexpired, uses
@@ -55,6 +56,9 @@ def relocate(store: "Store", *, progress: Progress | None = None) -> Relocated:
         for done, version in enumerate(versions, 1):
             rewriting.lists(version)
             _tell(progress, done, 2 * len(versions))
+        versions += _readable(
+            rewriting, [at for at in store.db.read(_convenient) if swap.moves(at) and at not in versions]
+        )
         place = _placing(swap, frozenset(versions))
         for done, version in enumerate(versions, 1):
             rewriting.metadata(version, place)
@@ -71,6 +75,21 @@ def _versions(connection: Connection) -> list[str]:
     """Return the versions that commits, branches and slots need."""
     found = {use.location for use in uses(connection, unexpired(connection))}
     return sorted(found | {row.location for row in registered(connection) if row.is_table})
+
+
+def _convenient(connection: Connection) -> list[str]:
+    """Return the versions of results, and those that current ones were made of."""
+    return sorted({version.location for found in (known.kept, known.inputs) for version in found(connection)})
+
+
+def _readable(rewriting: Rewriting, wanted: list[str]) -> list[str]:
+    """Return the versions that can be read, their lists written anew; nobody waits for the others."""
+    found = []
+    for version in wanted:
+        with suppress(Broken):
+            rewriting.lists(version)
+            found.append(version)
+    return found
 
 
 def _placing(swap: Swap, versions: frozenset[str]) -> Place:
@@ -91,15 +110,22 @@ def _point(connection: Connection, swap: Swap, place: Place, versions: frozenset
     missed = [location for location in _versions(connection) if swap.moves(location) and location not in versions]
     if missed:
         raise Moved("main", [f"the table at {missed[0]}"])
+    known.forget_at(
+        connection,
+        [at.location for at in known.kept(connection) if swap.moves(at.location) and at.location not in versions],
+    )
     for table, names in (
         (schema.iceberg_tables, ("metadata_location", "previous_metadata_location")),
         (schema.iceberg_namespaces, ("property_value",)),
         (schema.heads, ("location", "content")),
         (schema.changes, ("before", "after", "content")),
+        (schema.results, ("location", "content", "quarantine_location", "quarantine_content")),
         (schema.garbage, ("path",)),
     ):
         _rewrite(connection, table, dict.fromkeys(names, place))
     _rewrite(connection, schema.changes, {"detail": lambda text: _in_json(text, place)})
+    _rewrite(connection, schema.results, {"detail": lambda text: _in_inputs(text, place)})
+    _rewrite(connection, schema.ingested, {"files": lambda text: _in_json(text, place)})
     connection.execute(schema.lake.update().values(warehouse=swap.new))
     failpoints.reach(failpoints.RELOCATE_BEFORE_COMMIT)
 
@@ -117,6 +143,13 @@ def _rewrite(connection: Connection, table: sa.Table, columns: dict[str, Place])
         here = sa.and_(*(table.c[name] == sa.bindparam(f"key_{name}") for name in keys))
         moved: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
         connection.execute(table.update().where(here).values(moved), changed)
+
+
+def _in_inputs(text: str, place: Place) -> str:
+    """Return a result's detail with the versions that it used moved; its code may name paths, and stays as it is."""
+    detail = json.loads(text)
+    moved = json.loads(_in_json(json.dumps(detail["inputs"]), place))
+    return json.dumps({**detail, "inputs": moved}, sort_keys=True)
 
 
 def _in_json(text: str, place: Place) -> str:

@@ -3,28 +3,12 @@
 Pure: the caller passes in the clock and the commits.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
 
-from runnel.errors import Mistake
-from runnel.names import shown
-
-_UNITS = {
-    "second": 1,
-    "minute": 60,
-    "hour": 3600,
-    "day": 86_400,
-    "week": 7 * 86_400,
-    "s": 1,
-    "m": 60,
-    "h": 3600,
-    "d": 86_400,
-    "w": 7 * 86_400,
-}
-_DURATION = re.compile(r"\s*(?P<count>\d{1,9})\s*(?P<unit>[a-z]+)\s*\Z", re.ASCII)
+from runnel.declare import duration
 
 
 def seconds_of(text: str) -> int:
@@ -33,13 +17,7 @@ def seconds_of(text: str) -> int:
     >>> seconds_of("30 days"), seconds_of("12 hours"), seconds_of("0s")
     (2592000, 43200, 0)
     """
-    found = _DURATION.match(text) if isinstance(text, str) else None
-    unit = found["unit"] if found else ""
-    known = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
-    if found is None or known is None:
-        fix = "write a number and a unit: 30 days, 12 hours, 90 minutes, 0s"
-        raise Mistake("RETENTION_DURATION", f"{shown(text)} is not a duration", fix=fix)
-    return int(found["count"]) * known
+    return duration.seconds_of(text, code="RETENTION_DURATION")
 
 
 @dataclass(frozen=True)
@@ -48,9 +26,9 @@ class Retention:
 
     `branches` gives patterns of branch names durations of their own; the first that matches counts, else `commits`.
     A deleted branch is kept as long as main. `stream` is for commits of streams where that is shorter. `failed` is
-    for results that a failed run left for its next try, which runs record. `grace` is how long an unneeded file is
-    left alone before it becomes a candidate, and again before a candidate is deleted: writes of other engines, and
-    reads that hold no pin, must be shorter.
+    for results that no commit holds, such as those that a failed run left for its next try. `grace` is how long an
+    unneeded file is left alone before it becomes a candidate, and again before a candidate is deleted: writes of
+    other engines, and reads that hold no pin, must be shorter.
     """
 
     commits: str = "30 days"

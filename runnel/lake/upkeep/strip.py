@@ -4,6 +4,7 @@ The columns stay as they are in the file, also those that newer schemas have dro
 touches the file that it reads.
 """
 
+import re
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,7 +38,7 @@ def stripped(
         left = source.metadata.num_rows - len(gone)
         if left == 0:
             return None, 0
-        location = f"{entry.path.rpartition('/')[0]}/{uuid.uuid4().hex}.parquet"
+        location = _beside(entry.path)
         output = store.io.new_output(location)
         stream: Any = output.create()  # pyarrow takes any file object
         with pq.ParquetWriter(
@@ -53,6 +54,13 @@ def stripped(
         made = data_file(_as_written(metadata, entry, source), location, written, len(output), entry.file.partition)
     made[_SORT_ORDER_ID] = entry.file.sort_order_id
     return made, left
+
+
+def _beside(path: str) -> str:
+    """Return a fresh name that starts like the old one where that tells from which file of a source the rows came."""
+    folder, _, name = path.rpartition("/")
+    known = re.match(r"[0-9a-f]{16}-", name)
+    return f"{folder}/{known[0] if known else ''}{uuid.uuid4().hex}.parquet"
 
 
 def _copy(source: pq.ParquetFile, writer: pq.ParquetWriter, gone: "np.ndarray[Any, Any]") -> None:

@@ -20,10 +20,11 @@ from runnel.lake.files import blobs as blob_files
 from runnel.lake.files.table import is_file_table
 from runnel.lake.storage import plain
 from runnel.lake.tables import load
+from runnel.lake.upkeep import known
 from runnel.lake.upkeep.erasure import Erasure
 from runnel.lake.upkeep.live import key
 from runnel.lake.upkeep.roots import open_writes, registered, unexpired, uses
-from runnel.lake.upkeep.trail import Appeared, swap, trail
+from runnel.lake.upkeep.trail import Appeared, forget_results, rename_files, swap, trail
 from runnel.names import new_commit_id
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def publish(store: "Store", erasure: Erasure, pin: str) -> Done:
         if not found.locations <= erasure.treated or not known.keys() <= ids.keys():
             raise Appeared
         lines = swap(connection, found, erasure.swap())
+        forget_results(connection, found, erasure.unchanged)
+        rename_files(connection, erasure.names, erasure.renamed())
         heads = {head.branch for head in found.heads}
         commits = {}
         for name, target in known.items():
@@ -106,6 +109,7 @@ def remove_blobs(store: "Store", names: Iterable[str]) -> int:
 
 def _all_versions(connection: Connection) -> list[str]:
     kept = {use.location for use in uses(connection, unexpired(connection))}
+    kept |= {version.location for version in known.kept(connection)}
     return sorted(kept | {row.location for row in registered(connection) if row.is_table and row.is_ours})
 
 

@@ -4,7 +4,7 @@ Within one transaction of the caller's. It never looks into the files that the v
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.lake import schema
+from runnel.lake.identity import is_location
+from runnel.lake.results import result_of
 
 
 class Appeared(Exception):
@@ -53,6 +55,16 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A result of one of the tables, or one that used some of their versions: `own` are those that it made."""
+
+    table: str
+    key: str
+    own: frozenset[str]
+    used: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Trail:
     """Everything that names a version of some tables."""
 
@@ -60,13 +72,15 @@ class Trail:
     heads: tuple[Head, ...]
     places: tuple[Place, ...]
     branches: tuple[str, ...]
+    results: tuple[Made, ...] = ()
 
     @property
     def locations(self) -> frozenset[str]:
         """Return every version that is named anywhere."""
         found = {text for step in self.steps for text in (step.before, step.after, step.content)}
         found |= {text for head in self.heads for text in (head.location, head.content)}
-        return frozenset(text for text in found | {place.location for place in self.places} if text)
+        found |= {place.location for place in self.places} | {text for made in self.results for text in made.own}
+        return frozenset(text for text in found if text and is_location(text))
 
     @property
     def newest(self) -> list[str]:
@@ -101,7 +115,41 @@ def trail(connection: Connection, names: Iterable[str]) -> Trail:
         tuple(Head(row.branch, row.table_name, row.location, row.content) for row in heads),
         tuple(_place(row) for row in places),
         tuple(branches),
+        tuple(_results(connection, frozenset(wanted))),
     )
+
+
+def _results(connection: Connection, names: frozenset[str]) -> Iterator[Made]:
+    for row in connection.execute(sa.select(schema.results)):
+        result = result_of(row)
+        aside = result.quarantine if f"quarantine.{row.table_name.replace('.', '_')}" in names else None
+        own = {row.location} if row.table_name in names else set()
+        own |= {aside.location} if aside else set()
+        used = {head.location for table, head in result.inputs.items() if str(table) in names}
+        if own or used:
+            yield Made(row.table_name, row.key, frozenset(own), frozenset(used))
+
+
+def forget_results(connection: Connection, found: Trail, unchanged: Container[str]) -> None:
+    """Forget the results of the tables, and those that used a version of them which is not `unchanged`."""
+    columns = schema.results.c
+    for made in found.results:
+        if made.own or any(location not in unchanged for location in made.used):
+            here = sa.and_(columns.table_name == made.table, columns.key == made.key)
+            connection.execute(schema.results.delete().where(here))
+
+
+def rename_files(connection: Connection, names: Iterable[str], renamed: Mapping[str, Sequence[str]]) -> None:
+    """Make the ingest position of tables name the files that hold the rows now; a path may have become several."""
+    columns, table = schema.ingested.c, schema.ingested
+    keys = (columns.line, columns.table_name, columns.path, columns.seq)
+    rows = connection.execute(sa.select(*keys, columns.files).where(columns.table_name.in_(sorted(names)))).all()
+    for row in rows:
+        files = json.loads(row.files)
+        now = list(dict.fromkeys(new for file in files for new in renamed.get(file, (file,))))
+        if now != files:
+            here = sa.and_(*(column == row._mapping[column.name] for column in keys))
+            connection.execute(table.update().where(here).values(files=json.dumps(now)))
 
 
 def sharing(connection: Connection, folders: Iterable[str]) -> set[str]:

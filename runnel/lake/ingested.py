@@ -1,0 +1,128 @@
+"""What a source has already given to its table: the ingest position, kept for each version of the lake.
+
+A row belongs to the commit that wrote it, and is found like a version: the newest on the commit's line up to it, else
+on the line that it was forked off. So a fork needs no copy, and a revert, which adds no row, keeps the position. Rows
+outlive their branch and the retention of their commit: they are small, and lines that were forked off need them.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Row
+
+from runnel.lake import schema
+from runnel.lake.commits import Commit, path, version_at
+from runnel.lake.database import Database
+from runnel.names import TableName
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A file of a source that was read. `files` are the data files of the table that hold its rows.
+
+    A file that vanished under `removed="keep"` stays as it was; one whose rows were removed is `is_gone`.
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    sha256: str
+    identity: str  # what its rows are: contents and how they were read
+    files: tuple[str, ...]
+    is_gone: bool = False
+
+
+def seen(source: Connection | Database, commit: Commit, table: TableName) -> dict[str, Seen]:
+    """Return what a table has of its source at a commit, by path, without what is gone.
+
+    A table that is not there at the commit has nothing, whatever one of its name once had.
+    """
+    if isinstance(source, Database):
+        return source.read(lambda connection: seen(connection, commit, table))
+    if version_at(source, commit, table) is None:
+        return {}
+    return {name: one for name, one in position(source, commit, table).items() if not one.is_gone}
+
+
+def position(connection: Connection, commit: Commit, table: TableName) -> dict[str, Seen]:
+    """Return everything that was ever read for a table on the way to a commit, by path, also what is gone."""
+    columns = schema.ingested.c
+    found: dict[str, Seen] = {}
+    for line, seq in path(connection, commit.line, commit.seq):
+        here = sa.and_(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
+        newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(here).group_by(columns.path)
+        last = newest.subquery()
+        rows = connection.execute(
+            sa.select(schema.ingested)
+            .join(last, sa.and_(last.c.path == columns.path, last.c.seq == columns.seq))
+            .where(here)
+        )
+        for row in rows:
+            found.setdefault(row.path, _seen(row))
+    return found
+
+
+def has_ingested(connection: Connection, commit: Commit, table: TableName) -> bool:
+    """Tell whether a source ever gave files to a table on the way to a commit."""
+    columns = schema.ingested.c
+    for line, seq in path(connection, commit.line, commit.seq):
+        query = sa.select(columns.seq).where(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
+        if connection.execute(query.limit(1)).first():
+            return True
+    return False
+
+
+def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableName, Seen]]) -> None:
+    """Write what sources gave with a commit, in the transaction that publishes it."""
+    rows = [
+        {
+            "line": commit.line,
+            "table_name": str(table),
+            "path": one.path,
+            "seq": commit.seq,
+            "size": one.size,
+            "modified_ns": one.modified_ns,
+            "sha256": one.sha256,
+            "identity": one.identity,
+            "files": json.dumps(list(one.files)),
+            "gone": one.is_gone,
+        }
+        for table, one in given
+    ]
+    for start in range(0, len(rows), _AT_ONCE):
+        connection.execute(schema.ingested.insert(), rows[start : start + _AT_ONCE])
+
+
+def _seen(row: Row[Any]) -> Seen:
+    files = tuple(json.loads(row.files))
+    return Seen(row.path, row.size, row.modified_ns, row.sha256, row.identity, files, bool(row.gone))
+
+
+def once_read(db: Database, table: TableName, identity: str) -> list[tuple[str, ...]]:
+    """Return the data files in which the rows of a file with this identity were once stored, the newest first."""
+    columns = schema.ingested.c
+    query = (
+        sa.select(columns.files)
+        .where(columns.table_name == str(table), columns.identity == identity, columns.gone.is_(False))
+        .order_by(columns.seq.desc())
+    )
+    found = db.read(lambda connection: connection.execute(query).scalars().all())
+    return list(dict.fromkeys(tuple(json.loads(files)) for files in found))
+
+
+def version_with(db: Database, table: TableName, content: str) -> str | None:
+    """Return a version of a table that has this content and that a retained commit of any branch made, or None."""
+    changes, commits = schema.changes.c, schema.commits.c
+    query = (
+        sa.select(changes.after)
+        .join(schema.commits, commits.id == changes.commit_id)
+        .where(changes.table_name == str(table), changes.content == content, commits.expired_at.is_(None))
+        .order_by(changes.seq.desc())
+        .limit(1)
+    )
+    return db.read(lambda connection: connection.execute(query).scalar())

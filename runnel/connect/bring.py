@@ -63,7 +63,7 @@ def bring(store: "Store", request: Request, base: str | None, progress: Progress
             location, metadata, updates = _target(store, request, base, settled.choices, reader)
             files, rows = _files(store, con, request, reader, settled, metadata, progress)
         except (duckdb.Error, pa.ArrowException) as error:
-            raise _unreadable(error, request) from error
+            raise unreadable(error, request) from error
     unchanged(request.files)
     new = tuple(choice.name for choice in settled.choices if choice.stored is None) if base else ()
     return Brought(location, updates, tuple(files), rows, settled.dropped, new)
@@ -177,8 +177,8 @@ def _tell(progress: Progress | None, what: str, done: int, total: int | None) ->
         progress(what, done, total)
 
 
-def _unreadable(error: Exception, request: Request) -> Mistake:
-    """Return what to tell about files that DuckDB gave up on."""
+def unreadable(error: Exception, request: Request) -> Mistake:
+    """Return what to tell about files that DuckDB, or Arrow, gave up on."""
     if request.format == CSV:
         for file in request.files:
             found = csv.explained(file, request.csv)

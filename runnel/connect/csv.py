@@ -5,7 +5,7 @@ The dialect is not guessed: commas (tabs for `.tsv`), double quotes, a header, U
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from runnel.connect.globs import File
@@ -39,9 +39,9 @@ class CsvReader:
         self.options = options
         self.scratch = scratch
         self._paths = {file: scratch.readable(file, options.encoding) for file in files}
-        self._headers = {file: _header(file, options) for file in files}
+        self.headers = {file: _header(file, options) for file in files}
         names: dict[str, str] = {}  # by lower case, in order of appearance
-        for header in self._headers.values():
+        for header in self.headers.values():
             for name in header:
                 names.setdefault(name.lower(), name)
         self.columns = tuple(
@@ -51,7 +51,7 @@ class CsvReader:
     def rows(self, file: File | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
         groups: dict[tuple[str, ...], list[File]] = {}
-        for each, header in self._headers.items():
+        for each, header in self.headers.items():
             if file is None or each == file:
                 groups.setdefault((_delimiter(each, self.options), *(name.lower() for name in header)), []).append(each)
         return "\nUNION ALL\n".join(self._select(key[0], key[1:], group) for key, group in groups.items())
@@ -75,21 +75,21 @@ class CsvReader:
             f"columns = {{{given}}}, filename = true, store_rejects = true, rejects_limit = 0) WHERE {looked}"
         )
 
-    def rejected(self) -> Rejected:
-        """Return the rows that DuckDB could not parse in the last query, and forget them."""
+    def rejected(self, most: int | None = MOST_SHOWN) -> Rejected:
+        """Return the rows that DuckDB could not parse in the last query, and forget them; `most` None shows all."""
         if not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'").fetchone():
             return Rejected()
         found = "FROM reject_errors JOIN reject_scans USING (scan_id, file_id)"
         counted = self.con.execute(f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {found})").fetchall()
         examples = self.con.execute(
             f"SELECT file_path, line, min(line_byte_position), arg_max(error_type, byte_position), "
-            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx) {found} "
-            f"GROUP BY file_path, line ORDER BY file_path, line LIMIT {MOST_SHOWN}"
+            f"arg_min(error_message, column_idx), arg_max(error_message, column_idx), min(csv_line) {found} "
+            f"GROUP BY file_path, line ORDER BY file_path, line LIMIT {'ALL' if most is None else most}"
         ).fetchall()
         self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
         return Rejected(counted[0][0], tuple(self._bad_row(*example) for example in examples))
 
-    def _bad_row(self, path: str, line: int, position: int, kind: str, first: str, last: str) -> BadRow:
+    def _bad_row(self, path: str, line: int, position: int, kind: str, first: str, last: str, raw: str) -> BadRow:
         file = self.scratch.files[path]
         message = (
             first if kind == "MISSING COLUMNS" else last
@@ -102,12 +102,12 @@ class CsvReader:
             reason = _not_utf8(file, position)
         else:
             reason = _REASONS.get(kind, message.splitlines()[0] if message else kind.lower())
-        return BadRow(file.name, f"line {line}", None, None, reason)
+        return BadRow(file.name, f"line {line}", None, None, reason, raw)
 
     def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
         """Return the lines on which the n-th rows of a file start."""
         wanted, found = set(rows), {}
-        width = len(self._headers[file])
+        width = len(self.headers[file])
         for row, line in enumerate(self._good_lines(file, width), start=1):
             if row in wanted:
                 found[row] = f"line {line}"
@@ -159,6 +159,27 @@ def explained(file: File, options: CsvOptions) -> Mistake | None:
                     return Mistake("LOAD_CSV", what, at=f"{file.name}:{line}", fix="make all line endings the same")
                 ending = here
     return None
+
+
+def raw_rows(file: File, options: CsvOptions, lines: Collection[int]) -> dict[int, str]:
+    """Return the text of the rows that start on these lines, without the end of the last line."""
+    found: dict[int, str] = {}
+    with _text(file, options) as stream:
+        texts: list[str] = []
+
+        def kept() -> Iterator[str]:
+            for text in stream:
+                texts.append(text)
+                yield text
+
+        start = 1
+        reader = _records(kept(), file, options)
+        for _ in reader:
+            if start in lines:
+                found[start] = "".join(texts).rstrip("\r\n")
+            texts.clear()
+            start = reader.line_num + 1
+    return {line: text.encode(errors="surrogateescape").decode(errors="replace") for line, text in found.items()}
 
 
 def _header(file: File, options: CsvOptions) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Numbers and strings come as text, so that the same rules hold as for CSV; arrays
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType, UnknownType
@@ -36,7 +36,10 @@ class JsonReader:
 
     must_check = True
 
-    def __init__(self, con: "duckdb.DuckDBPyConnection", files: Sequence[File], scratch: Scratch) -> None:
+    def __init__(
+        self, con: "duckdb.DuckDBPyConnection", files: Sequence[File], scratch: Scratch, expected: Sequence[str] = ()
+    ) -> None:
+        """Open files; columns that are `expected` are there, all null, though no object has them."""
         for file in files:
             _not_an_array(file)
         self._paths = {file: scratch.readable(file) for file in files}
@@ -44,6 +47,8 @@ class JsonReader:
         found = con.execute(f"SELECT json_group_structure(json) FROM {objects}").fetchone()
         keys: dict[str, Any] = json.loads(found[0]) if found and found[0] else {}
         keys = keys if isinstance(keys, dict) else {}
+        present = {name.lower() for name in keys}
+        keys |= {name: "NULL" for name in expected if name.lower() not in present}
         checked_names(keys, listed_name(files))
         self.columns = tuple(_column(name, kind, position) for position, (name, kind) in enumerate(keys.items()))
 
@@ -70,7 +75,7 @@ class JsonReader:
             f"SELECT json, filename AS file FROM read_ndjson_objects([{paths}], ignore_errors = true, filename = true)"
         )
 
-    def rejected(self) -> Rejected:
+    def rejected(self, most: int | None = None) -> Rejected:
         """Return nothing: a broken line is a row that says so."""
         return Rejected()
 
@@ -92,6 +97,16 @@ def why_broken(file: File, line: int) -> str | None:
             if number == line:
                 return _why(text)
     return None
+
+
+def raw_rows(file: File, lines: Collection[int]) -> dict[int, str]:
+    """Return the text of these lines."""
+    with opened(file) as stream:
+        return {
+            number: text.rstrip(b"\r\n").decode(errors="replace")
+            for number, text in enumerate(stream, start=1)
+            if number in lines
+        }
 
 
 def _why(text: bytes) -> str | None:

@@ -90,7 +90,7 @@ class ParquetReader:
             f"FROM read_parquet([{paths}], {hive}{types}, filename = '{_FILE}')"
         )
 
-    def rejected(self) -> Rejected:
+    def rejected(self, most: int | None = None) -> Rejected:
         """Return nothing: a file of Parquet is whole or broken."""
         return Rejected()
 

@@ -39,7 +39,7 @@ class PathReader:
         names = ", ".join([*(column.sql for column in self.columns), "file"])
         return f"SELECT *, CAST(NULL AS VARCHAR) AS broken FROM (VALUES {values}) AS paths({names})"
 
-    def rejected(self) -> Rejected:
+    def rejected(self, most: int | None = None) -> Rejected:
         """Return nothing: paths can be read."""
         return Rejected()
 

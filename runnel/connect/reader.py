@@ -38,6 +38,7 @@ class BadRow:
     column: str | None
     value: str | None
     reason: str
+    raw: str | None = None  # the text of the whole row, where the parser knows it
 
     def __str__(self) -> str:
         """Return it as one line of a report."""
@@ -78,8 +79,8 @@ class Reader(Protocol):
         Its columns: those of `columns`, by their `sql`; `file`, the path; `broken`, why a row is none, usually null.
         """
 
-    def rejected(self) -> Rejected:
-        """Return what the parser rejected in the last query over all rows."""
+    def rejected(self, most: int | None = ...) -> Rejected:
+        """Return what the parser rejected in the last query over all rows, with up to `most` examples; None is all."""
 
     def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
         """Return where the n-th rows of a file, counted from 1, stand in it."""

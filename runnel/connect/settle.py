@@ -14,7 +14,6 @@ from runnel.connect.jsonl import JsonReader, why_broken
 from runnel.connect.kinds import called
 from runnel.connect.reader import BadRow, Reader, Rejected
 from runnel.errors import Mistake
-from runnel.lake.duckdb_types import literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -122,7 +121,7 @@ def refuse(
     con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File], of: str
 ) -> Mistake:
     """Return the error that reports bad rows: where they are, what is wrong, and how many there are."""
-    shown = sorted([*settled.rejected.examples, *_examples(con, reader, settled, files)], key=_order)
+    shown = sorted([*settled.rejected.examples, *_examples(con, reader, settled, files, MOST_SHOWN)], key=_order)
     total = settled.dropped
     head = f"{total:,} row{'s' if total != 1 else ''} of {of} can't be loaded; nothing was loaded"
     lines = [f"    {row}" for row in shown[:MOST_SHOWN]]
@@ -135,35 +134,48 @@ def refuse(
     return Mistake("LOAD_ENCODING" if encoding else "LOAD_BAD_ROWS", "\n".join([head, *lines]), at=first, fix=fix)
 
 
+def bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File]
+) -> list[BadRow]:
+    """Return every bad row, one for each column that is wrong, by file and place."""
+    found = _examples(con, reader, settled, files, None)
+    if settled.rejected.count:
+        con.execute(f"SELECT count(*) FROM ({reader.rows()})").fetchall()
+        found += reader.rejected(None).examples
+    return sorted(found, key=_order)
+
+
 def _order(row: BadRow) -> tuple[str, int]:
     number = row.place.split()[-1]
     return row.file, int(number) if number.isdigit() else 0
 
 
 def _examples(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File]
+    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File], most: int | None
 ) -> list[BadRow]:
     if not settled.bad:
         return []
     paths = con.execute(
         f"SELECT DISTINCT file FROM ({reader.rows()}) WHERE {_any_bad(settled.choices)} ORDER BY file"
     ).fetchall()
+    reader.rejected()
     found: list[BadRow] = []
     for (path,) in paths:
-        if len(found) < MOST_SHOWN:
-            found += _examples_of(con, reader, settled.choices, files[path], MOST_SHOWN - len(found))
+        left = None if most is None else most - len(found)
+        if left is None or left > 0:
+            found += _examples_of(con, reader, settled.choices, files[path], left)
     return found
 
 
 def _examples_of(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice], file: File, most: int
+    con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice], file: File, most: int | None
 ) -> list[BadRow]:
     unproven = [choice for choice in choices if _unproven(choice)]
     columns = [part for choice in unproven for part in (_bad(choice), f"CAST({choice.incoming.sql} AS VARCHAR)")]
     numbered = f"SELECT *, row_number() OVER () AS row FROM ({reader.rows(file)})"
     rows = con.execute(
         f"SELECT {', '.join(['row', 'broken', *columns])} FROM ({numbered}) WHERE {_any_bad(choices)} "
-        f"ORDER BY row LIMIT {literal(str(most))}::INTEGER"
+        f"ORDER BY row LIMIT {'ALL' if most is None else most}"
     ).fetchall()
     reader.rejected()
     places = reader.places(file, [row[0] for row in rows])

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from runnel.connect.load import Loaded, load
+from runnel.declare.flow import Files, Source
+from runnel.declare.place import Place
+from runnel.declare.types import columns
 from runnel.lake.store import Store
 from runnel.names import TableName
+from tests.connect.ingesting import ORDERS, Ingesting
 
 Loading = Callable[..., Loaded]
 Writing = Callable[[str, str | bytes], str]
@@ -40,3 +44,11 @@ def loading(store: Store, data: Writing) -> Loading:
         return load(store, TableName.parse(table), patterns, **options)
 
     return work
+
+
+@pytest.fixture
+def ods(store: Store, tmp_path: Path) -> Ingesting:
+    """Return a source of CSV files that nothing was read of."""
+    (tmp_path / "shop" / "data").mkdir(parents=True)
+    files = Files("data/**/*.csv", "csv", columns("id long, name string"))
+    return Ingesting(store, tmp_path / "shop", Source(ORDERS, files, Place("flows/orders.py", 3)))

@@ -1,0 +1,59 @@
+"""Hold the columns of a source's files against those that it declares, file by file."""
+
+from collections.abc import Mapping, Sequence
+
+from runnel.connect.csv import CsvReader
+from runnel.connect.globs import File
+from runnel.connect.jsonl import JsonReader
+from runnel.connect.parquet import ParquetReader
+from runnel.declare.flow import Files, Source
+from runnel.errors import RunnelError, listed, nearest
+
+AnyReader = CsvReader | JsonReader | ParquetReader
+
+
+def check_columns(reader: AnyReader, source: Source, known: Sequence[str]) -> None:
+    """Refuse a file that lacks a declared column, and one with a column that is not `known` where none may be new.
+
+    An object of JSON lines may lack any: it is null there.
+    """
+    declared = _declared(source)
+    names = {name.lower() for name in (*declared, *known)}
+    for file, columns in _by_file(reader).items():
+        present = {column.lower() for column in columns}
+        missing = [name for name in declared if name.lower() not in present]
+        new = [column for column in columns if column.lower() not in names]
+        if missing:
+            raise _missing(file, missing, new or columns)
+        if new and source.on_new_column == "stop" and names:
+            raise _new(file, new, [*declared, *known])
+
+
+def _declared(source: Source) -> list[str]:
+    files = source.origin
+    return [column.name for column in files.schema or ()] if isinstance(files, Files) else []
+
+
+def _by_file(reader: AnyReader) -> Mapping[File, Sequence[str]]:
+    if isinstance(reader, CsvReader):
+        return reader.headers
+    if isinstance(reader, ParquetReader):
+        return {file: (*footer.kinds, *footer.hive) for file, footer in reader.footers.items()}
+    return {}
+
+
+def _missing(file: File, missing: Sequence[str], others: Sequence[str]) -> RunnelError:
+    close = nearest(missing[0], others)
+    what = f"{file.name} lacks {listed(missing)}" + (f"; close: `{close}`" if close else "")
+    fix = "correct the name in the file or in the source's schema; leave out of the schema what files may lack"
+    return RunnelError("SOURCE_COLUMN_MISSING", what, at=f"{file.name}:1", fix=fix)
+
+
+def _new(file: File, new: Sequence[str], known: Sequence[str]) -> RunnelError:
+    close = nearest(new[0], known)
+    hint = f"; close: `{close}`" if close else ""
+    what = f"{file.name} has {listed(new)}, which the source does not declare{hint}"
+    fix = (
+        'correct the name or declare it, take new columns in with on_new_column="add", or leave them out with "ignore"'
+    )
+    return RunnelError("SOURCE_NEW_COLUMN", what, at=f"{file.name}:1", fix=fix)

@@ -1,0 +1,133 @@
+"""Take in what was found of a source: its files read together, written apart, staged as one version."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.connect import quarantine
+from runnel.connect.globs import PARQUET, File
+from runnel.connect.ingest import failpoints
+from runnel.connect.ingest.batch import Batch, read_batch, target_of
+from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.reading import Ingested, Progress
+from runnel.connect.ingest.replaced import Leaving, leaving
+from runnel.connect.ingest.still import check_still
+from runnel.connect.ingest.target import UNDECLARED
+from runnel.connect.owners import prefix, prefix_of
+from runnel.connect.scratch import opened
+from runnel.declare.flow import Files, Source
+from runnel.errors import RunnelError
+from runnel.lake import tables
+from runnel.lake.identity import of_files
+from runnel.lake.ingested import Seen
+from runnel.lake.snapshots import Edit, stage
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+_HEAD_BYTES = 4096
+
+
+def take_in(
+    store: "Store",
+    source: Source,
+    root: Path,
+    found: Found,
+    base: str | None,
+    seen: Mapping[str, Seen],
+    aside: str | None,
+    run: str,
+    progress: Progress | None,
+) -> Ingested:
+    """Stage the next version of a source's table. Where all rows are read in another way, the table starts over."""
+    gone = leaving(store, base, found, seen)
+    is_anew = base is None or (found.is_reread and gone.is_everything)
+    files = _filled(root, source, found)
+    if files:
+        batch = read_batch(store, source, files, base, run, progress, is_anew=is_anew)
+    else:
+        batch = Batch(target_of(store, source, (), base, is_anew=is_anew))
+    failpoints.reach(failpoints.READ)
+    check_still(root, found)
+    location = _staged(store, batch, gone, is_anew=is_anew)
+    failpoints.reach(failpoints.STAGED)
+    made = {path: tuple(file.file_path for file in files) for path, files in batch.made.items()}
+    return Ingested(
+        location=location,
+        content=_content(store, found, base, batch, gone, location, is_anew=is_anew),
+        rows=sum(file.record_count for files in batch.made.values() for file in files),
+        files=len(found.reads),
+        seen=found.position(made),
+        dropped=batch.dropped,
+        quarantine=_quarantined(store, source, found, batch, aside),
+        new_columns=batch.new_columns,
+    )
+
+
+def _filled(root: Path, source: Source, found: Found) -> list[File]:
+    """Return the files that have something in them; an empty one gives no rows, whatever its format."""
+    assert isinstance(source.origin, Files)
+    files = [_file(root, arrival) for arrival in found.reads if arrival.size]
+    if source.origin.format == PARQUET:
+        return files
+    return [file for file in files if file.bytes > _HEAD_BYTES or not _is_blank(file)]
+
+
+def _file(root: Path, arrival: Arrival) -> File:
+    path = os.path.abspath(root / arrival.path)  # noqa: PTH100 - keeps the name of a symlink, and with it the ending
+    return File(arrival.path, path, arrival.size, arrival.modified_ns / 1e9)
+
+
+def _is_blank(file: File) -> bool:
+    try:
+        with opened(file) as stream:
+            return not stream.read(_HEAD_BYTES).strip(b"\xef\xbb\xbf \t\r\n")
+    except EOFError:  # a damaged gzip file is told of when it is read
+        return False
+    except OSError as error:
+        if file.gzipped:
+            return False
+        what = f"{file.name} can't be read: {error.strerror}"
+        raise RunnelError("SOURCE_FILE_UNREADABLE", what, at=file.name, fix="check its permissions") from error
+
+
+def _staged(store: "Store", batch: Batch, gone: Leaving, *, is_anew: bool) -> str:
+    added = [file for files in batch.made.values() for file in files]
+    if is_anew:
+        return stage(store, batch.target.location, Edit(added=added)) if added else batch.target.location
+    return stage(store, batch.target.location, Edit(added, gone.entries, updates=batch.target.updates))
+
+
+def _content(
+    store: "Store", found: Found, base: str | None, batch: Batch, gone: Leaving, location: str, *, is_anew: bool
+) -> str:
+    """Return whose rows and columns these are. Where it can't be told what went, they are nobody else's."""
+    before = tables.load(store, base).properties.get(UNDECLARED, "") if base is not None else ""
+    after = batch.target.undeclared
+    came, went = ([after], [before]) if after != before else ([], [])
+    added = [arrival.identity for arrival in found.reads]
+    if found.content is not None:
+        content = found.content
+    elif is_anew:
+        content, went = of_files(None, added), []
+        came = [after]
+    elif gone.is_exact:
+        content = of_files(found.before, added, gone.identities)
+    else:
+        return of_files(location, ())
+    return of_files(content, filter(None, came), filter(None, went))
+
+
+def _quarantined(
+    store: "Store", source: Source, found: Found, batch: Batch, aside: str | None
+) -> tuple[str, str] | None:
+    """Stage the quarantine table with the bad rows, in the place of those of earlier readings of the same files."""
+    if aside is None and not batch.asides:
+        return None
+    base = aside or quarantine.create(store, source.table)
+    without = {prefix(arrival.path) for arrival in found.reads}
+    for old in found.replaced:
+        without |= {prefix(old.path), *(known for file in old.files if (known := prefix_of(file)))}
+    location = quarantine.change(store, base, batch.asides, without if aside else ())
+    return (location, location) if location != aside else None

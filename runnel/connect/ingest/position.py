@@ -1,0 +1,128 @@
+"""Compare a source's files with what was read of them: what is new, changed, gone, renamed.
+
+Looks into a file only where its path, size or time is not what was seen. Imports nothing heavy: every plan asks.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from runnel.connect.ingest.digests import DigestCache
+from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.listing import Present, nothing, present
+from runnel.declare.flow import Files, Source
+from runnel.lake.identity import of_files
+from runnel.lake.ingested import Seen
+
+
+def arrivals(
+    root: Path, source: Source, how: str, seen: Mapping[str, Seen], content: str | None, cache: DigestCache
+) -> Found:
+    """Return what the files of a source mean for its table, whose content now is `content`, None where there is none.
+
+    `how` says how files are read; where it changed, every file counts as changed. Without a table nothing counts as
+    seen. Raises where a file that has to be looked into can't be read.
+    """
+    files = source.origin
+    assert isinstance(files, Files)
+    known = seen if content is not None else {}
+    looked_ns = time.time_ns()
+    there = present(root, files.glob)
+    live = {path: old for path, old in known.items() if not old.is_gone}
+    vanished = [old for path, old in live.items() if path not in there]
+    differing = [file for path, file in there.items() if not _same(file, live.get(path), how)]
+    digests = cache.digests(root, differing, looked_ns)
+    looked = [_arrival(file, digests[file.path], how) for file in differing]
+    touched = tuple((live[each.path], each) for each in looked if _is_touched(each, live.get(each.path)))
+    settled = {each.path for _, each in touched}
+    found = _sorted([each for each in looked if each.path not in settled], known, vanished, files.removed)
+    return replace(
+        found,
+        touched=touched,
+        unchanged=len(there) - len(found.reads) - len(found.renamed),
+        before=content,
+        content=_content(content, found, live.values()),
+        looked_ns=looked_ns,
+        problem=None if there else nothing(root, files.glob),
+    )
+
+
+def _same(file: Present, old: Seen | None, how: str) -> bool:
+    """Tell whether a file need not be looked into."""
+    if old is None or (file.size, file.modified_ns) != (old.size, old.modified_ns):
+        return False
+    return old.identity == _identity(old.sha256, how)
+
+
+def _identity(sha256: str, how: str) -> str:
+    return f"{sha256}:{how}"
+
+
+def _arrival(file: Present, sha256: str, how: str) -> Arrival:
+    return Arrival(file.path, file.size, file.modified_ns, sha256, _identity(sha256, how))
+
+
+def _is_touched(arrival: Arrival, old: Seen | None) -> bool:
+    return old is not None and old.identity == arrival.identity
+
+
+def _sorted(differing: Iterable[Arrival], known: Mapping[str, Seen], vanished: Iterable[Seen], removed: str) -> Found:
+    """Return which rows come, go and move.
+
+    Rows whose file vanished or got other contents are free: a file elsewhere with the contents that they were read
+    from takes them over, so that neither a renamed file nor rotated logs are read again.
+    """
+    new: list[Arrival] = []
+    changed: list[Arrival] = []
+    renamed: list[tuple[Seen, Arrival]] = []
+    waiting = list(differing)
+    free = {old.path: old for old in vanished}
+    gone = set(free) if removed == "delete" else set()  # whose rows go, unless they are taken over
+    for each in waiting:
+        old = known.get(each.path)
+        if old is not None and not old.is_gone:
+            free[each.path] = old
+    by_sum: dict[str, list[Seen]] = {}
+    for old in free.values():
+        by_sum.setdefault(old.sha256, []).append(old)
+    for each in waiting:
+        taken = _taken(each, by_sum.get(each.sha256, []))
+        if taken is not None:
+            del free[taken.path]
+        if taken is not None and taken.identity == each.identity:
+            renamed.append((taken, each))
+        elif taken is not None:
+            changed.append(replace(each, replaces=taken))
+        elif each.path in known and not known[each.path].is_gone:
+            changed.append(each)
+        else:
+            new.append(replace(each, replaces=known.get(each.path)))
+    # What nobody took over: rows of a file that has other contents now go with its reading, or by themselves.
+    changed = [
+        replace(each, replaces=free.pop(each.path)) if each.replaces is None and each.path in free else each
+        for each in changed
+    ]
+    over = {each.path for _, each in renamed} | {each.path for each in changed}
+    left = tuple(old for path, old in free.items() if path in gone or path in over)
+    return Found(tuple(new), tuple(changed), left, tuple(renamed))
+
+
+def _taken(arrival: Arrival, free: list[Seen]) -> Seen | None:
+    """Return, and take off the list, the rows that a file takes over: its own if they are among them."""
+    if not free:
+        return None
+    own = next((position for position, old in enumerate(free) if old.path == arrival.path), 0)
+    return free.pop(own)
+
+
+def _content(before: str | None, found: Found, live: Iterable[Seen]) -> str | None:
+    """Return the content after what was found, or None where the table may not have the rows that are to go.
+
+    After a revert the table has other rows than the position says, since the position stays.
+    """
+    added = [arrival.identity for arrival in found.reads]
+    removed = [old.identity for old in found.replaced if not old.is_gone]
+    if removed and before != of_files(None, (old.identity for old in live)):
+        return None
+    return of_files(before, added, removed)

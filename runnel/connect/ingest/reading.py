@@ -1,0 +1,59 @@
+"""Read what was found of a source into its table: one new version, staged. Publishes nothing.
+
+What is heavy is imported when something is read.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.connect.ingest.found import Found
+from runnel.declare.flow import Source
+from runnel.lake.ingested import Seen
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """A staged version of a source's table, and what to record of the position with it.
+
+    `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, where that changed.
+    """
+
+    location: str
+    content: str
+    rows: int
+    files: int
+    seen: tuple[Seen, ...]
+    dropped: int = 0
+    quarantine: tuple[str, str] | None = None  # location, content
+    new_columns: tuple[str, ...] = ()
+
+
+def read(
+    store: "Store",
+    source: Source,
+    root: Path,
+    found: Found,
+    base: str | None,
+    seen: Mapping[str, Seen],
+    *,
+    quarantine: str | None = None,
+    run: str = "",
+    progress: Progress | None = None,
+) -> Ingested:
+    """Read new and changed files, and stage the version of the table that has their rows and lacks those that go.
+
+    `base` and `quarantine` are the versions of the table and of its quarantine table now. Raises where rows are bad,
+    by the source's `on_bad`, and where a file changed while it was read; then nothing is to be published.
+    """
+    from runnel.connect.ingest.failures import told
+    from runnel.connect.ingest.intake import take_in
+
+    with told(source):
+        return take_in(store, source, root, found, base, seen, quarantine, run, progress)

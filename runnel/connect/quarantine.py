@@ -1,0 +1,80 @@
+"""Quarantine tables: rows that were set aside, with why, from where, by which run and when. Publishes nothing."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, TimestamptzType
+
+from runnel.connect.owners import prefix, prefix_of
+from runnel.declare.flow import quarantine_of
+from runnel.lake import tables
+from runnel.lake.datafiles import RowWriter
+from runnel.lake.manifests import entries
+from runnel.lake.snapshots import Edit, stage
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table.metadata import TableMetadata
+
+    from runnel.lake.store import Store
+    from runnel.names import TableName
+
+OF = "runnel.quarantine_of"
+COLUMNS = "raw string, reason string, file string, run string, at timestamp"
+SCHEMA = Schema(
+    NestedField(1, "raw", StringType(), required=False),
+    NestedField(2, "reason", StringType(), required=False),
+    NestedField(3, "file", StringType(), required=False),
+    NestedField(4, "run", StringType(), required=False),
+    NestedField(5, "at", TimestamptzType(), required=False),
+)
+_BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A row that was set aside. `file` is the source's file that it came from, None for a task's row."""
+
+    raw: str | None
+    reason: str
+    file: str | None
+    run: str
+    at: datetime
+
+
+def create(store: "Store", table: "TableName") -> str:
+    """Stage the empty quarantine table of a table and return its location."""
+    return tables.create(store, quarantine_of(table), SCHEMA, properties={OF: str(table)})[0]
+
+
+def append(store: "Store", base: str, rows: Iterable[Aside]) -> str:
+    """Stage a version of a quarantine table with more rows and return its location."""
+    return change(store, base, rows, ())
+
+
+def change(store: "Store", base: str, rows: Iterable[Aside], without: Collection[str]) -> str:
+    """Stage a version with more rows, and without those of earlier readings of files, known by their prefixes.
+
+    Returns `base` itself where nothing changes.
+    """
+    metadata = tables.load(store, base)
+    groups: dict[str | None, list[Aside]] = {}
+    for row in rows:
+        groups.setdefault(row.file, []).append(row)
+    added = [file for of, group in groups.items() for file in _written(store, metadata, of, group)]
+    wanted = frozenset(without)
+    removed = [entry for entry in entries(store, metadata) if prefix_of(entry.path) in wanted] if wanted else []
+    return stage(store, base, Edit(added=added, removed=removed)) if added or removed else base
+
+
+def _written(store: "Store", metadata: "TableMetadata", of: str | None, rows: list[Aside]) -> "list[DataFile]":
+    import pyarrow as pa
+
+    writer = RowWriter(store, metadata, prefix=prefix(of) if of is not None else "")
+    for start in range(0, len(rows), _BATCH_ROWS):
+        part = [vars(row) for row in rows[start : start + _BATCH_ROWS]]
+        writer.write(pa.Table.from_pylist(part, writer.arrow_schema))
+    return writer.close()

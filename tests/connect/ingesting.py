@@ -1,0 +1,76 @@
+"""A source with its files and its table, so that a test of ingesting states only what matters."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runnel.connect.ingest import DigestCache, Found, Ingested, arrivals, read
+from runnel.declare.flow import Files, Source, quarantine_of
+from runnel.declare.types import columns
+from runnel.lake.commits import Change
+from runnel.lake.ingested import Seen
+from runnel.lake.publish import Draft, publish
+from runnel.lake.store import Store
+from runnel.names import TableName
+from tests.lake.factories import read as rows_of
+
+ORDERS = TableName("ods", "orders")
+
+
+@dataclass
+class Ingesting:
+    """A source with its files and its table, ingested as a run would do it."""
+
+    store: Store
+    root: Path
+    source: Source
+    how: str = "v1"
+    seen: dict[str, Seen] = field(default_factory=dict)
+    found: Found | None = None
+    done: Ingested | None = None
+
+    def write(self, name: str, contents: str | bytes) -> None:
+        path = self.root / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+
+    def declare(self, how: str, *, schema: str | None = None, removed: str | None = None, **changes: Any) -> None:
+        assert isinstance(self.source.origin, Files)
+        origin = self.source.origin
+        if schema is not None:
+            origin = replace(origin, schema=columns(schema))
+        if removed is not None:
+            origin = replace(origin, removed=removed)
+        self.source, self.how = replace(self.source, origin=origin, **changes), how
+
+    def look(self) -> Found:
+        cache = DigestCache(self.root / ".runnel" / "digests.db")
+        self.found = arrivals(self.root, self.source, self.how, self.seen, self.content, cache)
+        return self.found
+
+    def run(self) -> Found:
+        """Look, read and publish, as far as there is something to do."""
+        found = self.look()
+        if found.is_empty:
+            self.seen |= {each.path: each for each in found.moved}
+            return found
+        state = self.store.state()
+        aside = quarantine_of(self.source.table)
+        before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
+        done = read(self.store, self.source, self.root, found, before, dict(self.seen), quarantine=set_aside, run="r1")
+        self.done = done
+        changes = [Change(ORDERS, before, done.location, done.content)]
+        if done.quarantine:
+            changes.append(Change(aside, set_aside, *done.quarantine))
+        publish(self.store.db, Draft("main", "ingest", "ada", tuple(changes)))
+        self.seen |= {each.path: each for each in done.seen}
+        return found
+
+    @property
+    def content(self) -> str | None:
+        version = self.store.state().get(ORDERS)
+        return version.content if version else None
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return rows_of(self.store, "ods.orders")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from runnel.lake.merge import Merged
     from runnel.lake.store import Store
     from runnel.lake.tags import Tag
+    from runnel.plan.steps import Plan
     from runnel.query.result import Result
+    from runnel.run.report import Ran, Watch
 
 
 class Lake:
@@ -49,6 +51,12 @@ class Lake:
     def __repr__(self) -> str:
         """Return the project's name and place."""
         return f"<lake of {self.settings.name} at {self.settings.root}>"
+
+    def _repr_html_(self) -> str:
+        """Return the project, its branches and its tables, for notebooks."""
+        from runnel.client.showing import lake_html
+
+        return lake_html(self)
 
     @cached_property
     def store(self) -> "Store":
@@ -110,10 +118,50 @@ class Lake:
 
         return diff(self.store, a, b, TableName.parse(table) if table else None)
 
-    def merge(self, branch: str, *, into: str = "main") -> "Merged":
-        """Merge a branch into another."""
+    def plan(
+        self,
+        select: str | Sequence[str] = (),
+        *,
+        exclude: str | Sequence[str] = (),
+        branch: str = "main",
+        full_refresh: bool = False,
+    ) -> "Plan":
+        """Return what a run would compute, and why."""
+        from runnel.client.planning import Wish, plan_project
+
+        return plan_project(self, Wish.of(select, exclude, branch, full_refresh)).plan
+
+    def run(
+        self,
+        select: str | Sequence[str] = (),
+        *,
+        exclude: str | Sequence[str] = (),
+        branch: str = "main",
+        full_refresh: bool = False,
+        message: str | None = None,
+        watch: "Watch | None" = None,
+    ) -> "Ran":
+        """Compute what changed, check it and publish it as one commit; raise where a step fails.
+
+        The project's files are read anew each time, so changed code is picked up.
+        """
+        from runnel.client.planning import Wish
+        from runnel.client.running import run_project
+
+        wish = Wish.of(select, exclude, branch, full_refresh)
+        done = run_project(self, wish, message=message, watch=watch)
+        if done.errors:
+            raise done.errors[0]
+        return done
+
+    def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
+        """Merge a branch into another; `run` computes what tasks must make anew, into the same commit."""
         from runnel.lake.merge import merge
 
+        if run:
+            from runnel.client.merging import merge_and_run
+
+            return merge_and_run(self, branch, into)
         return merge(self.store, branch, into)
 
     def revert(self, commit: str, *, branch: str = "main") -> "Commit":

@@ -2,14 +2,12 @@
 
 Spark writes the answer into private files, of which this process then reads batch by batch: neither side ever holds
 all rows, their order is kept, every error comes before the first row, and the slot is free again as soon as Spark is
-done. Sessions of slots are kept, because Spark never unloads a catalog.
+done.
 """
 
-import os
 import secrets
 import shutil
 import tempfile
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, cast
@@ -18,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runnel.errors import RunnelError
-from runnel.lake import slots
 from runnel.lake.storage import listing, local_path
 from runnel.query.arrow import arrow_type, fitted
 from runnel.query.dialect.translate import Column
 from runnel.query.hold import Hold
 from runnel.query.spark_errors import told
 from runnel.query.spark_types import TEXT, ddl, storable, type_of
+from runnel.spark.lending import lender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from runnel.query.engine import Question
 
 BATCH_ROWS = 65_536
+_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _BLOCK_BYTES = 16 * 2**20  # small row groups, because a reader holds one of them
 
 
@@ -71,74 +70,14 @@ def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
     store = question.store
     folder = _new_folder(spark, store)
     try:
-        with _pool(spark, store).slot(question) as session, _held(question), _errors():
-            frame = session.sql(question.parsed.spark_sql)
+        lent = lender(spark, store, "q", _CONF).lend(question.commit, question.versions)
+        with lent as loan, _interruptible(loan.session), _held(question), _errors():
+            frame = loan.session.sql(question.parsed.spark_sql)
             columns = _write(frame, folder)
         return SparkStream(store, folder, columns)
     except BaseException:
         _remove(store, folder)
         raise
-
-
-class Pool:
-    """The slots of this process over one lake: each a session and a catalog name, used by one query at a time."""
-
-    def __init__(self, spark: "SparkSession", store: "Store") -> None:
-        self._spark = spark
-        self._store = store
-        self._worker = f"q{os.getpid():x}{secrets.token_hex(3)}"
-        self._guard = threading.Lock()
-        self._free: list[tuple[int, SparkSession]] = []
-        self._count = 0
-
-    @contextmanager
-    def slot(self, question: "Question") -> Iterator["SparkSession"]:
-        """Fill a slot with the tables of a query and lend its session.
-
-        A query that was torn off may still have threads in its slot, so that one is never used again.
-        """
-        with self._guard:
-            number, session = self._free.pop() if self._free else (self._count, None)
-            self._count += session is None
-        taken = slots.take(self._store.db, self._worker, number, question.commit, question.versions)
-        ended = False
-        try:
-            if session is None:
-                session = _session(self._spark, self._store, taken.name)
-            with _interruptible(session):
-                yield session
-            ended = True
-        except RunnelError:
-            ended = True  # Spark has said itself that it is done
-            raise
-        finally:
-            slots.release(self._store.db, taken)
-            if ended and session is not None:
-                with self._guard:
-                    self._free.append((number, session))
-
-
-_pools: dict[tuple[str, str, str], Pool] = {}
-_guard = threading.Lock()
-
-
-def _pool(spark: "SparkSession", store: "Store") -> Pool:
-    database = store.db.url.render_as_string(hide_password=False)
-    key = (spark.sparkContext.applicationId, database, store.warehouse)
-    with _guard:
-        for old in [old for old in _pools if old[0] != key[0]]:
-            del _pools[old]  # that Spark has ended
-        return _pools.setdefault(key, Pool(spark, store))
-
-
-def _session(spark: "SparkSession", store: "Store", name: str) -> "SparkSession":
-    from runnel.spark.catalog import CatalogSettings
-    from runnel.spark.session import slot_session
-
-    database = store.db.url.render_as_string(hide_password=False)
-    session = slot_session(spark, CatalogSettings(name, database, store.warehouse))
-    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    return session
 
 
 @contextmanager

@@ -1,16 +1,21 @@
 """The answer to a query: streamed, in Arrow batches, from whichever engine gave it."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from runnel import notebook
 from runnel.errors import Mistake, RunnelError
 from runnel.query.arrow import json_rows_of, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+
+
+_MOST_SHOWN = 20
 
 
 class Stream(Protocol):
@@ -46,11 +51,11 @@ class Result:
         self._hand_over = hand_over
         self._begun = begun
         self._ended_at: float | None = None
-        self._first: pa.RecordBatch | None = None
+        self._ahead: deque[pa.RecordBatch] = deque()  # fetched, not given yet
         self._table: pa.Table | None = None
         self._read = False
         self._given = False
-        self._first = self._fetch()  # at once, while Spark can still take over unnoticed
+        self._look_ahead(1)  # at once, while Spark can still take over unnoticed
 
     @property
     def engine(self) -> str:
@@ -107,9 +112,23 @@ class Result:
 
     def close(self) -> None:
         """Release everything that the answer holds; may be called again."""
-        self._first = None
+        self._ahead.clear()
         self._read = True
         self._end()
+
+    def _repr_html_(self) -> str:
+        """Return the first rows for notebooks; the answer can still be read afterwards."""
+        if self._table is None and self._read:
+            return "<div>this result was read or closed already</div>"
+        if self._table is None:
+            self._look_ahead(_MOST_SHOWN + 1)
+        batches = self._ahead if self._table is None else self._table.slice(0, _MOST_SHOWN + 1).to_batches()
+        rows = [row for batch in batches for row in json_rows_of(batch.slice(0, _MOST_SHOWN + 1))][: _MOST_SHOWN + 1]
+        is_more = len(rows) > _MOST_SHOWN
+        numbers = [at for at, field in enumerate(self.schema) if _is_number(field.type)]
+        told = f"the first {_MOST_SHOWN} rows; .df() has all" if is_more else f"{len(rows)} row{'s' * (len(rows) != 1)}"
+        told += f", by {self.engine}, at <code>{notebook.text(self.at[:8])}</code>"
+        return f"{notebook.table(self.columns, rows[:_MOST_SHOWN], numbers)}<div>{told}</div>"
 
     def __enter__(self) -> "Result":
         """Return itself; leaving the block closes it."""
@@ -135,10 +154,17 @@ class Result:
         self._read = True
 
     def _next(self) -> pa.RecordBatch | None:
-        if self._first is None:
-            return self._fetch()
-        first, self._first = self._first, None
-        return first
+        return self._ahead.popleft() if self._ahead else self._fetch()
+
+    def _look_ahead(self, rows: int) -> None:
+        """Fetch so many rows, or all that there are, and keep them for whoever reads."""
+        while sum(batch.num_rows for batch in self._ahead) < rows:
+            engine, batch = self.engine, self._fetch()
+            if self.engine != engine:  # Spark starts from the beginning
+                self._ahead.clear()
+            if batch is None:
+                return
+            self._ahead.append(batch)
 
     def _fetch(self) -> pa.RecordBatch | None:
         if self._ended_at is not None:
@@ -164,3 +190,7 @@ class Result:
         if self._ended_at is None:
             self._ended_at = time.perf_counter()
         self._stream.close()
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

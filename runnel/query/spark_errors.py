@@ -19,16 +19,26 @@ def told(error: Exception) -> RunnelError:
     if kind.__name__ in ("Py4JNetworkError", "Py4JError") or isinstance(error, ConnectionError):
         what = "Spark's Java process went away during the query"
         return Unreachable("SPARK_LOST", what, fix="ask again; if it ran out of memory, raise spark.driver.memory")
-    found = [match for match in _CONDITION.findall(str(error)) if not match[0].startswith(_WRAPPERS)]
-    if not found:
+    found = condition_in(str(error))
+    if found is None:
         lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
         # py4j's own first line names a Java object; what happened stands in the second.
         line = lines[1] if len(lines) > 1 and kind.__name__ == "Py4JJavaError" else (lines or [kind.__name__])[0]
         return RunnelError("SQL_FAILED", f"Spark could not answer: {line[:500]}", fix="Spark's log has the details")
-    condition, text = found[0]
-    what = f"Spark: {_TAIL.sub('', text)[:500]} [{condition}]"
+    condition, text = found
+    what = f"Spark: {text[:500]} [{condition}]"
     if condition.startswith("UNRESOLVED_COLUMN"):
         return Mistake("SQL_COLUMN", what, fix="`runnel table NAME` shows the columns of a table")
     if kind.__name__ in ("AnalysisException", "ParseException"):
         return Mistake("SQL_FAILED", what, fix="correct the query")
     return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it stumbles over")
+
+
+def condition_in(text: str) -> tuple[str, str] | None:
+    r"""Return Spark's condition in an error's text and what it says, without wrappers and noise; None without one.
+
+    >>> condition_in("[TASK_WRITE_FAILED] x\n[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012")
+    ('DIVIDE_BY_ZERO', 'Division by zero.')
+    """
+    found = [match for match in _CONDITION.findall(text) if not match[0].startswith(_WRAPPERS)]
+    return (found[0][0], _TAIL.sub("", found[0][1])) if found else None

@@ -79,6 +79,13 @@ def start(settings: SparkSettings, tell: Tell | None = None) -> "SparkSession":
         return spark
 
 
+def running() -> "SparkSession | None":
+    """Return the session of this process, if Spark runs in it."""
+    with _guard:
+        alive = _running is not None and _running.jvm.is_alive and _running.owner == os.getpid()
+        return _running.spark if _running is not None and alive else None
+
+
 def stop() -> None:
     """Stop Spark and end its JVM; does nothing if there is none."""
     global _running

@@ -1,0 +1,109 @@
+"""The facts for plans, asked of the lake and of the sources as they are needed.
+
+Nothing that a skip or a reuse needs opens a file of the lake: the catalog database knows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from runnel.declare.flow import Files
+from runnel.lake import ingested, results
+from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
+
+if TYPE_CHECKING:
+    from runnel.connect.ingest import Found
+    from runnel.declare.flow import Flow
+    from runnel.lake.commits import Commit, State
+    from runnel.lake.ingested import Seen
+    from runnel.lake.store import Store
+    from runnel.names import TableName
+
+
+class LakeFacts:
+    """Facts about one state of the lake. `state` may hold versions that are not published yet."""
+
+    def __init__(self, store: "Store", flow: "Flow", commit: "Commit", state: "State") -> None:
+        self._store = store
+        self._flow = flow
+        self._commit = commit
+        self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
+        self._found: dict[TableName, Found | None] = {}
+        self._movements: dict[tuple[str, str], Movement] = {}
+
+    def head(self, table: "TableName") -> Head | None:
+        """Return a table as it is, or None where there is none."""
+        return self._heads.get(table)
+
+    def results(self, keys: "Iterable[tuple[TableName, str]]") -> "Mapping[tuple[TableName, str], Result]":
+        """Return the results that are known for these keys."""
+        return results.by_keys(self._store.db, keys)
+
+    def made(self, table: "TableName", head: Head) -> Result | None:
+        """Return the newest result whose content is the table's."""
+        return results.made(self._store.db, table, head.content)
+
+    def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
+        """Return how a table changed between two versions, counted in files."""
+        from runnel.lake.movement import movement
+
+        key = (before.location, after.location)
+        if key not in self._movements:
+            found = movement(self._store, before.location, after.location)
+            made = self.made(table, after) if found.columns_added and not found.columns_changed else None
+            if made is not None and made.extends == before.content:
+                # Every file was rewritten, and yet the columns that were there have the rows that they had.
+                found = Movement(columns_added=found.columns_added)
+            self._movements[key] = found
+        return self._movements[key]
+
+    def size(self, table: "TableName", head: Head) -> Size | None:
+        """Return how much a version holds."""
+        from runnel.lake.movement import size
+
+        return size(self._store, head.location)
+
+    def arrivals(self, table: "TableName") -> Arrivals:
+        """Return what the source of a table has for it."""
+        found = self.found(table)
+        if found is None:
+            return Arrivals()
+        known = None
+        if not found.is_empty and found.content is not None:
+            version = self._known(table, found.content)
+            known = Head(version, found.content) if version else None
+        return Arrivals(
+            new=len(found.new),
+            changed=len(found.changed),
+            gone=len(found.gone),
+            renamed=len(found.renamed),
+            bytes=found.bytes,
+            content=found.content,
+            known=known,
+            problem=found.problem,
+        )
+
+    def found(self, table: "TableName") -> "Found | None":
+        """Return the files of a source that came, changed or went; None for a source that has none."""
+        if table not in self._found:
+            self._found[table] = self._look(table)
+        return self._found[table]
+
+    def seen(self, table: "TableName") -> "dict[str, Seen]":
+        """Return what a source has already given to its table."""
+        return ingested.seen(self._store.db, self._commit, table)
+
+    def _look(self, table: "TableName") -> "Found | None":
+        from runnel.connect.ingest import DigestCache, arrivals
+        from runnel.plan.fingerprint import source_fingerprint
+
+        source = self._flow.sources[table]
+        if not isinstance(source.origin, Files):
+            return None
+        head = self._heads.get(table)
+        cache = DigestCache(self._flow.root / ".runnel" / "digests.db")
+        how = source_fingerprint(source)
+        return arrivals(self._flow.root, source, how, self.seen(table), head.content if head else None, cache)
+
+    def _known(self, table: "TableName", content: str) -> str | None:
+        """Return a version that has this content already, on any branch."""
+        return ingested.version_with(self._store.db, table, content)

@@ -1,0 +1,102 @@
+"""Plan a project: load its flow, gather the facts, and let the planner decide."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from runnel.client.facts import LakeFacts
+from runnel.declare.loader import load_flow
+from runnel.names import TableName
+from runnel.plan.fingerprint import Fingerprint, Fingerprints
+from runnel.plan.graph import Graph
+from runnel.plan.planner import make_plan
+from runnel.plan.selection import select as chosen
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
+    from runnel.declare.flow import Flow, Task
+    from runnel.lake.commits import Commit, State
+    from runnel.plan.steps import Plan
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a user asks to have planned or run."""
+
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    branch: str = "main"
+    full_refresh: bool = False
+
+    @classmethod
+    def of(
+        cls, select: str | Sequence[str], exclude: str | Sequence[str], branch: str, full_refresh: bool = False
+    ) -> "Wish":
+        """Return a wish; one selection may be given by itself."""
+        return cls(_texts(select), _texts(exclude), branch, full_refresh)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, with all that was used to make it and is needed to carry it out."""
+
+    wish: Wish
+    flow: "Flow"
+    facts: LakeFacts
+    fingerprints: "Callable[[Task], Fingerprint]"
+    commit: "Commit"
+    state: "State"
+    plan: "Plan"
+
+
+def flow_of(lake: "Lake") -> "Flow":
+    """Load what the project declares; Spark starts only where a flow file needs it while it is imported."""
+    return load_flow(lake.settings, start_spark=lambda: lake.spark)
+
+
+def plan_project(lake: "Lake", wish: Wish, flow: "Flow | None" = None) -> Planned:
+    """Plan what a wish takes, on the newest commit of its branch."""
+    flow = flow or flow_of(lake)
+    commit = lake.store.commit(_branch(lake, wish.branch))
+    return plan_state(lake, wish, flow, commit, lake.store.state(commit))
+
+
+def plan_state(lake: "Lake", wish: Wish, flow: "Flow", commit: "Commit", state: "State") -> Planned:
+    """Plan on any state of the lake, published or not."""
+    facts = LakeFacts(lake.store, flow, commit, state)
+    fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+    graph = Graph(flow)
+
+    def modified() -> set[TableName]:
+        """Return the tasks whose code is not the one that made their table."""
+        found = set()
+        for table, task in flow.tasks.items():
+            head = facts.head(table)
+            made = facts.made(table, head) if head else None
+            if made is None or made.code.get("digest") != fingerprints(task).digest:
+                found.add(table)
+        return found
+
+    selected = chosen(graph, flow, wish.select, wish.exclude, modified)
+    plan = make_plan(
+        flow,
+        facts,
+        fingerprints,
+        branch=wish.branch,
+        commit=commit.id,
+        selected=selected,
+        full_refresh=wish.full_refresh,
+    )
+    if flow.started_spark is not None:
+        plan = replace(plan, notes=(*plan.notes, f"Spark was started by {flow.started_spark}, while it was imported"))
+    return Planned(wish, flow, facts, fingerprints, commit, state, plan)
+
+
+def _branch(lake: "Lake", name: str) -> str:
+    from runnel.lake.branches import branch
+
+    return lake.store.db.read(lambda connection: branch(connection, name)).name
+
+
+def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

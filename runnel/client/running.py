@@ -1,0 +1,100 @@
+"""Run a project: plan, compute, check, publish; plan again where somebody else was faster."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from runnel.client.planning import Planned, Wish, flow_of, plan_project
+from runnel.errors import Moved
+from runnel.names import new_run_id
+from runnel.run.report import Done, Event, Ran, Watch
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
+    from runnel.run.execute import Publish
+
+_ATTEMPTS = 5
+
+
+def run_project(
+    lake: "Lake",
+    wish: Wish,
+    *,
+    message: str | None = None,
+    watch: Watch | None = None,
+    planned: "Callable[[Planned], None] | None" = None,
+) -> Ran:
+    """Carry out a wish and return what became of it.
+
+    `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
+    known by its key, so planning again costs little.
+    """
+    flow = flow_of(lake)
+    run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
+    for attempt in range(1, _ATTEMPTS + 1):
+        found = plan_project(lake, wish, flow)
+        if planned is not None:
+            planned(found)
+        if not found.plan.work:
+            return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found))
+        try:
+            return carry_out(lake, found, run, started_at, message, watch)
+        except Moved:
+            if attempt == _ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def carry_out(
+    lake: "Lake",
+    found: Planned,
+    run: str,
+    started_at: datetime,
+    message: str | None,
+    watch: Watch | None,
+    publish: "Publish | None" = None,
+) -> Ran:
+    """Execute a plan that does something; `publish` makes its commit in another way than as a run's own."""
+    from runnel.run.execute import execute
+    from runnel.run.work import Order
+
+    order = Order(
+        run,
+        found.wish.branch,
+        found.commit,
+        found.state,
+        full_refresh=found.wish.full_refresh,
+        parallel=parallel(),
+        started_at=started_at,
+    )
+    return execute(
+        order,
+        found.plan,
+        lake.store,
+        found.flow,
+        found.facts,
+        found.fingerprints,
+        lambda: lake.spark,
+        logs=lake.settings.home / "logs" / "runs",
+        watch=watch or _silent,
+        message=message,
+        publish=publish,
+    )
+
+
+def parallel() -> int:
+    """Return how many steps go side by side."""
+    return max(2, min(8, os.cpu_count() or 2))
+
+
+def _skipped(found: Planned) -> tuple[Done, ...]:
+    return tuple(Done(step.table, "skip", "skipped", step.reason) for step in found.plan.steps)
+
+
+def _since(at: datetime) -> float:
+    return (datetime.now(UTC) - at).total_seconds()
+
+
+def _silent(event: Event) -> None:
+    """Watch nothing."""

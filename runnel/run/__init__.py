@@ -1,0 +1,1 @@
+"""Run: compute a plan on Spark, check it, publish it."""

@@ -1,0 +1,157 @@
+"""Compute a task on Spark: build its frame, read its plan, write, check, and record the result."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runnel.lake import results
+from runnel.lake.database import stamp
+from runnel.lake.descent import check_descent
+from runnel.lake.sides import Indivisible
+from runnel.plan.facts import Head, Result
+from runnel.run.analysis import Analysis, analyse, judge, same_use
+from runnel.run.context import Context
+from runnel.run.frame import build
+from runnel.run.outcome import Outcome, Unfit, full, rows
+from runnel.run.parts import parts
+from runnel.run.report import Done
+from runnel.run.timeout import within
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from runnel.declare.flow import Task
+    from runnel.names import TableName
+    from runnel.plan.steps import Step
+    from runnel.run.work import Work
+
+
+def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
+    """Compute a task and return what became of its table."""
+    loan = work.borrow()
+    context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at)
+    with _grouped(work, task), within(work, task):
+        if step.action == "rows":
+            try:
+                return _rows(work, task, step, inputs, context)
+            except (Unfit, Indivisible) as error:
+                step = replace(step, action="full", reason=f"{step.reason}; in full, because {error.what}")
+        return _full(work, task, step, inputs, context)
+
+
+def _full(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
+    frame, found = _frame(work, task, context, {table: context.identifier(table) for table in task.reads})
+    warnings = judge(task, found)
+    head = work.heads.get(task.table)
+    if step.analyse and head is not None and step.base is not None and _is_same(work, step, inputs, found):
+        _record(work, task, step, inputs, found, Outcome(head, step.base.rows, step.base.tally, step.base.quarantine))
+        return Done(task.table, "skip", "skipped", f"{step.reason}, which it does not use")
+    work.check()
+    return _finish(work, task, step, inputs, found, full(context, task, frame, head), warnings)
+
+
+def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
+    """Compute the rows that came, and where there is a key, those that went."""
+    assert step.base is not None
+    head = work.heads[task.table]
+    with parts(work, task, step, inputs, context) as (came, went):
+        added, found = _frame(work, task, context, came)
+        warnings = judge(task, found)
+        removed = _frame(work, task, context, went)[0] if went is not None else None
+        work.check()
+        made = rows(context, task, added, removed, head, step.base.tally)
+    return _finish(work, task, step, inputs, found, made, warnings)
+
+
+def _frame(
+    work: "Work", task: "Task", context: Context, names: "Mapping[TableName, str]"
+) -> "tuple[DataFrame, Analysis]":
+    frames = {table: context.session.table(name) for table, name in names.items()}
+    frame = build(task, frames, context.session, work.root)
+    return frame, analyse(frame, {name.replace("`", ""): table for table, name in names.items()})
+
+
+def _is_same(work: "Work", step: "Step", inputs: "Mapping[TableName, Head]", found: Analysis) -> bool:
+    """Tell whether a task uses none of the columns that its inputs gained."""
+    assert step.base is not None
+    used = step.base.inputs
+    moved = {table: work.facts.movement(table, used[table], inputs[table]) for table in step.changed}
+    gained = {table: frozenset(movement.columns_added) for table, movement in moved.items()}
+    return same_use(step.base.columns, found, gained)
+
+
+def _finish(
+    work: "Work",
+    task: "Task",
+    step: "Step",
+    inputs: "Mapping[TableName, Head]",
+    found: Analysis,
+    made: Outcome,
+    warnings: tuple[str, ...],
+) -> Done:
+    before = work.heads.get(task.table)
+    if made.head != before:
+        check_descent(work.store, before.location if before else None, made.head.location, work.order.run)
+    result = _record(work, task, step, inputs, found, made)
+    return Done(
+        task.table,
+        step.action,
+        "succeeded",
+        step.reason,
+        rows=made.written,
+        head=made.head,
+        aside=made.quarantine,
+        set_aside=made.set_aside,
+        detail=provenance(result),
+        warnings=(*warnings, *made.warnings),
+    )
+
+
+def _record(
+    work: "Work",
+    task: "Task",
+    step: "Step",
+    inputs: "Mapping[TableName, Head]",
+    found: Analysis,
+    made: Outcome,
+) -> Result:
+    """Keep the result under its key, so that it is known whatever becomes of the run."""
+    assert step.key is not None
+    result = Result(
+        table=task.table,
+        key=step.key,
+        head=made.head,
+        code=work.fingerprints(task).stored(),
+        inputs=dict(inputs),
+        run=work.order.run,
+        branch=work.order.branch,
+        made_at=stamp(work.order.started_at),
+        rows=made.rows,
+        quarantine=made.quarantine,
+        columns=found.columns,
+        tally=made.tally,
+        extends=made.extends,
+    )
+    results.record(work.store.db, result)
+    return result
+
+
+def provenance(result: Result) -> dict[str, object]:
+    """Return what a commit keeps about how a table was made."""
+    return {
+        "key": result.key,
+        "run": result.run,
+        "inputs": {str(table): {"location": h.location, "content": h.content} for table, h in result.inputs.items()},
+    }
+
+
+@contextmanager
+def _grouped(work: "Work", task: "Task") -> Iterator[None]:
+    """Give Spark's jobs of this thread a name, to watch and to cancel them by."""
+    context = work.borrow().session.sparkContext
+    context.setJobGroup(f"{work.order.run} {task.table}", f"{task.table}", interruptOnCancel=True)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]

@@ -1,0 +1,167 @@
+"""Do the steps of a plan: independent ones side by side, each as soon as what it needs is done.
+
+A step that fails holds up only what needs it; everything else is finished, so that its result is known when the run
+is repeated.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runnel.errors import Cancelled, RunnelError
+from runnel.names import TableName
+from runnel.plan.steps import Step
+from runnel.run.report import Done, Event
+from runnel.run.step import do
+from runnel.run.work import Work
+
+if TYPE_CHECKING:
+    from runnel.plan.facts import Head
+
+_PATIENCE_SECONDS = 30.0
+
+
+class Engine:
+    """One pass over the steps of a plan."""
+
+    def __init__(self, work: Work, steps: Sequence[Step]) -> None:
+        self.work = work
+        self.steps = {step.table: step for step in steps}
+        self.done: dict[TableName, Done] = {}
+        self._ended: queue.Queue[Done] = queue.Queue()
+        self._threads: dict[TableName, threading.Thread] = {}
+        self._needs = {step.table: self._waits_for(step) for step in steps}
+
+    def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
+        """Do all steps and return what became of them, in the order of the plan.
+
+        Ctrl-C cancels Spark's jobs, waits for the threads, and marks what was not done.
+        """
+        try:
+            self._start_ready(spark_is_here=not needs_spark)
+            if needs_spark:
+                self.work.borrow()  # here, because only the main thread can make Ctrl-C reach Spark
+                self._start_ready()
+            while len(self.done) < len(self.steps):
+                self._settle(self._next())
+                self._start_ready()
+        except BaseException as error:
+            self._cancel(error)
+            if not isinstance(error, KeyboardInterrupt | Cancelled):
+                raise
+        return tuple(self.done[table] for table in self.steps)
+
+    def _next(self) -> Done:
+        while True:
+            try:
+                return self._ended.get(timeout=0.2)  # short, so that Ctrl-C is noticed
+            except queue.Empty:
+                self.work.check()
+                self._watch_spark()
+
+    def _start_ready(self, *, spark_is_here: bool = True) -> None:
+        """Start every step that can go now; those that do nothing are done at once, which may free others."""
+        progress = True
+        while progress:
+            progress = False
+            for table, step in self.steps.items():
+                if table in self.done or table in self._threads or not self._needs[table] <= self.done.keys():
+                    continue
+                if self._is_blocked(table):
+                    self._settle(Done(table, step.action, "blocked", "what it needs has failed"))
+                    progress = True
+                elif step.action == "skip" and not step.is_expected:
+                    self._settle(Done(table, "skip", "skipped", step.reason))
+                    progress = True
+                elif len(self._threads) < self.work.order.parallel and (spark_is_here or step.action == "ingest"):
+                    self._start(step)
+
+    def _start(self, step: Step) -> None:
+        inputs: dict[TableName, Head | None] = {}
+        if step.table in self.work.flow.tasks:
+            inputs = {table: self.work.heads.get(table) for table in self.work.flow.tasks[step.table].reads}
+        thread = threading.Thread(target=self._do, args=(step, inputs), name=f"runnel {step.table}", daemon=True)
+        self._threads[step.table] = thread
+        thread.start()
+
+    def _do(self, step: Step, inputs: "dict[TableName, Head | None]") -> None:
+        started = time.monotonic()
+        try:
+            done = do(self.work, step, inputs)
+        except BaseException as error:
+            done = self._failure(step, error)
+        self._ended.put(replace(done, seconds=time.monotonic() - started))
+
+    def _failure(self, step: Step, error: BaseException) -> Done:
+        from runnel.run.told import full_trace, tell
+
+        if self.work.cancelled.is_set() or isinstance(error, Cancelled):
+            return Done(step.table, step.action, "cancelled", "cancelled")
+        self.work.log.write(f"trace of {step.table}\n{full_trace(error)}")
+        if not isinstance(error, RunnelError):
+            task = self.work.flow.tasks.get(step.table)
+            error = tell(error, task, self.work.root) if task else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
+        return Done(step.table, step.action, "failed", step.reason, error=error)
+
+    def _settle(self, done: Done) -> None:
+        if done.state == "succeeded" and done.head is not None:
+            heads = {done.table: done.head}
+            task = self.work.flow.tasks.get(done.table)
+            if done.aside is not None and task is not None and task.quarantine is not None:
+                heads[task.quarantine] = done.aside
+            self.work.place(heads)
+        self.done[done.table] = done
+        self._threads.pop(done.table, None)
+        if done.state != "skipped":
+            self.work.tell(Event("end", table=done.table, action=done.action, outcome=done))
+
+    def _is_blocked(self, table: TableName) -> bool:
+        return any(self.done[need].state in ("failed", "blocked", "cancelled") for need in self._needs[table])
+
+    def _waits_for(self, step: Step) -> set[TableName]:
+        """Return the steps to wait for: what it reads, and what its checks compare with."""
+        task = self.work.flow.tasks.get(step.table)
+        return {table for table in (*step.needs, *(task.refers if task else ())) if table in self.steps}
+
+    def _cancel(self, error: BaseException) -> None:
+        """Stop what is under way, and wait until no thread is left in the slot."""
+        self.work.cancelled.set()
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while self._threads and time.monotonic() < until:
+            self._cancel_spark()
+            while True:
+                try:
+                    done = self._ended.get(timeout=0.5)
+                except queue.Empty:
+                    break
+                self.done[done.table] = done
+                self._threads.pop(done.table, None)
+        if self._threads and self.work.loan is not None:
+            self.work.loan.is_clean = False
+        for table, step in self.steps.items():
+            if table not in self.done:
+                self.done[table] = Done(table, step.action, "cancelled", "cancelled")
+
+    def _cancel_spark(self) -> None:
+        from contextlib import suppress
+
+        loan = self.work.loan
+        if loan is not None:
+            with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
+                for table in list(self._threads):
+                    loan.session.sparkContext.cancelJobGroup(f"{self.work.order.run} {table}")
+
+    def _watch_spark(self) -> None:
+        from runnel.run.stages import progress
+
+        loan = self.work.loan
+        if loan is not None:
+            for table in list(self._threads):
+                done, total = progress(loan.session, f"{self.work.order.run} {table}")
+                if total:
+                    self.work.watch(
+                        Event("progress", table=table, action=self.steps[table].action, done=done, total=total)
+                    )

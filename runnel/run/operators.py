@@ -1,0 +1,73 @@
+"""The operators and functions of Spark's plans by what they mean for a task, with the names that people know. Pure."""
+
+LITERAL = ("LocalRelation", "Range", "OneRowRelation")
+# Operators that make each of their rows from one row.
+ROWWISE = frozenset(
+    (
+        "Project",
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "Sort",
+        "Generate",
+        "Union",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "ResolvedHint",
+        "WithCTE",
+        "CTERelationDef",
+        "CTERelationRef",
+        "CollectMetrics",
+        "Expand",
+        "EventTimeWatermark",
+    )
+)
+NAMES = {
+    "Aggregate": "aggregate",
+    "AsOfJoin": "join",
+    "Deduplicate": "distinct",
+    "Distinct": "distinct",
+    "Except": "except",
+    "FlatMapCoGroupsInArrow": "applyInArrow",
+    "FlatMapCoGroupsInPandas": "applyInPandas",
+    "FlatMapGroupsInArrow": "applyInArrow",
+    "FlatMapGroupsInPandas": "applyInPandas",
+    "GlobalLimit": "limit",
+    "Intersect": "intersect",
+    "Join": "join",
+    "LateralJoin": "join",
+    "LocalLimit": "limit",
+    "MapInArrow": "mapInArrow",
+    "MapInPandas": "mapInPandas",
+    "Offset": "offset",
+    "Sample": "sample",
+    "Tail": "tail",
+    "Window": "window",
+}
+NONDETERMINISTIC = {
+    "CallMethodViaReflection": "reflect",
+    "CurrentCatalog": "current_catalog",
+    "CurrentDatabase": "current_database",
+    "CurrentDate": "current_date",
+    "CurrentTime": "current_time",
+    "CurrentTimeZone": "current_timezone",
+    "CurrentTimestamp": "current_timestamp",
+    "CurrentUser": "current_user",
+    "InputFileBlockLength": "input_file_block_length",
+    "InputFileBlockStart": "input_file_block_start",
+    "InputFileName": "input_file_name",
+    "LocalTimestamp": "localtimestamp",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id",
+    "Now": "now",
+    "Rand": "rand",
+    "RandStr": "randstr",
+    "Randn": "randn",
+    "Shuffle": "shuffle",
+    "SparkPartitionID": "spark_partition_id",
+    "TryReflect": "try_reflect",
+    "Uniform": "uniform",
+    "Uuid": "uuid",
+}
+# Iceberg's columns about where a row is stored, which compaction changes.
+STORAGE = ("_file", "_pos", "_spec_id", "_partition", "_deleted")

@@ -1,0 +1,130 @@
+"""Refresh a task's table from its frame: shape, write, set aside, check; in full, or only the rows that changed.
+
+Works in the run's slot; nothing is published here. A table that fails is put back to where it was.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runnel.declare.flow import Check, Task
+from runnel.errors import RunnelError
+from runnel.lake import slots
+from runnel.lake.tables import load
+from runnel.plan.facts import Head
+from runnel.run import tally as tallies
+from runnel.run.aside import Put, put, quarantined
+from runnel.run.extension import extended
+from runnel.run.findings import judge
+from runnel.run.removal import total_rows, without
+from runnel.run.table_checks import refuse_unreadable, table_checks
+from runnel.run.tally import Tally
+from runnel.run.target import columns_of, prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from runnel.run.context import Context
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task's table has become. `rows` is how many it has, `written` how many of them are new.
+
+    `tally` is what appended rows are added to; None where it is not known. `quarantine` is the quarantine table now.
+    """
+
+    head: Head
+    rows: int | None = None
+    tally: tuple[int, int, int] | None = None
+    quarantine: Head | None = None
+    warnings: tuple[str, ...] = ()
+    written: int = 0
+    set_aside: int = 0
+    extends: str | None = None  # the content before, where only columns came
+
+
+class Unfit(RunnelError):
+    """The table does not have the columns of the rows that came; it has to be computed in full."""
+
+    def __init__(self, task: Task) -> None:
+        what = f"`{task.table}` does not have the columns that its task makes now"
+        super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
+
+
+def full(context: "Context", task: Task, frame: "DataFrame", base: Head | None) -> Outcome:
+    """Replace all rows. Where the content is that of `base` and the shape fits, the outcome is `base` itself."""
+    with _or_back(context, task, base):
+        refuse_unreadable(context, frame, _of_table(task))
+        shaped = prepare(context.store, task, frame.schema, base)
+        made = put(context, task, frame, "overwrite", shaped, quarantined(context, task))
+        warnings = _checked(context, task, made)
+    content = tallies.content(columns_of(frame.schema), made.written.tally)
+    head = Head(made.written.location, content)
+    if base is not None and base.content == content and shaped == base.location:
+        head = base
+        slots.place(context.store.db, context.slot, {task.table: base.location})
+    rows, more = made.written.tally.rows, extended(context, task, frame.schema, base)
+    return Outcome(head, rows, made.written.tally, made.quarantine, warnings, rows, made.set_aside, more)
+
+
+def rows(
+    context: "Context",
+    task: Task,
+    added: "DataFrame",
+    removed: "DataFrame | None",
+    base: Head,
+    tally: tuple[int, int, int] | None = None,
+) -> Outcome:
+    """Take out what the task makes of rows that went, known by its key, and append what it makes of rows that came.
+
+    `tally` is that of `base`. Raises Unfit where the table lacks the columns for it.
+    """
+    with _or_back(context, task, base):
+        refuse_unreadable(context, added, _of_table(task))
+        start = prepare(context.store, task, added.schema, base)
+        if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
+            raise Unfit(task)
+        rest, aside = start, quarantined(context, task)
+        if removed is not None:
+            rest, aside = without(context, task, removed, start, aside)
+        made = put(context, task, added, "append", rest, aside)
+        warnings = _checked(context, task, made)
+    total, new = total_rows(context.store, made.written.location), made.written.tally
+    if rest != start or tally is None:
+        return _outcome(Head(made.written.location, made.written.location), total, None, made, warnings)
+    if not new.rows:
+        slots.place(context.store.db, context.slot, {task.table: base.location})
+        return _outcome(base, total, Tally(*tally), made, warnings)
+    whole = Tally(*tally).plus(new)
+    head = Head(made.written.location, tallies.content(columns_of(added.schema), whole))
+    return _outcome(head, total, whole, made, warnings)
+
+
+def _outcome(head: Head, total: int, tally: Tally | None, made: Put, warnings: tuple[str, ...]) -> Outcome:
+    return Outcome(head, total, tally, made.quarantine, warnings, made.written.tally.rows, made.set_aside)
+
+
+def _checked(context: "Context", task: Task, made: Put) -> tuple[str, ...]:
+    found = table_checks(context, context.identifier(task.table), _of_table(task))
+    return (*judge(task, (*made.written.findings, *found)), *made.warnings)
+
+
+def _of_table(task: Task) -> tuple[Check, ...]:
+    return tuple(check for check in task.checks if not check.is_row)
+
+
+@contextmanager
+def _or_back(context: "Context", task: Task, base: Head | None) -> Iterator[None]:
+    """Put the tables of a task back to where they were if it fails."""
+    try:
+        yield
+    except BaseException:
+        before = {task.table: base.location if base else None}
+        if task.quarantine is not None:
+            aside = quarantined(context, task)
+            before[task.quarantine] = aside.location if aside else None
+        with suppress(Exception):  # what went wrong first is what is told
+            slots.place(context.store.db, context.slot, before)
+        raise

@@ -1,0 +1,51 @@
+"""The rows of inputs that came and went, as tables in the slot that Spark reads instead of the whole."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from runnel.lake import slots
+from runnel.lake.delta import delta, rows_apart
+from runnel.lake.sides import side
+from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from runnel.declare.flow import Task
+    from runnel.plan.facts import Head
+    from runnel.plan.steps import Step
+    from runnel.run.context import Context
+    from runnel.run.work import Work
+
+Names = dict[TableName, str]
+
+
+@contextmanager
+def parts(
+    work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: "Context"
+) -> "Iterator[tuple[Names, Names | None]]":
+    """Yield, for each input, the table of rows that came, and that of rows that went if any did.
+
+    An input that did not change has no rows in either.
+    """
+    assert step.base is not None
+    came: dict[TableName, TableName] = {}
+    went: dict[TableName, TableName] = {}
+    placed: dict[TableName, str | None] = {}
+    lost = False
+    for table in task.reads:
+        before, after = step.base.inputs[table].location, inputs[table].location
+        found = delta(work.store, before, after)
+        older, newer = rows_apart(work.store, before, after, found) if table in step.changed else ((), ())
+        lost = lost or bool(older)
+        for names, location, entries, word in ((came, after, newer, "came"), (went, before, older, "went")):
+            names[table] = TableName(table.layer, f"{table.name}__{word}_for_{task.table.layer}_{task.table.name}")
+            placed[names[table]] = side(work.store, location, entries)
+    slots.place(work.store.db, context.slot, placed)
+    try:
+        yield _named(context, came), _named(context, went) if lost else None
+    finally:
+        slots.place(work.store.db, context.slot, dict.fromkeys(placed))
+
+
+def _named(context: "Context", names: dict[TableName, TableName]) -> Names:
+    return {table: context.identifier(name) for table, name in names.items()}

@@ -1,0 +1,118 @@
+"""What a run did, as values: for the command line, scripts, notebooks and the log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from runnel import notebook
+from runnel.errors import RunnelError
+from runnel.lake.ingested import Seen
+from runnel.names import TableName
+from runnel.plan.facts import Head
+
+State = Literal["succeeded", "failed", "cancelled", "nothing"]
+StepState = Literal["succeeded", "failed", "skipped", "blocked", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one step. `head` is the table afterwards, `aside` its quarantine table where that changed."""
+
+    table: TableName
+    action: str
+    state: StepState
+    reason: str = ""
+    rows: int | None = None
+    seconds: float = 0.0
+    error: RunnelError | None = None
+    head: Head | None = field(default=None, repr=False)
+    aside: Head | None = field(default=None, repr=False)
+    set_aside: int = 0
+    seen: tuple[Seen, ...] = field(default=(), repr=False)
+    detail: dict[str, Any] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "table": str(self.table),
+            "action": self.action,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 3),
+            "state": self.state,
+            "error": self.error.parts() if self.error else None,
+            "reason": self.reason,
+            "set_aside": self.set_aside,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended. `commit` is None where nothing was published."""
+
+    run: str | None
+    state: State
+    branch: str
+    commit: str | None
+    seconds: float
+    steps: tuple[Done, ...]
+    log: str | None = None
+
+    @property
+    def errors(self) -> tuple[RunnelError, ...]:
+        """Return what went wrong."""
+        return tuple(step.error for step in self.steps if step.error is not None)
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "run": self.run,
+            "state": self.state,
+            "commit": self.commit,
+            "branch": self.branch,
+            "seconds": round(self.seconds, 3),
+            "steps": [step.json() for step in self.steps],
+            "log": self.log,
+        }
+
+    def _repr_html_(self) -> str:
+        """Return what was done as a table, for notebooks; skipped steps are only counted."""
+        did = [step for step in self.steps if step.state != "skipped"]
+        rows = [
+            (
+                step.table,
+                step.action,
+                step.state,
+                _number(step.rows),
+                f"{step.seconds:.1f} s",
+                step.error or step.reason,
+            )
+            for step in did
+        ]
+        commit = f", commit <code>{notebook.text(self.commit[:8])}</code>" if self.commit else ""
+        skipped = f", {len(self.steps) - len(did):,} skipped" if len(did) < len(self.steps) else ""
+        told = f"<div><b>{self.state}</b> on {notebook.text(self.branch)}{commit}, {self.seconds:.1f} s{skipped}</div>"
+        return told + (
+            notebook.table(["table", "action", "state", "rows", "time", "why"], rows, (3, 4)) if rows else ""
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens during a run, for whoever watches. `done` of `total` are Spark's tasks, or files."""
+
+    kind: Literal["note", "start", "progress", "retry", "end"]
+    text: str = ""
+    table: TableName | None = None
+    action: str = ""
+    done: int = 0
+    total: int | None = None
+    outcome: Done | None = None
+
+
+Watch = Callable[[Event], None]
+
+
+def _number(rows: int | None) -> str:
+    return "" if rows is None else f"{rows:,}"

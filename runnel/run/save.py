@@ -1,0 +1,123 @@
+"""Write a frame into a table of the slot, and count in the same pass what its checks and its content need.
+
+One job of Spark per write. What Spark observed is compared with what the table says that it got; where they differ,
+as after the loss of an executor, what was written is counted once more.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from runnel.declare.flow import Check
+from runnel.declare.types import Column
+from runnel.lake import slots
+from runnel.lake.descent import RUN
+from runnel.lake.tables import load
+from runnel.run import tally
+from runnel.run.added import added_rows
+from runnel.run.conditions import Finding, invalid, metrics
+from runnel.run.tally import Tally, quoted
+from runnel.run.target import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+    from runnel.names import TableName
+    from runnel.run.context import Context
+
+Mode = Literal["overwrite", "append"]
+_PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
+_PAUSE_SECONDS = 0.005
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: the version, what its new rows are, and how the checks of rows went."""
+
+    location: str
+    tally: Tally
+    findings: tuple[Finding, ...]
+
+
+def save(
+    context: "Context",
+    table: "TableName",
+    frame: "DataFrame",
+    *,
+    base: str,
+    mode: Mode,
+    checks: Sequence[Check] = (),
+    content: Sequence[str] | None = None,
+) -> Written:
+    """Write a frame onto the version `base` of a table, which has its columns already.
+
+    `content` are the columns that make up the content; all, unless told. Raises CHECK_INVALID before anything is
+    written.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    columns = columns_of(frame.schema)
+    counted = [column for column in columns if content is None or column.name in content]
+    observation = Observation()
+    observed = _observed(frame, observation, columns, counted, checks)
+    slots.place(context.store.db, context.slot, {table: base})
+    writer = observed.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
+    writer.append() if mode == "append" else writer.overwrite(F.lit(True))
+    location = slots.location(context.store.db, context.slot, table)
+    assert location is not None
+    found = _news(observation)
+    if found is None or found["rows"] != _rows_added(context, location):
+        with added_rows(context, table, base, location) as rows:
+            found = measured(rows, columns, counted, checks)
+    return Written(
+        location, tally.read(found), tuple(Finding.read(check, found, at) for at, check in enumerate(checks))
+    )
+
+
+def _observed(
+    frame: "DataFrame",
+    observation: "Observation",
+    columns: Sequence[Column],
+    counted: Sequence[Column],
+    checks: Sequence[Check],
+) -> "DataFrame":
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    wanted = tally.sums() | metrics(checks, columns)
+    hashed = frame.selectExpr("*", *tally.hashes(counted))
+    try:
+        found = hashed.observe(observation, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+    except AnalysisException as error:
+        raise invalid(frame, checks, columns) or error from error
+    return found.select(*(quoted(column.name) for column in columns))
+
+
+def measured(
+    rows: "DataFrame", columns: Sequence[Column], counted: Sequence[Column], checks: Sequence[Check]
+) -> Mapping[str, Any]:
+    """Return what a write would observe of these rows, by a job of its own."""
+    from pyspark.sql import functions as F
+
+    wanted = tally.sums() | metrics(checks, columns)
+    hashed = rows.selectExpr("*", *tally.hashes(counted))
+    return hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
+
+
+def _news(observation: "Observation") -> Mapping[str, Any] | None:
+    """Return what Spark observed, or None where it does not say; waiting for it as PySpark does may never end."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while observation._jo is not None and observation._jo.getRowOrEmpty().isEmpty():
+        if time.monotonic() > until:
+            return None
+        time.sleep(_PAUSE_SECONDS)
+    return observation.get
+
+
+def _rows_added(context: "Context", location: str) -> int:
+    snapshot = load(context.store, location).current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    return int(snapshot.summary.additional_properties.get("added-records", 0))

@@ -1,0 +1,142 @@
+"""What all steps of one run share: the lake, the flow, the facts, Spark when it is needed, and who watches."""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from runnel.declare.flow import QUARANTINE
+from runnel.errors import Cancelled
+from runnel.lake import slots
+from runnel.lake.commits import Commit, State, Version
+from runnel.names import TableName
+from runnel.plan.facts import Facts, Head
+from runnel.run.report import Event, Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from runnel.connect.ingest import Found
+    from runnel.declare.flow import Flow, Task
+    from runnel.lake.ingested import Seen
+    from runnel.lake.store import Store
+    from runnel.plan.fingerprint import Fingerprint
+    from runnel.run.log import RunLog
+    from runnel.spark.lending import Loan
+
+
+class RunFacts(Facts, Protocol):
+    """What a run asks besides what a plan asks."""
+
+    def found(self, table: TableName) -> "Found | None":
+        """Return the files of a source that came, changed or went; None for a source without files."""
+
+    def seen(self, table: TableName) -> "dict[str, Seen]":
+        """Return what a source has already given to its table."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run: on which branch, from which state of the lake, and how.
+
+    `state` is what the branch holds at `commit`, or what it would hold after a merge that is being computed.
+    """
+
+    run: str
+    branch: str
+    commit: Commit
+    state: State
+    full_refresh: bool = False
+    parallel: int = 4
+    started_at: datetime = field(default_factory=datetime.now)
+
+
+class Work:
+    """The run while it goes on. Spark and its slot come when the first step asks for them, and go at the end."""
+
+    def __init__(
+        self,
+        order: Order,
+        store: "Store",
+        flow: "Flow",
+        facts: RunFacts,
+        fingerprints: "Callable[[Task], Fingerprint]",
+        spark: "Callable[[], SparkSession]",
+        watch: Watch,
+        log: "RunLog",
+    ) -> None:
+        self.order = order
+        self.store = store
+        self.flow = flow
+        self.facts = facts
+        self.fingerprints = fingerprints
+        self.watch = watch
+        self.log = log
+        self.cancelled = threading.Event()
+        self.heads = {table: Head(version.location, version.content) for table, version in order.state.items()}
+        self._spark = spark
+        self._loan: Loan | None = None
+        self._guard = threading.Lock()
+        self._stack = ExitStack()
+
+    @property
+    def root(self) -> Path:
+        """Return the project's folder."""
+        return self.flow.root
+
+    @property
+    def loan(self) -> "Loan | None":
+        """Return the slot, if Spark was needed."""
+        return self._loan
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever watches, and the log."""
+        self.log.event(event)
+        self.watch(event)
+
+    def check(self) -> None:
+        """Raise where the run was cancelled."""
+        if self.cancelled.is_set():
+            raise Cancelled
+
+    def borrow(self) -> "Loan":
+        """Return the run's slot, taken on first use with the tables as they are by then."""
+        with self._guard:
+            self.check()
+            if self._loan is None:
+                from runnel.spark.lending import lender
+
+                spark = self._spark()
+                layers = {table.layer for table in self.flow.tasks} | {QUARANTINE}
+                lent = lender(spark, self.store, "r", _conf(spark)).lend(self.order.commit, self._tables(), layers)
+                self._loan = self._stack.enter_context(lent)
+            return self._loan
+
+    def place(self, heads: "Mapping[TableName, Head]") -> None:
+        """Let the tables of the run be at these versions, for every step that reads them later."""
+        with self._guard:
+            self.heads.update(heads)
+            if self._loan is not None and heads:
+                locations: dict[TableName, str | None] = {table: head.location for table, head in heads.items()}
+                slots.place(self.store.db, self._loan.slot, locations)
+
+    def close(self) -> None:
+        """Give the slot back."""
+        self._stack.close()
+
+    def _tables(self) -> State:
+        """Return every table that a task of the flow reads or writes, as it is now."""
+        wanted = {table for task in self.flow.tasks.values() for table in (*task.reads, task.table)}
+        wanted |= {aside for task in self.flow.tasks.values() if (aside := task.quarantine)}
+        wanted |= {table for task in self.flow.tasks.values() for table in task.refers}
+        return {table: Version(h.location, h.content) for table, h in self.heads.items() if table in wanted}
+
+
+def _conf(spark: "SparkSession") -> dict[str, str]:
+    """Return the settings of a run's session. Shuffles start with a few partitions per core, unless the user chose."""
+    chosen = spark.conf.get("spark.sql.shuffle.partitions", "200")
+    few = max(8, 4 * spark.sparkContext.defaultParallelism)
+    return {"spark.sql.shuffle.partitions": str(few) if chosen in (None, "200") else str(chosen)}

@@ -1,0 +1,18 @@
+"""A fresh project for each test, on the one Spark session of the test run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.run.contexts import context  # noqa: F401
+from tests.run.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: "SparkSession") -> Project:
+    """Return an empty project."""
+    return Project(tmp_path, spark)

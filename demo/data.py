@@ -16,29 +16,28 @@ SELLERS = [
     "Harbor Tea",
 ]
 CITIES = ["Lisbon", "Osaka", "Lima", "Oslo", "Pune", "Turin"]
-STATUSES = ["paid", "paid", "paid", "shipped", "shipped", "returned"]
+STATUSES = ["paid", "paid", "paid", "shipped", "shipped", "cancelled"]
+HEAD = ["order_id", "seller_id", "day", "status", "amount"]
+PER_WEEK = 6_000
 
 
 def make(folder: Path) -> None:
+    """Write sellers, two weeks of orders, and what comes later: two more weeks, one of them with bad rows."""
     chance = random.Random(7)
-    folder.mkdir(parents=True, exist_ok=True)
     _write(
         folder / "sellers.csv",
         ["seller_id", "name", "city"],
         [[n, name, CITIES[n % 6]] for n, name in enumerate(SELLERS, 1)],
     )
-    moved = [[n, name, "Porto" if n == 3 else CITIES[n % 6]] for n, name in enumerate(SELLERS, 1)]
-    _write(folder / "sellers_corrected.csv", ["seller_id", "name", "city"], [*moved, [9, "Iris Ceramics", "Faro"]])
-    first = date(2026, 1, 1)
     number = 1
     for week in range(4):
-        days = [first + timedelta(days=7 * week + day) for day in range(7)]
-        orders, number = _orders(chance, days, number, 6_000)
-        _write(folder / f"orders_week{week + 1}.csv", ["order_id", "seller_id", "day", "status", "amount"], orders)
-    doubled = [[order[0] + 900_000, *order[1:4], f"{float(order[4]) * 100:.2f}"] for order in orders[:500]]
-    _write(folder / "orders_wrong_currency.csv", ["order_id", "seller_id", "day", "status", "amount"], doubled)
-    broken = folder / "orders_broken.csv"
-    broken.write_text("order_id,seller_id,day,status,amount\n1,1,2026-02-01,paid,10.00\n2,2,2026-02-30,paid,ten\n3,1\n")
+        days = [date(2026, 1, 1) + timedelta(days=7 * week + day) for day in range(7)]
+        orders, number = _orders(chance, days, number)
+        if week == 3:  # the till counted some orders twice, and booked some refunds as orders
+            orders = [*orders[:-3], *([*order[:3], "paid", f"-{order[4]}"] for order in orders[-3:])]
+            _write(folder / "later" / "week4_twice.csv", HEAD, [*orders, *orders[:2]])
+        place = "orders" if week < 2 else "later"
+        _write(folder / place / f"week{week + 1}.csv", HEAD, orders)
     receipts = folder / "receipts" / "2026-01"
     receipts.mkdir(parents=True, exist_ok=True)
     for order in orders[:40]:
@@ -46,9 +45,9 @@ def make(folder: Path) -> None:
     (receipts / "scan.bin").write_bytes(chance.randbytes(3_000_000))
 
 
-def _orders(chance: random.Random, days: list[date], number: int, count: int) -> tuple[list[list[object]], int]:
+def _orders(chance: random.Random, days: list[date], number: int) -> tuple[list[list[object]], int]:
     orders: list[list[object]] = []
-    for _ in range(count):
+    for _ in range(PER_WEEK):
         amount = round(chance.lognormvariate(3.2, 0.8), 2)
         seller = chance.randint(1, len(SELLERS))
         orders.append([number, seller, chance.choice(days).isoformat(), chance.choice(STATUSES), f"{amount:.2f}"])
@@ -57,6 +56,7 @@ def _orders(chance: random.Random, days: list[date], number: int, count: int) ->
 
 
 def _write(path: Path, header: list[str], rows: list[list[object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

@@ -1,8 +1,12 @@
-"""`make demo`: the story of a versioned lake, told with the commands that you would type."""
+"""`make demo`: the story of a flow on a versioned lake, told with the commands that you would type.
 
+All commands run in this process, one after the other, so that Spark starts once. What they print is looked at: the
+story ends with 1 where it does not go as told.
+"""
+
+import io
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 import time
@@ -11,118 +15,196 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from data import make
 
+from runnel.cli.main import main as runnel
+
 ROOT = Path(__file__).resolve().parent.parent
 SHOP = ROOT / ".work" / "demo" / "shop"
-RUNNEL = Path(sys.executable).parent / "runnel"
-SCHEMA = "order_id long, seller_id long, day date, status string, amount decimal(12,2)"
-BY_WEEK = (
-    "select date_trunc('week', day) as week, count(*) as orders, sum(amount) as revenue "
-    "from ods.orders where status <> 'returned' group by 1 order by 1"
-)
-TOP = (
-    "select s.name, s.city, sum(o.amount) as revenue from ods.orders o join ods.sellers s using (seller_id) "
-    "where o.status <> 'returned' group by s.name, s.city order by revenue desc limit 3"
-)
+TOP = "select place, name, revenue from ads.top_sellers order by place limit 3"
+ASIDE = "select reason, raw from quarantine.dwd_paid_orders limit 2"
 
 
 def main() -> None:
-    started = time.monotonic()
+    started, here = time.monotonic(), Path.cwd()
+    os.environ |= {"RUNNEL_AUTHOR": "you", "COLUMNS": "80"}
     shutil.rmtree(SHOP.parent, ignore_errors=True)
     SHOP.parent.mkdir(parents=True)
-    chapter("A project is a folder; its lake is inside it, in .runnel", "Nothing else runs: no server, no container.")
-    run("init", "shop", at=SHOP.parent, show=False)
-    make(SHOP / "data")
-
-    chapter(
-        "Load: types are checked, and a load is all or nothing",
-        "Two weeks of orders become a table. A broken file changes nothing.",
-    )
-    run("load", "ods.orders", "data/orders_week[12].csv", "--schema", SCHEMA, "--partition", "day", "--key", "order_id")
-    run("load", "ods.sellers", "data/sellers.csv", "--key", "seller_id")
-    run("load", "ods.orders", "data/orders_broken.csv", fails=True)
-
-    chapter(
-        "Query: you write Spark SQL",
-        "DuckDB answers it in this process, because it gives the same answer; no JVM starts.",
-    )
-    run("query", BY_WEEK)
-
-    chapter(
-        "Branch: work apart, at no cost",
-        "A branch copies rows in the catalog, not data. Here someone corrects the sellers.",
-    )
-    run("branch", "correct-sellers")
-    run("load", "ods.sellers", "data/sellers_corrected.csv", "--replace", "--branch", "correct-sellers")
-    run("diff", "main", "correct-sellers", "ods.sellers", "--rows")
-
-    chapter(
-        "Meanwhile main moves on, and the merge still fits",
-        "Only the branch changed the sellers, only main changed the orders.",
-    )
-    run("load", "ods.orders", "data/orders_week3.csv")
-    run("merge", "correct-sellers")
-    run("query", TOP)
-    run("tag", "january-report")
-
-    chapter(
-        "A bad load, undone",
-        "Someone loads amounts in cents as if they were whole. Revert is one new commit; history stays.",
-    )
-    run("load", "ods.orders", "data/orders_wrong_currency.csv", "-m", "orders of week 4, in the wrong currency")
-    run("query", BY_WEEK)
-    run("revert", "main")
-    run("query", BY_WEEK)
-
-    chapter(
-        "Time travel",
-        "Any commit, tag or time can be asked: here the moment of the mistake, and the report that was tagged.",
-    )
-    run("query", "select max(amount) as largest, count(*) as orders from ods.orders", "--at", "main~1")
-    run("query", "select max(amount) as largest, count(*) as orders from ods.orders", "--at", "january-report")
-
-    chapter(
-        "Files are versioned with the tables",
-        "Receipts, images, PDFs: small ones inline, large ones stored once by checksum.",
-    )
-    run("put", "raw.receipts", "data/receipts")
-    run("ls", "raw.receipts", "2026-01/*.bin")
-
-    chapter("The whole history", "Every commit covers the whole lake.")
-    run("log", "--graph")
-
-    chapter(
-        "The same question, by Spark",
-        "Large or unusual questions go to Spark, at the same commit, with the same answer. Its JVM starts now.",
-    )
-    run("query", BY_WEEK, "--engine", "spark")
-
-    chapter("And is all of it sound?", "fsck reads every retained commit.")
-    run("fsck", "--deep")
-
+    first_run()
+    new_file()
+    bad_rows()
+    code_change()
+    versions()
     bar = "-" * 72
-    print(f"\n{bar}\nThat was {time.monotonic() - started:.0f} seconds. The lake is yours to play with:\n")
-    print(f"  cd {os.path.relpath(SHOP)} && {os.path.relpath(RUNNEL, SHOP)} tables\n")
-    print("  README.md                 what Runnel is")
-    print("  docs/commands.md          everything that you can type")
-    print("  docs/reading-the-lake.md  the same tables from plain Spark and PyIceberg")
-    print("  make test                 prove it")
+    print(f"\n{bar}\nThat was {time.monotonic() - started:.0f} seconds. The project is yours to play with:\n")
+    command = Path(sys.executable).parent / "runnel"
+    print(f"  cd {os.path.relpath(SHOP, here)} && {os.path.relpath(command, SHOP)} plan\n")
+    print("  README.md            what Runnel is")
+    print("  docs/flows.md        how to write a flow")
+    print("  docs/testing.md      how to test one")
+    print("  docs/commands.md     everything that you can type")
+    print("  make test            prove it")
+
+
+def first_run() -> None:
+    chapter(
+        "A project is a folder: files of data, and tasks in Python and SQL",
+        "Its lake is inside it, in .runnel. Nothing else runs: no server, no container.",
+    )
+    os.chdir(SHOP.parent)
+    type_("init", "shop", says="made a project")
+    os.chdir(SHOP)
+    shutil.rmtree("data")
+    make(SHOP / "data")
+    show("flows/orders.py", '@rn.task(\n    "dws.seller_day"', "    )\n")
+    type_("validate", says="3 tasks, 2 sources")
+
+    chapter(
+        "First run: two sources, three layers, one commit",
+        "`plan` says what would be done and why. `run` computes it with Spark, checks it, and publishes it whole. "
+        "Spark starts now, which takes a while; the rest of the story keeps it.",
+    )
+    type_("plan", says="3 to compute, 2 to ingest")
+    type_("run", says="published commit")
+    type_("query", TOP, says="Dune Outdoor")
+
+
+def new_file() -> None:
+    chapter(
+        "One new file: only its rows are computed",
+        "dwd.paid_orders is made row by row, so the two weeks that were there are not read again. What depends on "
+        "it follows. A run after that finds nothing to do, and makes no commit.",
+    )
+    shell("cp data/later/week3.csv data/orders/")
+    type_("plan", says="1 new file")
+    type_("run", says=("rows", "published commit"))
+    type_("run", says="nothing to do: 5 skipped")
+
+
+def bad_rows() -> None:
+    chapter(
+        "A check fails: nothing of the run is published",
+        "A file has two orders twice, and dwd.paid_orders claims rn.unique(order_id). Readers keep what they had.",
+    )
+    shell("cp data/later/week4_twice.csv data/orders/week4.csv")
+    type_("run", says="unique(order_id)", code=1)
+    type_("query", "select max(day) as newest from dws.seller_day", says="2026-01-21")
+
+    chapter(
+        "Another check sets rows aside: quarantine",
+        "The file is corrected. Three refunds were booked as orders: rn.check(amount > 0, on_fail=quarantine) puts "
+        "them into a table of their own, with the reason, and the rest goes on.",
+    )
+    shell("cp data/later/week4.csv data/orders/week4.csv")
+    type_("run", says="3 rows set aside")
+    type_("query", ASIDE, says="amount > 0")
+
+
+def code_change() -> None:
+    chapter(
+        "A branch with a code change",
+        "Orders below 5 should not count. On a branch, main stays as it is; only the task that changed and what "
+        "needs it are computed.",
+    )
+    type_("branch", "dev", says="dev")
+    edit("flows/orders.py", ">= min_amount", ">= min_amount + 5")
+    type_("plan", "--branch", "dev", says=("its code changed", "3 skipped"))
+    type_("run", "--branch", "dev", says="published commit")
+    type_("diff", "main", "dev", says="dws.seller_day")
+
+    chapter(
+        "Merge: what the branch computed is taken as it is",
+        "After it main has the new code's results, and a run finds nothing to do.",
+    )
+    type_("merge", "dev", says="merged dev into main")
+    type_("run", says="nothing to do: 5 skipped")
+    type_("query", TOP, says="Dune Outdoor")
+
+
+def versions() -> None:
+    chapter(
+        "Everything is versioned: undo, time travel, files too",
+        "Revert is one new commit; history stays. Any commit, tag or time can be asked.",
+    )
+    type_("tag", "january", says="january")
+    type_("revert", "main", says="reverted")
+    type_("query", "select sum(revenue) as revenue from dws.seller_day", says="revenue")
+    type_("query", "select sum(revenue) as revenue from dws.seller_day", "--at", "january", says="revenue")
+    type_("put", "raw.receipts", "data/receipts", says="41")
+    type_("log", "--graph", says="merge")
+    type_("fsck", "--deep", says="sound")
 
 
 def chapter(title: str, text: str) -> None:
     print(f"\n== {title}\n{textwrap.indent(textwrap.fill(text, 76), '   ')}", flush=True)
 
 
-def run(*words: str, at: Path | None = None, fails: bool = False, show: bool = True) -> None:
-    if show or at is not None:
-        shown = " ".join(f'"{word}"' if " " in word or "*" in word or "[" in word else word for word in words)
-        lines = textwrap.wrap(f"$ runnel {shown}", 78, subsequent_indent="    ", break_long_words=False)
-        print("\n" + "\n".join(lines), flush=True)
-    environment = {**os.environ, "RUNNEL_AUTHOR": "you", "COLUMNS": "80"}
-    done = subprocess.run(
-        [str(RUNNEL), *words], cwd=at or SHOP, env=environment, check=False, stdout=None if show else subprocess.DEVNULL
-    )
-    if (done.returncode != 0) is not fails:
-        sys.exit(f"the story broke at: runnel {' '.join(words)}")
+def type_(*words: str, says: str | tuple[str, ...], code: int = 0) -> None:
+    """Run a command, and end the story where it does not say what it should."""
+    shown = " ".join(f'"{word}"' if " " in word or "*" in word else word for word in words)
+    typed(f"runnel {shown}")
+    sys.argv = ["runnel", *words]
+    out, err = Told(sys.stdout), Told(sys.stderr)
+    sys.stdout, sys.stderr = out, err
+    ended = 0
+    try:
+        runnel()
+    except SystemExit as done:
+        ended = int(done.code or 0)
+    finally:
+        sys.stdout, sys.stderr = out.through, err.through
+        sys.stdout.flush()
+    said = out.getvalue() + err.getvalue()
+    wrong = [f"it ended with {ended}, not {code}"] if ended != code else []
+    wrong += [f"it does not say {text!r}" for text in ((says,) if isinstance(says, str) else says) if text not in said]
+    if wrong:
+        sys.exit(f"\nthe story broke at `runnel {shown}`: {', '.join(wrong)}")
+
+
+class Told(io.StringIO):
+    """Text that is shown and kept."""
+
+    def __init__(self, through: io.TextIOBase) -> None:
+        super().__init__()
+        self.through = through
+
+    def write(self, text: str) -> int:
+        self.through.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        self.through.flush()
+
+    def isatty(self) -> bool:
+        return self.through.isatty()
+
+
+def typed(line: str) -> None:
+    lines = textwrap.wrap(f"$ {line}", 78, subsequent_indent="    ", break_long_words=False)
+    print("\n" + "\n".join(lines), flush=True)
+
+
+def shell(line: str) -> None:
+    """Do what `cp FROM TO` does."""
+    typed(line)
+    _, source, target = line.split()
+    shutil.copy(source, target)
+
+
+def edit(path: str, before: str, after: str) -> None:
+    typed(f"edit {path}")
+    print(f"- {before}\n+ {after}")
+    file = Path(path)
+    text = file.read_text()
+    if before not in text:
+        sys.exit(f"the story broke: {path} has no {before!r}")
+    file.write_text(text.replace(before, after))
+
+
+def show(path: str, start: str, end: str) -> None:
+    """Show a part of a file."""
+    typed(f"less {path}")
+    text = Path(path).read_text()
+    at = text.index(start)
+    print(text[at : text.index(end, at) + len(end)], end="")
 
 
 if __name__ == "__main__":

@@ -3,21 +3,85 @@
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["RunnelError", "__version__", "open"]
+__all__ = [
+    "RunnelError",
+    "__version__",
+    "accepted",
+    "between",
+    "changes",
+    "check",
+    "files",
+    "fresh",
+    "http",
+    "jdbc",
+    "kafka",
+    "manual",
+    "matches",
+    "not_null",
+    "open",
+    "references",
+    "row_count",
+    "schedule",
+    "secret",
+    "sink",
+    "source",
+    "task",
+    "testing",
+    "unique",
+]
 
 if TYPE_CHECKING:
+    from runnel import testing
     from runnel.client import open
+    from runnel.declare.check import (
+        accepted,
+        between,
+        check,
+        fresh,
+        matches,
+        not_null,
+        references,
+        row_count,
+        unique,
+    )
+    from runnel.declare.origins import changes, files, http, jdbc, kafka, manual
+    from runnel.declare.schedule import schedule
+    from runnel.declare.secret import secret
+    from runnel.declare.sink import sink
+    from runnel.declare.source import source
+    from runnel.declare.task import task
     from runnel.errors import RunnelError
 
+_CHECKS = ("accepted", "between", "check", "fresh", "matches", "not_null", "references", "row_count", "unique")
+_ORIGINS = ("changes", "files", "http", "jdbc", "kafka", "manual")
+_HOMES = {
+    "open": "runnel.client",
+    "RunnelError": "runnel.errors",
+    **dict.fromkeys(_CHECKS, "runnel.declare.check"),
+    **dict.fromkeys(_ORIGINS, "runnel.declare.origins"),
+    **{name: f"runnel.declare.{name}" for name in ("schedule", "secret", "sink", "source", "task")},
+}
+_ROOMS = ("kit", "testing")
 
-def __getattr__(name: str) -> object:
-    # Loaded on first use, so that importing Runnel costs next to nothing.
-    if name == "open":
-        from runnel.client import open as found
 
-        return found
-    if name == "RunnelError":
-        from runnel.errors import RunnelError as found_error
+if not TYPE_CHECKING:  # who checks types is told of a name that does not exist
 
-        return found_error
-    raise AttributeError(f"module 'runnel' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # Loaded on first use, so that importing Runnel costs next to nothing.
+        from importlib import import_module
+
+        if name in _HOMES:
+            found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+            return found
+        if name in _ROOMS:
+            return import_module(f"runnel.{name}")
+        close = None
+        if not name.startswith("_"):
+            from runnel.errors import nearest
+
+            close = nearest(name, _HOMES)
+        raise AttributeError(f"module 'runnel' has no attribute {name!r}" + (f"; close: {close!r}" if close else ""))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -31,6 +31,10 @@ class RunnelError(Exception):
             lines.append(f"  fix: {self.fix}")
         return "\n".join(lines)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows instead of a stack trace."""
+        return str(self).splitlines()
+
     def parts(self) -> dict[str, str | None]:
         """Return the error as the JSON object that scripts rely on, without its envelope."""
         return {"code": self.code, "what": self.what, "at": self.at, "fix": self.fix}

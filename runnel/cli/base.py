@@ -31,8 +31,11 @@ def command(name: str | None = None) -> Callable[[F], click.Command]:
     return wrap
 
 
-def settings() -> "Settings":
-    """Return the settings of the project that the command was called in, or that `-C` names."""
+def settings(overrides: Sequence[str] = ()) -> "Settings":
+    """Return the settings of the project that the command was called in, or that `-C` names.
+
+    `overrides` are what the command's own `--set` says; it wins over the one before the command.
+    """
     from runnel.declare.settings import FILE, find_root, load
 
     chosen = click.get_current_context().find_root().obj or {}
@@ -41,14 +44,14 @@ def settings() -> "Settings":
         what = f"{named} is not a project: there is no {FILE} in it"
         raise Mistake("PROJECT_NOT_FOUND", what, fix="`runnel init DIR` makes one; check the folder's name")
     root = Path(named).absolute() if named is not None else find_root(Path())
-    return load(root, env=chosen.get("env"), environ=os.environ, overrides=chosen.get("overrides", ()))
+    return load(root, env=chosen.get("env"), environ=os.environ, overrides=(*chosen.get("overrides", ()), *overrides))
 
 
-def lake(*, moved: bool = False) -> "Lake":
+def lake(*, moved: bool = False, overrides: Sequence[str] = ()) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(), moved=moved, tell=say)
+    return Lake(settings(overrides), moved=moved, tell=say)
 
 
 def print_json(value: object) -> None:

@@ -1,6 +1,7 @@
 """The command `runnel`: finds the subcommand, and turns every failure into a clear message and an exit code."""
 
 import errno
+import gc
 import json
 import logging
 import sys
@@ -16,7 +17,10 @@ from runnel.errors import Cancelled, RunnelError
 _COMMANDS = {
     # name: (module, what `runnel --help` says of it)
     "init": ("project", "Make a project that runs at once."),
+    "validate": ("validate", "Show all mistakes of a project."),
     "doctor": ("doctor", "Say what is installed, reachable, wrong."),
+    "plan": ("run", "Show what would be computed and why."),
+    "run": ("run", "Plan, compute, check, publish."),
     "load": ("load", "Add data by hand: CSV, JSON lines, Parquet."),
     "put": ("files", "Put files into a file table."),
     "get": ("files", "Get files out of a file table."),
@@ -85,6 +89,7 @@ def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides:
 
 def main() -> None:
     """Run the command line and exit."""
+    gc.set_threshold(50_000)  # what is imported stays; looking through it again and again takes a tenth of a short run
     logging.getLogger().addHandler(logging.NullHandler())  # libraries would print their traces otherwise
     try:
         runnel(standalone_mode=False, prog_name="runnel")

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 @command()
 @click.argument("branch")
 @click.option("--into", default="main", metavar="B", help="The branch to merge into; main by default.")
+@click.option("--run", "computes", is_flag=True, help="Compute what tasks must make anew, into the same commit.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done to which table.")
 @click.option("-m", "--message", default=None, help="What the commit says.")
-def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: bool) -> None:
+def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | None, as_json: bool) -> None:
     """Merge a branch: tables that only it changed are taken as they are, others are replayed or reported."""
     from runnel.lake.merge import merge as merge_branch
     from runnel.lake.merge_plan import plan_merge
@@ -24,6 +25,13 @@ def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: b
     with lake() as opened:
         if dry_run:
             plan, commit = plan_merge(opened.store, branch, into), None
+        elif computes:
+            from runnel.cli.watch import watching
+            from runnel.client.merging import merge_and_run
+
+            with watching(quiet=as_json) as watch:
+                done = merge_and_run(opened, branch, into, message=message, watch=watch)
+            plan, commit = done.plan, done.commit
         else:
             done = merge_branch(opened.store, branch, into, message)
             plan, commit = done.plan, done.commit
@@ -31,7 +39,8 @@ def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: b
     if as_json:
         shown = [{"table": str(step.table), "action": step.action, "reason": step.reason} for step in steps]
         print_json({"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown})
-        _exit_on(steps)
+        if commit is None:
+            _exit_on(steps)
         return
     if steps:
         click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
@@ -39,7 +48,8 @@ def merge(branch: str, into: str, dry_run: bool, message: str | None, as_json: b
         click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
     elif not dry_run or not steps:
         click.echo(f"nothing to merge: {into} has all of {branch}")
-    _exit_on(steps)
+    if commit is None:
+        _exit_on(steps)
 
 
 @command()

@@ -11,6 +11,13 @@ import pytest
 
 from runnel.cli.main import main
 
+ORDERS = """\
+order_id,seller_id,day,amount
+1,10,2026-01-01,20.00
+2,11,2026-01-01,35.50
+3,10,2026-01-02,12.25
+"""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -46,6 +53,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def shop(cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """Return `cli` in a project that has one table, ods.orders, with three rows."""
-    assert cli("init").code == 0
+    assert cli("init", "--template", "empty").code == 0
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/orders.csv").write_text(ORDERS)
     assert cli("load", "ods.orders", "data/orders.csv", "--key", "order_id").code == 0
     return cli

@@ -1,0 +1,121 @@
+"""`runnel plan` and `runnel run`."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from runnel.cli.base import command, count, grid, lake, print_json, say
+
+if TYPE_CHECKING:
+    from runnel.client.planning import Wish
+    from runnel.run.report import Done, Ran
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _choosing(function: F) -> F:
+    """Add the options that say what to plan or run."""
+    options = (
+        click.option("-s", "--select", multiple=True, metavar="SEL", help="Which tables: dws.*, +x, x+, tag:daily."),
+        click.option("--exclude", multiple=True, metavar="SEL", help="Which tables not."),
+        click.option("--branch", default="main", metavar="B", help="Which branch; main by default."),
+        click.option("--full-refresh", is_flag=True, help="Compute tasks in full; sources are not read again."),
+        click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="Set a parameter of tasks."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command()
+@_choosing
+@click.option("--all", "all_steps", is_flag=True, help="Show skipped tables one by one, too.")
+def plan(
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    branch: str,
+    full_refresh: bool,
+    values: tuple[str, ...],
+    all_steps: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be computed and why; nothing is changed."""
+    from runnel.client.planning import plan_project
+
+    with lake(overrides=values) as opened:
+        found = plan_project(opened, _wish(select, exclude, branch, full_refresh)).plan
+    if as_json:
+        print_json(found.json())
+        return
+    from runnel.plan.text import plan_text
+
+    click.echo(plan_text(found, all_steps=all_steps), nl=False)
+
+
+@command()
+@_choosing
+@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("--local", is_flag=True, help="Compute in this process, also when a service runs.")
+def run(
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    branch: str,
+    full_refresh: bool,
+    values: tuple[str, ...],
+    message: str | None,
+    local: bool,
+    as_json: bool,
+) -> None:
+    """Plan, compute, check and publish: all of it as one commit, or nothing."""
+    from runnel.cli.watch import watching
+    from runnel.client.running import run_project
+
+    with lake(overrides=values) as opened, watching(quiet=as_json) as watch:
+        done = run_project(opened, _wish(select, exclude, branch, full_refresh), message=message, watch=watch)
+    if as_json:
+        print_json(done.json())
+    else:
+        show(done)
+    sys.exit({"failed": 1, "cancelled": 130}.get(done.state, 0))
+
+
+def show(done: "Ran") -> None:
+    """Print what became of a run."""
+    did = [step for step in done.steps if step.state != "skipped"]
+    if did:
+        rows = [[step.table, step.action, _rows(step), f"{step.seconds:.1f} s", _outcome(step)] for step in did]
+        click.echo(grid(["table", "action", "rows", "time", ""], rows, right=[2, 3]))
+    skipped = len(done.steps) - len(did)
+    tail = f", {skipped} skipped" if skipped and did else ""
+    for step in did:
+        for warning in step.warnings:
+            say(f"warning: {step.table}: {warning}")
+    for error in done.errors:
+        say(f"\n{error}")
+    if done.state == "succeeded" and done.commit:
+        click.echo(f"published commit {done.commit[:8]} on {done.branch} in {done.seconds:.1f} s{tail}")
+    elif done.state == "nothing":
+        what = "nothing changed: the results are the same, no commit" if did else f"nothing to do: {skipped} skipped"
+        click.echo(what)
+    elif done.state == "cancelled":
+        say("CANCELLED: nothing was published; what was finished is known when you run it again")
+    else:
+        say(f"\nnothing was published; what was finished is kept: correct it and run again\nlog: {done.log}")
+
+
+def _rows(step: "Done") -> str:
+    return "" if step.rows is None else count(step.rows)
+
+
+def _outcome(step: "Done") -> str:
+    if step.state != "succeeded":
+        return step.state
+    return f"{count(step.set_aside, 'row')} set aside" if step.set_aside else ""
+
+
+def _wish(select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool) -> "Wish":
+    from runnel.client.planning import Wish
+
+    return Wish(select, exclude, branch, full_refresh)

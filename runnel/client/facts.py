@@ -3,11 +3,10 @@
 Nothing that a skip or a reuse needs opens a file of the lake: the catalog database knows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Files
-from runnel.lake import ingested, results
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 
 if TYPE_CHECKING:
@@ -36,10 +35,14 @@ class LakeFacts:
 
     def results(self, keys: "Iterable[tuple[TableName, str]]") -> "Mapping[tuple[TableName, str], Result]":
         """Return the results that are known for these keys."""
+        from runnel.lake import results
+
         return results.by_keys(self._store.db, keys)
 
     def made(self, table: "TableName", head: Head) -> Result | None:
         """Return the newest result whose content is the table's."""
+        from runnel.lake import results
+
         return results.made(self._store.db, table, head.content)
 
     def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
@@ -90,20 +93,27 @@ class LakeFacts:
 
     def seen(self, table: "TableName") -> "dict[str, Seen]":
         """Return what a source has already given to its table."""
+        from runnel.lake import ingested
+
         return ingested.seen(self._store.db, self._commit, table)
 
     def _look(self, table: "TableName") -> "Found | None":
-        from runnel.connect.ingest import DigestCache, arrivals
-        from runnel.plan.fingerprint import source_fingerprint
-
-        source = self._flow.sources[table]
-        if not isinstance(source.origin, Files):
-            return None
-        head = self._heads.get(table)
-        cache = DigestCache(self._flow.root / ".runnel" / "digests.db")
-        how = source_fingerprint(source)
-        return arrivals(self._flow.root, source, how, self.seen(table), head.content if head else None, cache)
+        return look(self._flow, table, self._heads.get(table), lambda: self.seen(table))
 
     def _known(self, table: "TableName", content: str) -> str | None:
         """Return a version that has this content already, on any branch."""
+        from runnel.lake import ingested
+
         return ingested.version_with(self._store.db, table, content)
+
+
+def look(flow: "Flow", table: "TableName", head: Head | None, seen: "Callable[[], dict[str, Seen]]") -> "Found | None":
+    """Return what the files of a source mean for its table; None for a source that has none."""
+    from runnel.connect.ingest import DigestCache, arrivals
+    from runnel.plan.fingerprint import source_fingerprint
+
+    source = flow.sources[table]
+    if not isinstance(source.origin, Files):
+        return None
+    cache = DigestCache(flow.root / ".runnel" / "digests.db")
+    return arrivals(flow.root, source, source_fingerprint(source), seen(), head.content if head else None, cache)

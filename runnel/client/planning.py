@@ -54,17 +54,29 @@ def flow_of(lake: "Lake") -> "Flow":
     return load_flow(lake.settings, start_spark=lambda: lake.spark)
 
 
-def plan_project(lake: "Lake", wish: Wish, flow: "Flow | None" = None) -> Planned:
+def plan_project(
+    lake: "Lake",
+    wish: Wish,
+    flow: "Flow | None" = None,
+    fingerprints: "Callable[[Task], Fingerprint] | None" = None,
+) -> Planned:
     """Plan what a wish takes, on the newest commit of its branch."""
     flow = flow or flow_of(lake)
     commit = lake.store.commit(_branch(lake, wish.branch))
-    return plan_state(lake, wish, flow, commit, lake.store.state(commit))
+    return plan_state(lake, wish, flow, commit, lake.store.state(commit), fingerprints)
 
 
-def plan_state(lake: "Lake", wish: Wish, flow: "Flow", commit: "Commit", state: "State") -> Planned:
-    """Plan on any state of the lake, published or not."""
+def plan_state(
+    lake: "Lake",
+    wish: Wish,
+    flow: "Flow",
+    commit: "Commit",
+    state: "State",
+    fingerprints: "Callable[[Task], Fingerprint] | None" = None,
+) -> Planned:
+    """Plan on any state of the lake, published or not. Fingerprints that are known already need not be made again."""
     facts = LakeFacts(lake.store, flow, commit, state)
-    fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+    fingerprints = fingerprints or Fingerprints(flow.root, lake.settings.secrets).of
     graph = Graph(flow)
 
     def modified() -> set[TableName]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from runnel.client.planning import Planned, Wish, flow_of, plan_project
 from runnel.errors import Moved
 from runnel.names import new_run_id
+from runnel.plan.fingerprint import Fingerprints
 from runnel.run.report import Done, Event, Ran, Watch
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
+    from runnel.plan.steps import Plan
     from runnel.run.execute import Publish
 
 _ATTEMPTS = 5
@@ -30,14 +32,20 @@ def run_project(
     `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
     known by its key, so planning again costs little.
     """
+    from runnel.client.glancing import plan_of_nothing
+
     flow = flow_of(lake)
     run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
+    fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+    idle = plan_of_nothing(lake.settings, wish, flow, fingerprints) if planned is None else None
+    if idle is not None:
+        return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
     for attempt in range(1, _ATTEMPTS + 1):
-        found = plan_project(lake, wish, flow)
+        found = plan_project(lake, wish, flow, fingerprints)
         if planned is not None:
             planned(found)
         if not found.plan.work:
-            return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found))
+            return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
         try:
             return carry_out(lake, found, run, started_at, message, watch)
         except Moved:
@@ -88,8 +96,8 @@ def parallel() -> int:
     return max(2, min(8, os.cpu_count() or 2))
 
 
-def _skipped(found: Planned) -> tuple[Done, ...]:
-    return tuple(Done(step.table, "skip", "skipped", step.reason) for step in found.plan.steps)
+def _skipped(plan: "Plan") -> tuple[Done, ...]:
+    return tuple(Done(step.table, "skip", "skipped", step.reason) for step in plan.steps)
 
 
 def _since(at: datetime) -> float:

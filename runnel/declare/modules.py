@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 
+from runnel.declare.compiled import compiled
 from runnel.declare.frames import inside
 
 FLOWS = "flows"
@@ -118,7 +119,7 @@ class ProjectModules(MetaPathFinder, Loader):
             return
         self._started.add(file)
         try:
-            exec(_compiled(file), module.__dict__)
+            exec(compiled(file, Path(file).read_bytes()).code, module.__dict__)
         except BaseException as error:
             self.failed[file] = error
             raise
@@ -166,8 +167,3 @@ def _put_aside(modules: ProjectModules) -> dict[str, ModuleType]:
 
 def _is_ours(module: ModuleType | None) -> bool:
     return isinstance(module, ModuleType) and isinstance(module.__dict__.get("__loader__"), ProjectModules)
-
-
-def _compiled(file: str) -> CodeType:
-    # Not through Python's cache of compiled files: it can't see a change of equal size within a second.
-    return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)

@@ -7,7 +7,6 @@ outlive their branch and the retention of their commit: they are small, and line
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,25 +15,10 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.commits import Commit, path, version_at
 from runnel.lake.database import Database
+from runnel.lake.seen import Seen as Seen  # here is where it is looked for
 from runnel.names import TableName
 
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A file of a source that was read. `files` are the data files of the table that hold its rows.
-
-    A file that vanished under `removed="keep"` stays as it was; one whose rows were removed is `is_gone`.
-    """
-
-    path: str
-    size: int
-    modified_ns: int
-    sha256: str
-    identity: str  # what its rows are: contents and how they were read
-    files: tuple[str, ...]
-    is_gone: bool = False
 
 
 def seen(source: Connection | Database, commit: Commit, table: TableName) -> dict[str, Seen]:

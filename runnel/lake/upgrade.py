@@ -12,10 +12,9 @@ from sqlalchemy.engine import Connection
 from runnel.errors import Mistake
 from runnel.lake import schema
 from runnel.lake.database import Database
+from runnel.lake.revisions import REVISIONS
 from runnel.names import new_commit_id
 
-REVISIONS = ("0001", "0002")
-"""Every step, oldest first; the last one is what this version of Runnel works with."""
 MAIN = "main"
 _LOCK = 5_817_202_611  # any number, the same in every Runnel: one migration at a time on PostgreSQL
 

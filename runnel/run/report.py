@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from runnel import notebook
 from runnel.errors import RunnelError
-from runnel.lake.ingested import Seen
+from runnel.lake.seen import Seen
 from runnel.names import TableName
 from runnel.plan.facts import Head
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from runnel.lake.ingested import Seen
+from runnel.lake.seen import Seen
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from runnel.connect.ingest.found import Arrival, Found
 from runnel.connect.ingest.listing import Present, nothing, present
 from runnel.declare.flow import Files, Source
 from runnel.lake.identity import of_files
-from runnel.lake.ingested import Seen
+from runnel.lake.seen import Seen
 
 
 def arrivals(

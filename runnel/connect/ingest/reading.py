@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runnel.connect.ingest.found import Found
 from runnel.declare.flow import Source
-from runnel.lake.ingested import Seen
+from runnel.lake.seen import Seen
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

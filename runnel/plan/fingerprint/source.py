@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from types import CodeType
 
+from runnel.declare.compiled import compiled
 from runnel.plan.fingerprint.scope import Import
 from runnel.plan.fingerprint.syntax import Code, Function, block_code, class_code, first_line, function_code
 
@@ -19,8 +20,9 @@ _known: dict[str, tuple[tuple[int, int], "SourceFile | None"]] = {}
 class SourceFile:
     """One file's syntax. Functions are found by their compiled code, so that an edited file is never mistaken."""
 
-    def __init__(self, text: str, filename: str) -> None:
-        self.tree = ast.parse(text)
+    def __init__(self, text: bytes, filename: str) -> None:
+        found = compiled(filename, text)
+        self.tree = found.tree
         self.filename = filename
         self._functions: dict[tuple[str, int], list[Function]] = {}
         self._classes: dict[str, list[ast.ClassDef]] = {}
@@ -29,7 +31,7 @@ class SourceFile:
         self._bindings: dict[str, ast.stmt] | None = None
         self._has_lambdas = False
         self._index(self.tree.body, "")
-        self._compile(compile(text, filename, "exec", dont_inherit=True))
+        self._compile(found.code)
 
     def function(self, code: CodeType) -> Function | None:
         """Return the syntax of a function, or None where the file has it no longer as it was loaded."""
@@ -111,10 +113,10 @@ def source_file(filename: str) -> SourceFile | None:
 
 def _read(filename: str) -> SourceFile | None:
     try:
-        with open(filename, encoding="utf-8-sig") as file:  # noqa: PTH123 - speed
+        with open(filename, "rb") as file:  # noqa: PTH123 - speed
             text = file.read()
     except (OSError, ValueError):
-        text = "".join(linecache.getlines(filename))
+        text = "".join(linecache.getlines(filename)).encode()
     try:
         return SourceFile(text, filename) if text else None
     except (SyntaxError, ValueError, RecursionError):

@@ -1,0 +1,81 @@
+"""See at a glance that there is nothing to do, without the database's library.
+
+Whatever is unclear is left to a plan: it asks the lake itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+from runnel.client.facts import look
+from runnel.lake.glance import Glance
+from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
+from runnel.plan.graph import Graph
+from runnel.plan.planner import make_plan
+from runnel.plan.selection import select as chosen
+
+if TYPE_CHECKING:
+    from runnel.client.planning import Wish
+    from runnel.declare.flow import Flow, Task
+    from runnel.declare.settings import Settings
+    from runnel.names import TableName
+    from runnel.plan.fingerprint import Fingerprint
+    from runnel.plan.steps import Plan
+
+
+class Unclear(Exception):
+    """More is asked than a glance can tell."""
+
+
+class _GlanceFacts:
+    """The facts that a skip needs; everything else is unclear."""
+
+    def __init__(self, glance: Glance, flow: "Flow") -> None:
+        self._glance = glance
+        self._flow = flow
+
+    def head(self, table: "TableName") -> Head | None:
+        return self._glance.heads.get(table)
+
+    def results(self, keys: "Iterable[tuple[TableName, str]]") -> "Mapping[tuple[TableName, str], Result]":
+        return self._glance.results(keys)
+
+    def arrivals(self, table: "TableName") -> Arrivals:
+        found = look(self._flow, table, self.head(table), lambda: self._glance.seen(table))
+        if found is None:
+            return Arrivals()
+        if not found.is_empty or found.problem or found.renamed:
+            raise Unclear
+        return Arrivals(content=found.content)
+
+    def made(self, table: "TableName", head: Head) -> NoReturn:
+        raise Unclear
+
+    def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
+        raise Unclear
+
+    def size(self, table: "TableName", head: Head) -> Size | None:
+        raise Unclear
+
+
+def plan_of_nothing(
+    settings: "Settings", wish: "Wish", flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]"
+) -> "Plan | None":
+    """Return the plan where it skips everything, else None."""
+    if wish.full_refresh or flow.started_spark is not None:
+        return None
+    glance = Glance.open(settings.catalog, settings.warehouse, wish.branch)
+    if glance is None:
+        return None
+    try:
+        selected = chosen(Graph(flow), flow, wish.select, wish.exclude, _unclear)
+        facts = _GlanceFacts(glance, flow)
+        plan = make_plan(flow, facts, fingerprints, branch=wish.branch, commit=glance.commit, selected=selected)
+    except Unclear:
+        return None
+    finally:
+        glance.close()
+    return None if plan.work else plan
+
+
+def _unclear() -> NoReturn:
+    raise Unclear

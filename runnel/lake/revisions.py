@@ -1,0 +1,4 @@
+"""The revisions of the catalog's schema."""
+
+REVISIONS = ("0001", "0002")
+"""Every step, oldest first; the last one is what this version of Runnel works with."""

@@ -1,0 +1,83 @@
+"""A glance tells what the lake tells, or nothing."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runnel.lake.glance import Glance
+from runnel.lake.ingested import Seen
+from runnel.lake.publish import Draft, publish
+from runnel.lake.store import Store
+from runnel.names import TableName
+from runnel.plan.facts import Head, Result
+from tests.lake.factories import create, rows
+
+ORDERS = TableName("ods", "orders")
+SEEN = Seen("data/a.csv", 3, 7, "aa", "aa:how", ("f1",))
+
+
+def glance(store: Store, branch: str = "main") -> Glance | None:
+    return Glance.open(store.db.url.render_as_string(hide_password=False), store.warehouse, branch)
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    create(store, "ods.orders", rows((1, "d1", 5)))
+    publish(store.db, Draft("main", "read a file", "ada", (), seen=((ORDERS, SEEN),)))
+    return store
+
+
+def test_it_tells_what_the_lake_tells(filled: Store) -> None:
+    from runnel.lake import results
+    from runnel.lake.branches import fork
+
+    version = filled.state()[ORDERS]
+    known = Result(ORDERS, "k", Head(version.location, version.content), {}, {}, "r1", "main", "2026-01-02")
+    results.record(filled.db, known)
+    fork(filled.db, "dev", filled.commit(), "ada")
+    for branch in ("main", "dev"):  # what a branch has of a source may stand on the line that it was forked off
+        found = glance(filled, branch)
+        assert found is not None
+        assert found.commit == filled.commit(branch).id
+        assert found.heads == {ORDERS: Head(version.location, version.content)}
+        assert found.seen(ORDERS) == {"data/a.csv": SEEN}
+        assert found.results([(ORDERS, "k"), (ORDERS, "other")]) == {(ORDERS, "k"): known}
+        found.close()
+
+
+def outside(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("update iceberg_tables set metadata_location = 'elsewhere' where catalog_name = 'main'")
+
+
+def older(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("update runnel_schema set version_num = '0001'")
+
+
+def moved(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("update runnel_lake set warehouse = '/elsewhere'")
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(b"no database")
+
+
+UNCLEAR = {"another engine was here": outside, "older": older, "moved": moved, "damaged": damaged, "gone": Path.unlink}
+
+
+@pytest.mark.parametrize("happens", UNCLEAR.values(), ids=UNCLEAR)
+def test_what_is_unclear_is_left_to_the_lake(filled: Store, happens: Callable[[Path], None], tmp_path: Path) -> None:
+    filled.close()
+    for path in (tmp_path / "lake").glob("catalog.db-*"):
+        path.unlink()
+    happens(tmp_path / "lake/catalog.db")
+    assert glance(filled) is None
+
+
+def test_other_databases_and_unknown_branches_are_left_to_the_lake(filled: Store) -> None:
+    assert Glance.open("postgresql://u@h/db", filled.warehouse, "main") is None
+    assert glance(filled, "nope") is None

@@ -18,6 +18,7 @@ from runnel.run.aside import Put, put, quarantined
 from runnel.run.extension import extended
 from runnel.run.findings import judge
 from runnel.run.removal import total_rows, without
+from runnel.run.save import Mode
 from runnel.run.table_checks import refuse_unreadable, table_checks
 from runnel.run.tally import Tally
 from runnel.run.target import columns_of, prepare
@@ -58,7 +59,10 @@ def full(context: "Context", task: Task, frame: "DataFrame", base: Head | None) 
     with _or_back(context, task, base):
         refuse_unreadable(context, frame, _of_table(task))
         shaped = prepare(context.store, task, frame.schema, base)
-        made = put(context, task, frame, "overwrite", shaped, quarantined(context, task))
+        before = quarantined(context, task)
+        fresh = base is None and before is None
+        mode: Mode = "append" if fresh else "overwrite"  # a table that was just made is empty
+        made = put(context, task, frame, mode, shaped, before)
         warnings = _checked(context, task, made)
     content = tallies.content(columns_of(frame.schema), made.written.tally)
     head = Head(made.written.location, content)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runnel.client.planning import Planned, Wish, flow_of, plan_state
-from runnel.client.running import carry_out
+from runnel.client.running import carry_out, hold
 from runnel.errors import Cancelled, Mistake, listed
 from runnel.lake.merge import Finish, Merged, merge
 from runnel.names import new_run_id
@@ -35,17 +35,18 @@ def merge_and_run(
     flow = flow_of(lake)
     run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
 
-    def compute(plan: "MergePlan", state: "State", finish: Finish) -> "Commit":
+    def compute(plan: "MergePlan", state: "State", planned: int, finish: Finish) -> "Commit":
         found = _planned(lake, flow, plan, state)
         commits: list[Commit] = []
 
-        def publish(work: "Work", steps: "tuple[Done, ...]", pin: str, planned: int) -> "Commit":
+        def publish(work: "Work", steps: "tuple[Done, ...]") -> "Commit":
             from runnel.run.publishing import changes_of
 
             commits.append(finish(changes_of(work, steps), work.loan.slot.lease if work.loan else None, run))
             return commits[-1]
 
-        done = carry_out(lake, found, run, started_at, None, watch, publish)
+        with hold(lake) as (pin, _):
+            done = carry_out(lake, found, (pin, planned), run, started_at, None, watch, publish)
         if ran is not None:
             ran(done)
         if done.state == "cancelled":

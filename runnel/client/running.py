@@ -1,7 +1,8 @@
 """Run a project: plan, compute, check, publish; plan again where somebody else was faster."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -41,22 +42,34 @@ def run_project(
     if idle is not None:
         return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
     for attempt in range(1, _ATTEMPTS + 1):
-        found = plan_project(lake, wish, flow, fingerprints)
-        if planned is not None:
-            planned(found)
-        if not found.plan.work:
-            return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
-        try:
-            return carry_out(lake, found, run, started_at, message, watch)
-        except Moved:
-            if attempt == _ATTEMPTS:
-                raise
+        with hold(lake) as held:
+            found = plan_project(lake, wish, flow, fingerprints)
+            if planned is not None:
+                planned(found)
+            if not found.plan.work:
+                return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
+            try:
+                return carry_out(lake, found, held, run, started_at, message, watch)
+            except Moved:
+                if attempt == _ATTEMPTS:
+                    raise
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def hold(lake: "Lake") -> Iterator[tuple[str, int]]:
+    """Hold a pin, taken before anything of the lake is looked up, and yield it with the lake's sequence then."""
+    from runnel.lake.pins import pinned
+    from runnel.lake.publish import sequence
+
+    with pinned(lake.store.db, "write") as pin:
+        yield pin, lake.store.db.read(sequence)
 
 
 def carry_out(
     lake: "Lake",
     found: Planned,
+    held: tuple[str, int],
     run: str,
     started_at: datetime,
     message: str | None,
@@ -72,6 +85,8 @@ def carry_out(
         found.wish.branch,
         found.commit,
         found.state,
+        pin=held[0],
+        planned=held[1],
         full_refresh=found.wish.full_refresh,
         parallel=parallel(),
         started_at=started_at,

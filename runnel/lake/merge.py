@@ -60,8 +60,10 @@ class NeedsRun(Conflict):
 
 Finish = Callable[[tuple[Change, ...], tuple[str, str] | None, str], Commit]
 """Publishes a merge with what was computed for it: the changes, the slot that they were made in, and the run."""
-Compute = Callable[[MergePlan, State, Finish], Commit]
-"""Computes what a merge needs, given the state that the target will have but for that, and finishes it."""
+Compute = Callable[[MergePlan, State, int, Finish], Commit]
+"""Computes what a merge needs, given the state that the target will have but for that, and finishes it.
+
+The number is the lake's sequence when the merge was planned."""
 
 
 def merge(
@@ -85,7 +87,7 @@ def merge(
                 failpoints.reach(failpoints.MERGE_STAGED)
                 try:
                     if compute is not None and plan.having("compute"):
-                        return Merged(compute(plan, _state(store, plan, draft), _finish(store, draft)), plan)
+                        return Merged(compute(plan, _state(store, plan, draft), planned, _finish(store, draft)), plan)
                     return Merged(publish(store.db, draft), plan)
                 except Moved:
                     if attempt == _ATTEMPTS:

@@ -118,11 +118,18 @@ def sequence(connection: Connection) -> int:
 
 def _erased(connection: Connection, draft: Draft) -> list[TableName]:
     """Return the tables of a draft that was planned from older versions, if rows were erased anywhere since."""
-    if draft.planned is None or sequence(connection) == draft.planned:
+    if draft.planned is None or not erased_since(connection, draft.planned):
         return []
+    return [change.table for change in draft.changes]
+
+
+def erased_since(connection: Connection, planned: int) -> bool:
+    """Tell whether rows were erased anywhere since the lake was at a sequence number."""
+    if sequence(connection) == planned:
+        return False
     commits = schema.commits.c
-    query = sa.select(commits.id).where(commits.kind == "erase", commits.seq > draft.planned)
-    return [change.table for change in draft.changes] if connection.execute(query).first() else []
+    query = sa.select(commits.id).where(commits.kind == "erase", commits.seq > planned)
+    return connection.execute(query).first() is not None
 
 
 def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":

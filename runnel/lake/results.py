@@ -11,9 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
+from runnel.errors import Moved
 from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.database import Database
+from runnel.lake.publish import erased_since
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 
@@ -21,12 +23,18 @@ AT_ONCE = 500
 Key = tuple[TableName, str]
 
 
-def record(db: Database, result: Result) -> None:
-    """Keep a result, in the place of one with the same key; doing it twice is doing it once."""
+def record(db: Database, result: Result, *, planned: int | None = None) -> None:
+    """Keep a result, in the place of one with the same key; doing it twice is doing it once.
+
+    `planned` is the lake's sequence before its inputs were looked up: raises Moved where rows were erased since,
+    because the result may hold them.
+    """
     values = _values(result)
 
     def work(connection: Connection) -> None:
         lock(connection)  # in one order with gc, and with another run that makes the same
+        if planned is not None and erased_since(connection, planned):
+            raise Moved(result.branch, [str(result.table)])
         values["used_at"] = max(db.now(connection), result.made_at)
         here = _here(result)
         if connection.execute(schema.results.update().where(here).values(values)).rowcount == 0:

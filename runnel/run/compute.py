@@ -133,7 +133,7 @@ def _record(
         tally=made.tally,
         extends=made.extends,
     )
-    results.record(work.store.db, result)
+    results.record(work.store.db, result, planned=work.order.planned)
     return result
 
 

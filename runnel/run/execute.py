@@ -1,15 +1,16 @@
 """Execute a plan: do its steps, publish them as one commit, and leave a record of the run."""
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.errors import Moved, RunnelError
 from runnel.lake import runs
 from runnel.lake.commits import Commit
-from runnel.lake.pins import pinned
-from runnel.lake.publish import sequence
 from runnel.run.engine import Engine
 from runnel.run.log import RunLog
 from runnel.run.publishing import publish_run
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from runnel.plan.fingerprint import Fingerprint
     from runnel.plan.steps import Plan
 
-Publish = Callable[[Work, tuple[Done, ...], str, int], Commit | None]
-"""Makes the commit of a run from its steps, its pin and the sequence at which it was planned."""
+Publish = Callable[[Work, tuple[Done, ...]], Commit | None]
+"""Makes the commit of a run from its steps."""
 
 
 def execute(
@@ -49,38 +50,54 @@ def execute(
     """
     started, log = time.monotonic(), RunLog(logs, order.run)
     log.write(f"run {order.run} on {order.branch} from commit {order.commit.id}, {len(plan.work)} steps to do")
-    publishes = publish or (lambda work, steps, pin, planned: publish_run(work, steps, message, pin, planned))
-    with pinned(store.db, "write") as pin:
-        planned = store.db.read(sequence)
-        work = Work(order, store, flow, facts, fingerprints, spark, watch, log)
-        tables = {"tables": [str(step.table) for step in plan.work]}
-        runs.start(store.db, order.run, order.branch, store.author, tables, pin=pin)
-        steps: tuple[Done, ...] = ()
-        state: State = "failed"
-        commit: Commit | None = None
-        try:
-            steps = Engine(work, plan.steps).run(needs_spark=plan.jvm)
-            state = _state(steps)
-            if state == "succeeded":
-                commit = publishes(work, steps, pin, planned)
-                state = "succeeded" if commit else "nothing"
-        except Moved as error:
-            log.write(f"planned again: {error.what}")
-            watch(Event("note", f"{error.what}; planning again"))
-            raise
-        except RunnelError as error:
-            log.write(str(error))
-            raise
-        finally:
-            work.close()
+    publishes = publish or (lambda work, steps: publish_run(work, steps, message))
+    work = Work(order, store, flow, facts, fingerprints, spark, watch, log)
+    tables = {"tables": [str(step.table) for step in plan.work]}
+    runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin)
+    steps: tuple[Done, ...] = ()
+    state: State = "failed"
+    commit: Commit | None = None
+    try:
+        steps = Engine(work, plan.steps).run(needs_spark=plan.jvm)
+        state = _state(steps)
+        if state == "succeeded":
+            with _to_its_end():
+                commit = publishes(work, steps)
+            state = "succeeded" if commit else "nothing"
+    except Moved as error:
+        log.write(f"planned again: {error.what}")
+        watch(Event("note", f"{error.what}; planning again"))
+        raise
+    except RunnelError as error:
+        log.write(str(error))
+        raise
+    finally:
+        work.close()
+        with suppress(RunnelError):  # what went wrong first is what is told; the run then shows as lost
             told = {"steps": [step.json() for step in steps]}
             runs.finish(store.db, order.run, state, commit.id if commit else None, told)
-    log.write(f"{state}, commit {commit.id if commit else 'none'}, {time.monotonic() - started:.3f} s")
     seconds = time.monotonic() - started
+    log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")
     return Ran(order.run, state, order.branch, commit.id if commit else None, seconds, steps, str(log.path))
 
 
+@contextmanager
+def _to_its_end() -> Iterator[None]:
+    """Leave Ctrl-C aside while publishing, so that nobody is told that nothing was published when it was."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+
+
 def _state(steps: tuple[Done, ...]) -> State:
+    for step in steps:
+        if isinstance(step.error, Moved):
+            raise step.error  # rows were erased meanwhile: it starts from the new versions
     if any(step.state == "cancelled" for step in steps):
         return "cancelled"
     return "failed" if any(step.state in ("failed", "blocked") for step in steps) else "succeeded"

@@ -39,7 +39,7 @@ def _change(work: "Work", table: "TableName", head: Head | None, detail: Mapping
     return Change(table, was.location if was else None, head.location, head.content, detail)
 
 
-def publish_run(work: "Work", steps: "tuple[Done, ...]", message: str | None, pin: str, planned: int) -> Commit | None:
+def publish_run(work: "Work", steps: "tuple[Done, ...]", message: str | None) -> Commit | None:
     """Publish a run as one commit; None where nothing changed."""
     changes = changes_of(work, steps)
     made = [step for step in steps if step.state == "succeeded"]
@@ -53,8 +53,8 @@ def publish_run(work: "Work", steps: "tuple[Done, ...]", message: str | None, pi
         changes,
         kind="run",
         run=work.order.run,
-        planned=planned,
-        pin=pin,
+        planned=work.order.planned,
+        pin=work.order.pin,
         slot=work.loan.slot.lease if work.loan else None,
         seen=seen,
     )

@@ -42,13 +42,17 @@ class RunFacts(Facts, Protocol):
 class Order:
     """What is to be run: on which branch, from which state of the lake, and how.
 
-    `state` is what the branch holds at `commit`, or what it would hold after a merge that is being computed.
+    `state` is what the branch holds at `commit`, or what it would hold after a merge that is being computed. `pin` and
+    `planned`, the lake's sequence, were taken before it was read: what it names is not swept, and rows that are erased
+    meanwhile don't come back.
     """
 
     run: str
     branch: str
     commit: Commit
     state: State
+    pin: str
+    planned: int
     full_refresh: bool = False
     parallel: int = 4
     started_at: datetime = field(default_factory=datetime.now)

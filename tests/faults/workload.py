@@ -7,6 +7,7 @@ import os
 import random
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from runnel.lake import branches, datafiles, merge, results, revert, slots, snap
 from runnel.lake.commits import Change, Commit
 from runnel.lake.files.put import put
 from runnel.lake.pins import pinned
-from runnel.lake.publish import Draft, publish_again
+from runnel.lake.publish import Draft, publish_again, sequence
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact import compact
 from runnel.lake.upkeep.erase import erase
@@ -138,14 +139,18 @@ def forget_a_row(store: Store) -> Commit | None:
 
 def compute_in_vain(store: Store) -> None:
     """Make a version and record it as a result, as a run does that fails afterwards: no commit holds it."""
-    state, number = store.state(), random.getrandbits(40)
-    with pinned(store.db, "write"):
+    number = random.getrandbits(40)
+    with pinned(store.db, "write"), suppress(Moved):  # as a run does: what is erased meanwhile is not recorded
+        planned = store.db.read(sequence)
+        state = store.state()
         made = _appended(store, PEOPLE, state[PEOPLE].location, rows((number, "d1", 1))).after
         assert made is not None
         inputs = {LEFT: Head(state[LEFT].location, state[LEFT].content)}
         now = store.db.read(store.db.now)
         results.record(
-            store.db, Result(PEOPLE, f"k{number}", Head(made, f"rows:{number}"), {}, inputs, "crew", "main", now)
+            store.db,
+            Result(PEOPLE, f"k{number}", Head(made, f"rows:{number}"), {}, inputs, "crew", "main", now),
+            planned=planned,
         )
 
 

@@ -85,7 +85,7 @@ def _quarantine(
         f"{timestamp_sql(context.now)} AS at",
     )
     written = save(context, task.quarantine, frame, base=base, mode=mode, content=_CONTENT)
-    if mode == "append":
+    if mode == "append" and before is not None:
         return Head(written.location, written.location)
     return _unless_same(context, task, before, Head(written.location, _content(written.tally)))
 

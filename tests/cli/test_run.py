@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.run.project import Project, did
-from tests.spark.running import gone
+from tests.spark.running import gone, interruptible
 
 RUNNEL = Path(sys.executable).parent / "runnel"
 FLOW = """
@@ -81,7 +81,7 @@ def test_a_mistake_ends_with_two(shop: Project) -> None:
 def test_ctrl_c_cancels_the_jobs_and_leaves_nothing_visible(shop: Project) -> None:
     shop.flow(FLOW + SLOW.replace("ROOT", str(shop.root)))
     line = [str(RUNNEL), "-C", str(shop.root), "run"]
-    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = interruptible(line)
     until = time.monotonic() + 120
     while not (shop.root / "started").exists() and time.monotonic() < until:
         time.sleep(0.1)

@@ -1,16 +1,25 @@
 """Run the program of `child.py` and wait for what it does."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 
+def interruptible(line, **options):
+    """Start a program that Ctrl-C reaches, also where the tests run in the background and ignore it themselves."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        line, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), **pipes, **options
+    )
+
+
 def child(mode, folder, **env):
     """Start the program; its output is for the caller to read."""
     line = [sys.executable, "-m", "tests.spark.child", mode, str(folder)]
-    return subprocess.Popen(line, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return interruptible(line, env={**os.environ, **env})
 
 
 def outcome(mode, folder, **env):

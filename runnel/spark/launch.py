@@ -57,9 +57,9 @@ class Jvm:
         """Whether the process is still there."""
         return self.process.poll() is None
 
-    def end(self) -> None:
-        """End the JVM and remove its folder."""
-        process.end(self.process)
+    def end(self, *, at_once: bool = False) -> None:
+        """End the JVM, by itself or at once, and remove its folder."""
+        process.end(self.process, *([0] if at_once else []))
         self.scratch.remove()
 
 

@@ -94,13 +94,19 @@ def stop() -> None:
         if running is None or running.owner != os.getpid():
             return  # a forked child must not end its parent's JVM
         atexit.unregister(stop)
-        if running.jvm.is_alive:
+        farewell = _has_to_say_farewell(running.settings)
+        if running.jvm.is_alive and farewell:
             with suppress(Exception):  # whatever is wrong with the session, its JVM ends below
                 running.spark.stop()
         with suppress(Exception):
             running.jvm.gateway.shutdown()
         _forget()
-        running.jvm.end()
+        running.jvm.end(at_once=not farewell)
+
+
+def _has_to_say_farewell(settings: SparkSettings) -> bool:
+    """Tell whether anything outside of the JVM and its folder waits for it to end in order: stopping takes a second."""
+    return not is_local(settings.master) or settings.conf.get("spark.eventLog.enabled", "").lower() == "true"
 
 
 def slot_session(spark: "SparkSession", catalog: CatalogSettings) -> "SparkSession":

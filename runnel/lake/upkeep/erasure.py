@@ -167,7 +167,11 @@ class Erasure:
         # What only results name is forgotten with them.
         named = self._needed | {place.location for place in self._trail.places}
         dying = {location for made in self._trail.results for location in made.own} - named
-        mark.versions(self._swapped.get(location, location) for location in self.held if location not in dying)
+        kept = {self._swapped.get(location, location): location for location in self.held if location not in dying}
+        lost = mark.readable(kept)
+        if lost:  # swept since they were read, which is no harm to versions that nobody needs any more
+            _, needed = self.store.db.read(self._named)
+            mark.versions(location for location in lost if kept[location] in needed)
         found = {path for path in self._touched if is_inside(self.store, path)}
         for location in self.affected:
             held = self.held[location]

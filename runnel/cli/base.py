@@ -51,7 +51,7 @@ def lake(*, moved: bool = False, overrides: Sequence[str] = ()) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(overrides), moved=moved, tell=say)
+    return Lake(settings(overrides), moved=moved, tell=say, once=True)
 
 
 def print_json(value: object) -> None:

@@ -31,10 +31,22 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """The lake of a project. Use it as a context manager, or close it when you are done."""
+    """The lake of a project. Use it as a context manager, or close it when you are done.
 
-    def __init__(self, settings: Settings, *, moved: bool = False, tell: "Callable[[str], None] | None" = None) -> None:
+    `once` tells that the process ends after what it does with it, as a command does.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        moved: bool = False,
+        tell: "Callable[[str], None] | None" = None,
+        once: bool = False,
+    ) -> None:
         self.settings = settings
+        self.once = once
+        self.is_brief = False  # how Spark starts, if it does
         self._moved = moved
         self._tell = tell
 
@@ -71,7 +83,7 @@ class Lake:
         """Return the Spark session of this process, started on first use."""
         from runnel.client.spark import session
 
-        return session(self.settings, self._tell)
+        return session(self.settings, self._tell, brief=self.is_brief)
 
     def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""

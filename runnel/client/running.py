@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runnel.run.execute import Publish
 
 _ATTEMPTS = 5
+_LITTLE_BYTES = 32 << 20
 
 
 def run_project(
@@ -80,6 +81,7 @@ def carry_out(
     from runnel.run.execute import execute
     from runnel.run.work import Order
 
+    lake.is_brief = lake.once and _reads_little(found)
     order = Order(
         run,
         found.wish.branch,
@@ -104,6 +106,16 @@ def carry_out(
         message=message,
         publish=publish,
     )
+
+
+def _reads_little(found: Planned) -> bool:
+    """Tell whether all that a plan reads, files and tables as they are now, is small."""
+    computed = [step for step in found.plan.steps if step.computes]
+    arriving = sum(step.bytes or 0 for step in computed if step.table in found.flow.sources)
+    read = {table for step in computed for table in found.flow.reads(step.table)}
+    heads = [(table, head) for table in read if (head := found.facts.head(table)) is not None]
+    sizes = [found.facts.size(table, head) for table, head in heads]
+    return arriving + sum(size.bytes for size in sizes if size is not None) <= _LITTLE_BYTES
 
 
 def parallel() -> int:

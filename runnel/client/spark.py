@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 
-def session(settings: "Settings", tell: "Callable[[str], None] | None" = None) -> "SparkSession":
-    """Return the Spark session of this process, started on first use; its log is the project's."""
+def session(
+    settings: "Settings", tell: "Callable[[str], None] | None" = None, *, brief: bool = False
+) -> "SparkSession":
+    """Return the Spark session of this process, started on first use; its log is the project's.
+
+    `brief` is for a process that computes little and then ends.
+    """
     log = settings.home / "logs" / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    return start(SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log), tell)
+    return start(SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, brief=brief), tell)
 
 
 class Frames:

@@ -33,6 +33,7 @@ _MODULES = (
 )
 # Started no slower than the serial collector and faster than G1 on two cores (docs/adr/0002-spark-start.md).
 _COLLECTOR = "-XX:+UseParallelGC"
+_BRIEF = "-XX:TieredStopAtLevel=1"  # the optimising compiler costs a short run more than it gives
 _SUBMITTED = re.compile(
     r"spark\.(jars|files|archives|submit|yarn|kubernetes|driver|executor|deploy|kerberos|hadoop\.yarn)\b"
 )
@@ -71,7 +72,13 @@ def class_path(jars: tuple[Path, ...], conf: Mapping[str, str]) -> tuple[Path, .
 
 
 def spark_command(
-    java: Java, jars: tuple[Path, ...], entries: tuple[Path, ...], master: str, conf: Mapping[str, str], scratch: Path
+    java: Java,
+    jars: tuple[Path, ...],
+    entries: tuple[Path, ...],
+    master: str,
+    conf: Mapping[str, str],
+    scratch: Path,
+    brief: bool = False,
 ) -> Command:
     """Return the command that starts the gateway through which Python drives Spark.
 
@@ -80,6 +87,7 @@ def spark_command(
     options = (
         *_MODULES,
         _COLLECTOR,
+        *((_BRIEF,) if brief and is_local(master) else ()),
         f"-Xmx{conf.get('spark.driver.memory') or f'{default_heap_bytes() >> 20}m'}",
         "-XX:-UsePerfData",  # no statistics file in the system's temporary folder
         f"-Djava.io.tmpdir={scratch}",

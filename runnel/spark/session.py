@@ -32,7 +32,10 @@ _KEPT_LOGS = 20
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """How to start Spark. `conf` wins over Runnel's own choices; `log_file` is by default one in the cache."""
+    """How to start Spark. `conf` wins over Runnel's own choices; `log_file` is by default one in the cache.
+
+    `brief` is for a process that computes little and then ends: Java compiles fast instead of well.
+    """
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +43,7 @@ class SparkSettings:
     jars: tuple[Jar, ...] = LAKE
     log_file: Path | None = None
     ui: bool = False
+    brief: bool = field(default=False, compare=False)  # only how it starts: a session that runs already serves both
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ def _launch(settings: SparkSettings, tell: Tell | None) -> Jvm:
     scratch = new_scratch()
     try:
         entries = class_path(jars, settings.conf)
-        command = spark_command(java, jars, entries, settings.master, settings.conf, scratch.path)
+        command = spark_command(java, jars, entries, settings.master, settings.conf, scratch.path, settings.brief)
         return _first_breath(command, scratch, settings.master, log)
     except BaseException as error:
         scratch.remove()

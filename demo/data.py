@@ -22,7 +22,7 @@ PER_WEEK = 6_000
 
 
 def make(folder: Path) -> None:
-    """Write sellers, two weeks of orders, and what comes later: two more weeks, one of them with bad rows."""
+    """Write sellers, two weeks of orders, and what comes later: two more weeks, one with bad rows, and a late order."""
     chance = random.Random(7)
     _write(
         folder / "sellers.csv",
@@ -38,6 +38,8 @@ def make(folder: Path) -> None:
             _write(folder / "later" / "week4_twice.csv", HEAD, [*orders, *orders[:2]])
         place = "orders" if week < 2 else "later"
         _write(folder / place / f"week{week + 1}.csv", HEAD, orders)
+    late = [number, 3, "2026-01-03", "paid", "12.50"]
+    _write(folder / "later" / "late.csv", HEAD, [late])
     receipts = folder / "receipts" / "2026-01"
     receipts.mkdir(parents=True, exist_ok=True)
     for order in orders[:40]:

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from data import make
 
+import runnel as rn
 from runnel.cli.main import main as runnel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,8 +31,10 @@ def main() -> None:
     SHOP.parent.mkdir(parents=True)
     first_run()
     new_file()
+    late_order()
     bad_rows()
     code_change()
+    provenance()
     versions()
     bar = "-" * 72
     print(f"\n{bar}\nThat was {time.monotonic() - started:.0f} seconds. The project is yours to play with:\n")
@@ -69,14 +72,25 @@ def first_run() -> None:
 
 def new_file() -> None:
     chapter(
-        "One new file: only its rows are computed",
-        "dwd.paid_orders is made row by row, so the two weeks that were there are not read again. What depends on "
-        "it follows. A run after that finds nothing to do, and makes no commit.",
+        "One new file: only its rows, and only its days, are computed",
+        "dwd.paid_orders is made row by row, so the two weeks that were there are not read again. dws.seller_day is "
+        "computed by day: only the days of the file. A run after that finds nothing to do, and makes no commit.",
     )
     shell("cp data/later/week3.csv data/orders/")
     type_("plan", says="1 new file")
-    type_("run", says=("rows", "published commit"))
+    type_("run", says=("rows", "slices", "published commit"))
     type_("run", says="nothing to do: 5 skipped")
+
+
+def late_order() -> None:
+    chapter(
+        "A late order: one day of 21 is computed again",
+        "It belongs to 3 January. `--verify` computes everything in full besides, and compares: what was computed by "
+        "slices is what a full computation gives.",
+    )
+    shell("cp data/later/late.csv data/orders/")
+    type_("run", "--verify", says=("slices", "verified", "published commit"))
+    type_("show", "main", says="dws.seller_day")
 
 
 def bad_rows() -> None:
@@ -117,6 +131,20 @@ def code_change() -> None:
     type_("merge", "dev", says="merged dev into main")
     type_("run", says="nothing to do: 5 skipped")
     type_("query", TOP, says="Dune Outdoor")
+
+
+def provenance() -> None:
+    chapter(
+        "Where does a number come from? Does it come out again?",
+        "`why` names the inputs' versions, the code, the parameters and the checks. `replay` runs a commit's own code "
+        "on its own inputs and compares: here for every commit in which a task computed something.",
+    )
+    type_("why", "dws.seller_day", says=("inputs", "dwd.paid_orders"))
+    type_("lineage", "dws.seller_day", says="read by")
+    with rn.open(SHOP) as lake:
+        commits = [commit.id for commit in lake.log() if commit.kind == "run"]
+    for commit in reversed(commits):
+        type_("replay", commit[:8], says="as commit")
 
 
 def versions() -> None:

@@ -1,8 +1,10 @@
 """`runnel log` and `runnel show`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
+from sqlalchemy.engine import Connection
 
 from runnel.cli.base import command, count, grid, lake, print_json, when, width
 from runnel.lake.commits import Commit, changes_of, history, tables_changed
@@ -30,11 +32,12 @@ def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: boo
             store.versions(start, [wanted])
         found = store.db.read(lambda connection: history(connection, start, table=wanted, limit=limit))
         changed = store.db.read(lambda connection: tables_changed(connection, [commit.id for commit in found]))
+        details = store.db.read(lambda connection: _details(connection, found, wanted)) if wanted else {}
     if as_json:
-        print_json([commit_json(commit, changed.get(commit.id, [])) for commit in found])
+        print_json([{**commit_json(c, changed.get(c.id, [])), **_how_json(details.get(c.id))} for c in found])
         return
-    rows = [[c.id[:8], c.seq, when(c.at), c.author, c.message + (" (expired)" if c.expired_at else "")] for c in found]
-    click.echo(grid(["commit", "seq", "at (UTC)", "author", "message"], rows, right=[1]))
+    rows = [[c.id[:8], c.seq, when(c.at), c.author, _told(c, details.get(c.id, {}))] for c in found]
+    click.echo(grid(["commit", "seq", "at (UTC)", "author", "how" if wanted else "message"], rows, right=[1]))
 
 
 @command()
@@ -72,6 +75,28 @@ def show(ref: str, as_json: bool) -> None:
     words = {(True, False): "created", (False, True): "dropped", (False, False): "changed"}
     rows = [[str(change.table), words[change.before is None, change.after is None]] for change in changes]
     click.echo(grid(["table", "change"], rows) if rows else count(0, "table") + " changed")
+
+
+def _details(connection: Connection, commits: list[Commit], table: TableName) -> dict[str, Mapping[str, Any]]:
+    """Return what commits recorded about how they made a table."""
+    changes = ((one.id, change) for one in commits for change in changes_of(connection, one.id, table))
+    return {commit: change.detail for commit, change in changes}
+
+
+def _told(commit: Commit, detail: Mapping[str, Any]) -> str:
+    """Return what a commit did: for a table that a task made, how it was made."""
+    text = commit.message
+    if "action" in detail and "key" in detail:
+        text = f"{detail['action']}: {detail['reason']}"
+        text = text if detail.get("run") == commit.run else f"reuse: run {detail['run']} made it; {text}"
+    return text + (" (expired)" if commit.expired_at else "")
+
+
+def _how_json(detail: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return how a table was made, where a task did."""
+    if detail is None or "key" not in detail:
+        return {}
+    return {"made": {name: detail.get(name) for name in ("action", "reason", "run", "rows", "code_id")}}
 
 
 def commit_json(commit: Commit, tables: list[str]) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def plan(
 @command()
 @_choosing
 @click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("--verify", is_flag=True, help="Compare every table with a full computation before publishing.")
 @click.option("--local", is_flag=True, help="Compute in this process, also when a service runs.")
 def run(
     select: tuple[str, ...],
@@ -65,6 +66,7 @@ def run(
     full_refresh: bool,
     values: tuple[str, ...],
     message: str | None,
+    verify: bool,
     local: bool,
     as_json: bool,
 ) -> None:
@@ -73,11 +75,13 @@ def run(
     from runnel.client.running import run_project
 
     with lake(overrides=values) as opened, watching(quiet=as_json) as watch:
-        done = run_project(opened, _wish(select, exclude, branch, full_refresh), message=message, watch=watch)
+        wish = _wish(select, exclude, branch, full_refresh, verify)
+        done = run_project(opened, wish, message=message, watch=watch)
     if as_json:
         print_json(done.json())
     else:
         show(done)
+        _show_verified(done, verify)
     sys.exit({"failed": 1, "cancelled": 130}.get(done.state, 0))
 
 
@@ -89,7 +93,7 @@ def show(done: "Ran") -> None:
         click.echo(grid(["table", "action", "rows", "time", ""], rows, right=[2, 3]))
     skipped = len(done.steps) - len(did)
     tail = f", {skipped} skipped" if skipped and did else ""
-    for step in did:
+    for step in done.steps:
         for warning in step.warnings:
             say(f"warning: {step.table}: {warning}")
     for error in done.errors:
@@ -115,7 +119,20 @@ def _outcome(step: "Done") -> str:
     return f"{count(step.set_aside, 'row')} set aside" if step.set_aside else ""
 
 
-def _wish(select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool) -> "Wish":
+def _show_verified(done: "Ran", asked: bool) -> None:
+    """Print how many tables were compared, where all of them are equal."""
+    if not asked or done.state not in ("succeeded", "nothing"):
+        return
+    number = sum(step.verified is True for step in done.steps)
+    whole = sum(step.action == "full" for step in done.steps)
+    told = [f"{count(number, 'table')} {'equals' if number == 1 else 'equal'} a full computation"] if number else []
+    told += [f"{whole:,} {'was' if whole == 1 else 'were'} computed in full"] if whole else []
+    click.echo(f"verified: {', '.join(told) or 'there was no table to compare'}")
+
+
+def _wish(
+    select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool, verify: bool = False
+) -> "Wish":
     from runnel.client.planning import Wish
 
-    return Wish(select, exclude, branch, full_refresh)
+    return Wish(select, exclude, branch, full_refresh, verify)

@@ -3,6 +3,7 @@
 Nothing that a skip or a reuse needs opens a file of the lake: the catalog database knows it.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from runnel.lake.ingested import Seen
     from runnel.lake.store import Store
     from runnel.names import TableName
+    from runnel.plan.days import Dated, Days
+    from runnel.plan.slices import Slice
+
+_COLUMN = re.compile(r"`[^`]+`|\w+")
 
 
 class LakeFacts:
@@ -28,6 +33,8 @@ class LakeFacts:
         self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
         self._found: dict[TableName, Found | None] = {}
         self._movements: dict[tuple[str, str], Movement] = {}
+        self._slices: dict[tuple[str, str, tuple[str, ...]], tuple[Slice, ...] | None] = {}
+        self._dated: dict[tuple[object, ...], Dated | None] = {}
 
     def head(self, table: "TableName") -> Head | None:
         """Return a table as it is, or None where there is none."""
@@ -51,13 +58,41 @@ class LakeFacts:
 
         key = (before.location, after.location)
         if key not in self._movements:
-            found = movement(self._store, before.location, after.location)
+            found = movement(self._store, table, before.location, after.location)
             made = self.made(table, after) if found.columns_added and not found.columns_changed else None
             if made is not None and made.extends == before.content:
                 # Every file was rewritten, and yet the columns that were there have the rows that they had.
                 found = Movement(columns_added=found.columns_added)
             self._movements[key] = found
         return self._movements[key]
+
+    def slices(
+        self, table: "TableName", before: Head, after: Head, expressions: tuple[str, ...]
+    ) -> "tuple[Slice, ...] | None":
+        """Return the slices in which two versions differ; None where their files don't tell."""
+        from runnel.lake.slices import named
+
+        if not all(_COLUMN.fullmatch(text) for text in expressions):
+            return None
+        key = (before.location, after.location, expressions)
+        if key not in self._slices:
+            self._slices[key] = named(self._store, table, before.location, after.location, expressions)
+        return self._slices[key]
+
+    def dated(self, table: "TableName", head: Head, by: tuple[str, ...], days: "Days") -> "Dated | None":
+        """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
+        from runnel.lake.days import dated
+
+        key = (head.location, by, days.first, days.last)
+        if key not in self._dated:
+            self._dated[key] = dated(self._store, head.location, by, days)
+        return self._dated[key]
+
+    def columns(self, table: "TableName", head: Head) -> tuple[str, ...]:
+        """Return the names of a version's columns."""
+        from runnel.lake.tables import load
+
+        return tuple(field.name for field in load(self._store, head.location).schema().fields)
 
     def size(self, table: "TableName", head: Head) -> Size | None:
         """Return how much a version holds."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runnel.declare.flow import Flow, Task
     from runnel.declare.settings import Settings
     from runnel.names import TableName
+    from runnel.plan.days import Days
     from runnel.plan.fingerprint import Fingerprint
     from runnel.plan.steps import Plan
 
@@ -53,6 +54,15 @@ class _GlanceFacts:
     def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
         raise Unclear
 
+    def slices(self, table: "TableName", before: Head, after: Head, expressions: tuple[str, ...]) -> NoReturn:
+        raise Unclear
+
+    def dated(self, table: "TableName", head: Head, by: tuple[str, ...], days: "Days") -> NoReturn:
+        raise Unclear
+
+    def columns(self, table: "TableName", head: Head) -> NoReturn:
+        raise Unclear
+
     def size(self, table: "TableName", head: Head) -> Size | None:
         raise Unclear
 
@@ -61,7 +71,7 @@ def plan_of_nothing(
     settings: "Settings", wish: "Wish", flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]"
 ) -> "Plan | None":
     """Return the plan where it skips everything, else None."""
-    if wish.full_refresh or flow.started_spark is not None:
+    if wish.full_refresh or wish.verify or wish.days is not None or flow.started_spark is not None:
         return None
     glance = Glance.open(settings.catalog, settings.warehouse, wish.branch)
     if glance is None:

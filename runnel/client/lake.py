@@ -11,9 +11,13 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from runnel.client.backfilling import Backfilled, Preview
+    from runnel.client.lineage import Lineage
+    from runnel.client.replaying import Replay
     from runnel.client.spark import Frames
     from runnel.connect.load import Loaded
     from runnel.lake.branches import Branch
@@ -23,8 +27,10 @@ if TYPE_CHECKING:
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import Put
     from runnel.lake.merge import Merged
+    from runnel.lake.runs import Run
     from runnel.lake.store import Store
     from runnel.lake.tags import Tag
+    from runnel.lake.why import Why
     from runnel.plan.steps import Plan
     from runnel.query.result import Result
     from runnel.run.report import Ran, Watch
@@ -150,21 +156,47 @@ class Lake:
         exclude: str | Sequence[str] = (),
         branch: str = "main",
         full_refresh: bool = False,
+        verify: bool = False,
         message: str | None = None,
         watch: "Watch | None" = None,
     ) -> "Ran":
         """Compute what changed, check it and publish it as one commit; raise where a step fails.
 
+        `verify` compares every table with a full computation of its task before anything is published.
         The project's files are read anew each time, so changed code is picked up.
         """
         from runnel.client.planning import Wish
         from runnel.client.running import run_project
 
-        wish = Wish.of(select, exclude, branch, full_refresh)
+        wish = Wish.of(select, exclude, branch, full_refresh, verify)
         done = run_project(self, wish, message=message, watch=watch)
         if done.errors:
             raise done.errors[0]
         return done
+
+    def backfill(
+        self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
+    ) -> "Backfilled":
+        """Compute the slices of some days, both included, again with everything downstream; sources are not read.
+
+        Options are `chunk`, such as "7d": so many days are a run and a commit, `branch`, and `watch`. Raises where a
+        step fails: chunks that are finished stay published.
+        """
+        from runnel.client.backfilling import backfill, wished
+
+        watch = options.pop("watch", None)
+        done = backfill(self, *wished(select, first, last, **options), watch=watch)
+        if errors := [error for run in done.runs for error in run.errors]:
+            raise errors[0]
+        return done
+
+    def preview(
+        self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
+    ) -> "Preview":
+        """Return what `backfill` would do with the same `chunk` and `branch`: actions, slices, rows and bytes."""
+        from runnel.client.backfilling import preview, wished
+
+        return preview(self, *wished(select, first, last, **options))
 
     def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
         """Merge a branch into another; `run` computes what tasks must make anew, into the same commit."""
@@ -209,6 +241,30 @@ class Lake:
         from runnel.lake.files.ls import ls
 
         return list(ls(self.store, TableName.parse(table), glob, at=at))
+
+    def why(self, table: str, *, at: str = "main") -> "Why":
+        """Return why a table holds what it holds: what made it, from which inputs, with which code."""
+        from runnel.lake.why import why
+
+        return why(self.store, TableName.parse(table), at)
+
+    def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
+        """Return what a table is made from, and what is made from it."""
+        from runnel.client.lineage import lineage_of
+
+        return lineage_of(self, TableName.parse(table), up=up, down=down)
+
+    def replay(self, commit: str) -> "Replay":
+        """Compute what the tasks of a commit made once more, and compare; nothing is published."""
+        from runnel.client.replaying import replay_commit
+
+        return replay_commit(self, commit)
+
+    def runs(self, run: str | None = None, *, limit: int | None = None) -> "list[Run]":
+        """Return runs, newest first, or the one that is named."""
+        from runnel.lake import runs
+
+        return self.store.db.read(lambda c: [runs.run(c, run)] if run is not None else runs.runs(c, limit))
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, goes on until the process ends."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel.client.facts import LakeFacts
 from runnel.declare.loader import load_flow
+from runnel.errors import Mistake, listed
 from runnel.names import TableName
 from runnel.plan.fingerprint import Fingerprint, Fingerprints
 from runnel.plan.graph import Graph
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow, Task
     from runnel.lake.commits import Commit, State
+    from runnel.plan.days import Days
     from runnel.plan.steps import Plan
 
 
@@ -27,13 +29,20 @@ class Wish:
     exclude: tuple[str, ...] = ()
     branch: str = "main"
     full_refresh: bool = False
+    verify: bool = False  # compare every table with a full computation before publishing
+    days: "Days | None" = None  # compute the slices of these days, and no sources, with everything downstream
 
     @classmethod
     def of(
-        cls, select: str | Sequence[str], exclude: str | Sequence[str], branch: str, full_refresh: bool = False
+        cls,
+        select: str | Sequence[str],
+        exclude: str | Sequence[str],
+        branch: str,
+        full_refresh: bool = False,
+        verify: bool = False,
     ) -> "Wish":
         """Return a wish; one selection may be given by itself."""
-        return cls(_texts(select), _texts(exclude), branch, full_refresh)
+        return cls(_texts(select), _texts(exclude), branch, full_refresh, verify)
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,8 @@ def plan_state(
         return found
 
     selected = chosen(graph, flow, wish.select, wish.exclude, modified)
+    if wish.days is not None:
+        selected = _tasks_below(graph, flow, selected, wish)
     plan = make_plan(
         flow,
         facts,
@@ -98,10 +109,22 @@ def plan_state(
         commit=commit.id,
         selected=selected,
         full_refresh=wish.full_refresh,
+        days=wish.days,
     )
+    if wish.verify and any(step.table in flow.tasks for step in plan.steps):
+        plan = replace(plan, jvm=True)
     if flow.started_spark is not None:
         plan = replace(plan, notes=(*plan.notes, f"Spark was started by {flow.started_spark}, while it was imported"))
     return Planned(wish, flow, facts, fingerprints, commit, state, plan)
+
+
+def _tasks_below(graph: Graph, flow: "Flow", selected: frozenset[TableName], wish: Wish) -> frozenset[TableName]:
+    """Return the selected tasks with every task downstream."""
+    found = frozenset(table for table in selected | graph.below(selected) if table in flow.tasks)
+    if not found:
+        what = f"{listed(wish.select)} has no task, nor has anything downstream" if wish.select else "there is no task"
+        raise Mistake("BACKFILL_NO_TASK", what, fix="select tasks; `runnel plan --all` lists them")
+    return found
 
 
 def _branch(lake: "Lake", name: str) -> str:

@@ -14,6 +14,7 @@ from runnel.run.report import Done, Event, Ran, Watch
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
+    from runnel.declare.flow import Flow
     from runnel.plan.steps import Plan
     from runnel.run.execute import Publish
 
@@ -28,15 +29,16 @@ def run_project(
     message: str | None = None,
     watch: Watch | None = None,
     planned: "Callable[[Planned], None] | None" = None,
+    flow: "Flow | None" = None,
 ) -> Ran:
     """Carry out a wish and return what became of it.
 
     `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
-    known by its key, so planning again costs little.
+    known by its key, so planning again costs little. `flow` is what the project declares, where it is loaded already.
     """
     from runnel.client.glancing import plan_of_nothing
 
-    flow = flow_of(lake)
+    flow = flow or flow_of(lake)
     run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
     fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints) if planned is None else None
@@ -47,7 +49,7 @@ def run_project(
             found = plan_project(lake, wish, flow, fingerprints)
             if planned is not None:
                 planned(found)
-            if not found.plan.work:
+            if not found.plan.work and not (wish.verify and found.plan.jvm):
                 return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
             try:
                 return carry_out(lake, found, held, run, started_at, message, watch)
@@ -78,6 +80,7 @@ def carry_out(
     publish: "Publish | None" = None,
 ) -> Ran:
     """Execute a plan that does something; `publish` makes its commit in another way than as a run's own."""
+    from runnel.run.basis import Basis
     from runnel.run.execute import execute
     from runnel.run.work import Order
 
@@ -90,8 +93,11 @@ def carry_out(
         pin=held[0],
         planned=held[1],
         full_refresh=found.wish.full_refresh,
+        verify=found.wish.verify,
+        days=found.wish.days,
         parallel=parallel(),
         started_at=started_at,
+        basis=Basis(found.flow, lake.settings, _reached(found)),
     )
     return execute(
         order,
@@ -106,6 +112,12 @@ def carry_out(
         message=message,
         publish=publish,
     )
+
+
+def _reached(found: Planned) -> set[str]:
+    """Return the files that the tasks to compute reach, whether or not they were imported yet."""
+    tasks = [found.flow.tasks[step.table] for step in found.plan.work if step.table in found.flow.tasks]
+    return {part.place.file for task in tasks for part in found.fingerprints(task).parts if part.place is not None}
 
 
 def _reads_little(found: Planned) -> bool:

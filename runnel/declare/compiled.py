@@ -30,3 +30,15 @@ def compiled(filename: str, text: bytes) -> Compiled:
         tree = ast.parse(text, filename)
         found = _known[filename] = Compiled(text, tree, compile(tree, filename, "exec", dont_inherit=True))
     return found
+
+
+def text_of(filename: str) -> bytes | None:
+    """Return the text of a file as it was last compiled, or None where it was not."""
+    found = _known.get(filename)
+    return found.text if found else None
+
+
+def tree_of(filename: str) -> ast.Module | None:
+    """Return the syntax of a file as it was last compiled, or None where it was not."""
+    found = _known.get(filename)
+    return found.tree if found else None

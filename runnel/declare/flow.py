@@ -169,6 +169,7 @@ class Flow:
     sinks: tuple[Sink, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     started_spark: Place | None = None  # the line of a flow file that needed a session while it was imported
+    files: tuple[str, ...] = field(default=(), compare=False)  # the files of Python that were imported from it
 
     def __iter__(self) -> Iterator[Task | Source]:
         """Yield sources, then tasks."""

@@ -41,7 +41,7 @@ def load_flow(settings: Settings, start_spark: Callable[[], object] | None = Non
         found = [_nothing(files)]
     if found:
         raise ProjectMistakes(found)
-    return replace(flow, started_spark=load.started_spark)
+    return replace(flow, started_spark=load.started_spark, files=tuple(modules.loaded))
 
 
 def flow_files(root: Path) -> list[Path]:

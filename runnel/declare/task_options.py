@@ -8,6 +8,7 @@ from runnel.declare.check_text import parse
 from runnel.declare.duration import seconds_of
 from runnel.declare.flow import Check, Options
 from runnel.declare.given import Given
+from runnel.declare.sql_list import parts
 from runnel.errors import Mistake, nearest
 from runnel.names import shown
 
@@ -25,7 +26,7 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
     """Return the options in `values`; `inputs` are the names that a task calls its tables by."""
     schema = given.schema()
     names = [column.name for column in schema] if schema else None
-    return Options(
+    options = Options(
         by=_columns(given, "by", names),
         by_input=_of_inputs(given, "by_input", given.pairs("by_input", str, '"to_date(ts)"'), inputs),
         reference=tuple(name for name, _ in _of_inputs(given, "reference", _alone(given, "reference"), inputs)),
@@ -47,6 +48,8 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
         timeout_seconds=given.seconds("timeout"),
         deadline=_deadline(given, values.get("deadline")),
     )
+    _refuse_loose_slices(given, options)
+    return options
 
 
 def checks(given: Given, value: Any) -> tuple[Check, ...]:
@@ -104,6 +107,27 @@ def _not_negative(given: Given) -> tuple[tuple[str, Any], ...]:
     if any(value < 0 for _, value in found):
         given.wrong("lookback", "`lookback` can't be negative", "write how many slices before it a slice reads")
     return found
+
+
+def _refuse_loose_slices(given: Given, options: Options) -> None:
+    """Tell what stands against slices: options that need `by`, and parts that don't fit together."""
+    number = len(options.by)
+    for name in ("by_input", "lookback"):
+        if getattr(options, name) and not number:
+            given.wrong(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
+    for parameter, text in options.by_input:
+        found = len(parts(text))
+        if number and found != number:
+            what = (
+                f"`by_input` gives {found} expression{'' if found == 1 else 's'} for {parameter}, but `by` has {number}"
+            )
+            given.wrong("by_input", what, "list one for each column of `by`, with commas")
+        if parameter in options.reference:
+            what = f"`by_input` and `reference` both name {parameter}: a reference has no slices"
+            given.wrong("by_input", what, "remove it from one of them")
+    if options.lookback and number > 1:
+        what = "`lookback` needs slices that follow one another, but `by` has several columns"
+        given.wrong("lookback", what, "let `by` be one column of type date, int or long")
 
 
 def _watermark(given: Given, value: Any) -> tuple[str, str] | None:

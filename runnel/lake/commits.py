@@ -68,13 +68,13 @@ def find(connection: Connection, commit_id: str) -> Commit | None:
     return commit_of(row) if row else None
 
 
-def changes_of(connection: Connection, commit_id: str) -> tuple[Change, ...]:
-    """Return what a commit changed, ordered by table."""
+def changes_of(connection: Connection, commit_id: str, table: TableName | None = None) -> tuple[Change, ...]:
+    """Return what a commit changed, ordered by table; or only what it did to one."""
     columns = schema.changes.c
+    query = sa.select(columns.table_name, columns.before, columns.after, columns.content, columns.detail)
+    query = query.where(columns.commit_id == commit_id)
     rows = connection.execute(
-        sa.select(columns.table_name, columns.before, columns.after, columns.content, columns.detail)
-        .where(columns.commit_id == commit_id)
-        .order_by(columns.table_name)
+        (query if table is None else query.where(columns.table_name == str(table))).order_by(columns.table_name)
     )
     return tuple(
         Change(TableName.stored(row.table_name), row.before, row.after, row.content, json.loads(row.detail))

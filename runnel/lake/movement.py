@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.metadata import TableMetadata
 
 from runnel.errors import Broken
-from runnel.lake.delta import Delta, delta
+from runnel.lake.delta import Delta
+from runnel.lake.replaced import change
 from runnel.lake.tables import load
 from runnel.plan.facts import Movement, Size
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
+    from runnel.names import TableName
 
 
-def movement(store: "Store", before: str, after: str) -> Movement:
+def movement(store: "Store", table: "TableName", before: str, after: str) -> Movement:
     """Return how a table changed; not known where the older version is gone."""
     try:
         old, new = load(store, before), load(store, after)
-        found = delta(store, before, after)
+        found = change(store, table, before, after)
     except Broken:
         return Movement(is_known=False)
     counted = _counted(found)

@@ -96,6 +96,20 @@ def forget(db: Database, table: TableName) -> None:
     db.write(lambda connection: connection.execute(gone))
 
 
+def drop(db: Database, table: TableName, key: str) -> None:
+    """Forget one result, as where it turned out to be wrong."""
+    here = sa.and_(schema.results.c.table_name == str(table), schema.results.c.key == key)
+    db.write(lambda connection: connection.execute(schema.results.delete().where(here)))
+
+
+def contents_used(db: Database, table: TableName, above: TableName) -> set[str]:
+    """Return the contents of an input that known results of a table were made from."""
+    query = sa.select(schema.results.c.detail).where(schema.results.c.table_name == str(table))
+    details = db.read(lambda connection: [json.loads(row.detail) for row in connection.execute(query)])
+    used = (detail["inputs"].get(str(above)) for detail in details)
+    return {at["content"] for at in used if at}
+
+
 def current(connection: Connection) -> Iterator[Result]:
     """Yield the newest result of what each branch holds now."""
     columns, heads = schema.results.c, schema.heads.c
@@ -126,7 +140,9 @@ def result_of(row: Row[Any]) -> Result:
         aside,
         {TableName.stored(name): tuple(used) for name, used in detail["columns"].items()},
         _tally(detail["tally"]) if detail.get("tally") else None,
+        detail.get("slices"),
         detail.get("extends"),
+        detail.get("provenance", {}),
     )
 
 
@@ -147,7 +163,9 @@ def _values(result: Result) -> dict[str, Any]:
         "rows": result.rows,
         "columns": {str(name): list(used) for name, used in result.columns.items()},
         "tally": [str(number) for number in result.tally] if result.tally else None,
+        "slices": result.slices,
         "extends": result.extends,
+        "provenance": dict(result.provenance),
     }
     return {
         "table_name": str(result.table),

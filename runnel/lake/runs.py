@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection, Row
 from runnel.errors import Mistake, nearest
 from runnel.lake import schema
 from runnel.lake.branches import lock
+from runnel.lake.code import Code, keep
 from runnel.lake.database import Database
 from runnel.lake.upkeep.leases import held
 from runnel.names import shown
@@ -45,16 +46,19 @@ def start(
     *,
     pin: str | None = None,
     slot: tuple[str, str] | None = None,
+    code: Code | None = None,
 ) -> None:
     """Note that a run has started. `pin` and `slot`, a name and a token, are the leases by which it is alive.
 
-    May be repeated, such as when the run takes a slot: the leases are then those given last.
+    `code` is kept with it. May be repeated, such as when the run takes a slot: the leases are then those given last.
     """
     leases = {"pin": pin, "slot": list(slot) if slot else None}
     text = json.dumps({**detail, _LEASES: leases}, sort_keys=True, default=str)
 
     def work(connection: Connection) -> None:
         lock(connection)
+        if code is not None:
+            keep(connection, code, db.now(connection))
         if connection.execute(schema.runs.update().where(schema.runs.c.id == run_id).values(detail=text)).rowcount:
             return
         values = {"id": run_id, "branch": branch, "state": RUNNING, "author": author, "detail": text}

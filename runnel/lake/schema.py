@@ -3,7 +3,7 @@
 Times are ISO 8601 in UTC with microseconds, as text, so that both databases order them alike.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
 metadata = MetaData()
 
@@ -184,4 +184,13 @@ ingested = Table(
     Column("identity", Text, nullable=False),
     Column("files", Text, nullable=False),  # JSON: the data files that hold its rows
     Column("gone", Boolean, nullable=False),
+)
+# The code of runs: files, and manifests that name them by path. The hash of a manifest is the id of the code.
+code = Table(
+    "runnel_code",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("kind", String(10), nullable=False),  # file, manifest
+    Column("content", LargeBinary, nullable=False),  # compressed
+    Column("kept_at", String(32), nullable=False),  # when a run last started with it
 )

@@ -4,16 +4,20 @@ Pure: asks the facts, changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from runnel.declare.flow import Task
 from runnel.names import TableName
 from runnel.plan import reasons
+from runnel.plan.again import dated, whole_reason, with_days
+from runnel.plan.days import Asked, Days
 from runnel.plan.facts import Facts, Head, Movement, Result
 from runnel.plan.fingerprint import Fingerprint, difference
-from runnel.plan.key import result_key
+from runnel.plan.key import task_key
 from runnel.plan.missing import refuse_missing
+from runnel.plan.sliced import by_slices
+from runnel.plan.slices import is_reference
 from runnel.plan.steps import Step
 
 
@@ -26,11 +30,12 @@ class Case:
     inputs: Mapping[TableName, Head]
     branch: str | None = None
     full_refresh: bool = False
+    days: Days | None = None
 
     @cached_property
     def key(self) -> str:
         """Return the key of the result; only for a case with all inputs."""
-        return result_key(self.fingerprint.digest, {table: head.content for table, head in self.inputs.items()})
+        return task_key(self.task, self.fingerprint.digest, self.inputs)
 
     @property
     def forced(self) -> str | None:
@@ -48,6 +53,7 @@ def decide_task(
     *,
     branch: str | None = None,
     full_refresh: bool = False,
+    days: Days | None = None,
 ) -> Step:
     """Return the step for a task all of whose inputs are known. None is an input that does not exist: a mistake.
 
@@ -55,7 +61,7 @@ def decide_task(
     """
     refuse_missing(task, [table for table in task.reads if inputs.get(table) is None])
     heads = {table: head for table, head in inputs.items() if head is not None}
-    case = Case(task, fingerprint, heads, branch, full_refresh)
+    case = Case(task, fingerprint, heads, branch, full_refresh, days)
     asked = (task.table, case.key)
     return decide(case, None if case.forced else facts.results([asked]).get(asked), facts)
 
@@ -64,14 +70,32 @@ def decide(case: Case, known: Result | None, facts: Facts) -> Step:
     """Return the step for a case, given the result that is known for its key."""
     if case.forced:
         return _full(case, facts, case.forced)
-    if known is not None:
+    if known is not None and case.days is None:
         return settled(case, known, facts)
     head = facts.head(case.task.table)
     base = facts.made(case.task.table, head) if head is not None else None
     reason = unfit(case, head, base)
-    if reason is not None or base is None:
+    if reason is not None or base is None or head is None:
         return _full(case, facts, reason or reasons.NOT_YET)
-    return _from(case, base, facts)
+    return _again(case, known, head, base, case.days, facts) if case.days is not None else _from(case, base, facts)
+
+
+def _again(case: Case, known: Result | None, head: Head, base: Result, days: Days, facts: Facts) -> Step:
+    """Return the step for a case whose slices of some days are computed although nothing changed."""
+    found = dated(case, head, facts)
+    if found is None:
+        return (
+            replace(_full(case, facts, whole_reason(days)), asked=Asked(days))
+            if days.is_start
+            else decide(replace(case, days=None), known, facts)
+        )
+    usual = Step(case.task.table, "skip", reasons.UNCHANGED, key=case.key, head=head)
+    if changed_inputs(case, base):
+        usual = _from(case, base, facts)
+    if usual.action == "full":
+        return replace(usual, analyse=False)
+    made = with_days(usual, days, base, found, whole(case.inputs.items(), facts))
+    return replace(_full(case, facts, made), asked=Asked(days)) if isinstance(made, str) else made
 
 
 def settled(case: Case, known: Result, facts: Facts) -> Step:
@@ -101,14 +125,18 @@ def unfit(case: Case, head: Head | None, base: Result | None) -> str | None:
         return reasons.outside(case.task.table)
     if set(base.inputs) != set(case.task.reads):
         return difference(base.code, case.fingerprint) or "it reads other tables"
-    if result_key(case.fingerprint.digest, {table: used.content for table, used in base.inputs.items()}) != base.key:
+    if task_key(case.task, case.fingerprint.digest, base.inputs) != base.key:
         return difference(base.code, case.fingerprint) or "its code changed"
     return None
 
 
 def changed_inputs(case: Case, base: Result) -> tuple[TableName, ...]:
-    """Return the inputs whose content is another than the one that `base` was made from."""
-    return tuple(table for table, head in case.inputs.items() if head.content != base.inputs[table].content)
+    """Return the inputs whose content is another than the one that `base` was made from, but for references."""
+    return tuple(
+        table
+        for table, head in case.inputs.items()
+        if head.content != base.inputs[table].content and not is_reference(case.task, table)
+    )
 
 
 def whole(heads: Iterable[tuple[TableName, Head | None]], facts: Facts) -> tuple[int | None, int | None]:
@@ -127,6 +155,10 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
     why = reasons.joined([reasons.moved(table, move) for table, move in moves.items()])
     if not any(_moved_rows(move) for move in moves.values()):
         return _full(case, facts, why, base=base, changed=changed, analyse=True)
+    if not _is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
+        return _full(case, facts, f"{why}; {task.quarantine} holds other rows than were set aside with it")
+    if task.options.by and not (task.options.rowwise and all(_is_append(move) for move in moves.values())):
+        return _by_slices(case, base, facts, moves, why)
     if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
         return _full(case, facts, why)
     lost = any(move.files_removed for move in moves.values())
@@ -145,6 +177,23 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
         changed=changed,
         rows=rows,
         bytes=sum(move.bytes_added + move.bytes_removed for move in moves.values()),
+    )
+
+
+def _by_slices(case: Case, base: Result, facts: Facts, moves: Mapping[TableName, Movement], why: str) -> Step:
+    found = by_slices(case.task, case.inputs, base, moves, facts, whole(case.inputs.items(), facts))
+    if isinstance(found, str):
+        return _full(case, facts, f"{why}; {found}" if found else why)
+    return Step(
+        case.task.table,
+        "slices",
+        found.reason or f"{why}; its slices are found first",
+        key=case.key,
+        base=base,
+        changed=tuple(moves),
+        rows=found.rows,
+        bytes=found.bytes,
+        slices=found.slices,
     )
 
 
@@ -174,6 +223,11 @@ def _full(
 def _moved_rows(move: Movement) -> bool:
     """Tell whether rows may differ. A new column alone leaves them, for tasks that don't use it."""
     return not move.is_known or bool(move.files_added or move.files_removed or move.deletes or move.columns_changed)
+
+
+def _is_append(move: Movement) -> bool:
+    """Tell whether whole files came, and nothing else."""
+    return _is_by_rows(move) and not move.files_removed
 
 
 def _is_by_rows(move: Movement) -> bool:

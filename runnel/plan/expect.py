@@ -3,13 +3,14 @@
 Pure. Decided again, with the same facts and the inputs there, during the run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runnel.names import TableName
 from runnel.plan import reasons
 from runnel.plan.decide import Case, changed_inputs, unfit, whole
-from runnel.plan.facts import Arrivals, Facts
+from runnel.plan.facts import Arrivals, Facts, Result
+from runnel.plan.slices import Slices, expressions, is_reference
 from runnel.plan.steps import Step
 
 
@@ -47,6 +48,16 @@ def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) 
     changed = changed_inputs(case, base)
     moves = [reasons.moved(each, facts.movement(each, base.inputs[each], case.inputs[each])) for each in changed]
     why = reasons.joined([*(each.reason for each in pending.values()), *moves])
+    if case.task.options.by and not _concerns_all(case, base, pending, changed, facts):
+        return Step(
+            table,
+            "slices",
+            f"{why}; its slices are found first",
+            base=base,
+            changed=(*pending, *changed),
+            is_expected=True,
+            slices=Slices(None, base.slices),
+        )
     if changed or not _is_by_rows(case, pending):
         return _full(case, pending, facts, why)
     return Step(table, "rows", why, base=base, changed=tuple(pending), is_expected=True)
@@ -57,6 +68,20 @@ def _is_by_rows(case: Case, pending: Mapping[TableName, Pending]) -> bool:
     if not options.rowwise or any(each.step.action == "full" for each in pending.values()):
         return False
     return bool(options.key) or all(each.only_adds for each in pending.values())
+
+
+def _concerns_all(
+    case: Case, base: Result, pending: Mapping[TableName, Pending], changed: Sequence[TableName], facts: Facts
+) -> bool:
+    """Tell whether all slices are likely to be computed: an input that names none changes, or one changes whole."""
+    task = case.task
+    for table in (*pending, *changed):
+        if is_reference(task, table):
+            continue
+        whole = table in pending and pending[table].step.action == "full" and not pending[table].step.analyse
+        if whole or expressions(task, table, facts.columns(table, base.inputs[table])) is None:
+            return True
+    return False
 
 
 def _full(case: Case, pending: Mapping[TableName, Pending], facts: Facts, reason: str) -> Step:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from runnel.names import TableName
+from runnel.plan.days import Dated, Days
+from runnel.plan.slices import Slice
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class Result:
     quarantine: Head | None = None
     columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
     tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
+    slices: int | None = None  # how many it has, where it is computed by slices
     extends: str | None = None  # an earlier content that this is, but for columns that came
+    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who made it how, beside the inputs
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,17 @@ class Facts(Protocol):
 
     def movement(self, table: TableName, before: Head, after: Head) -> Movement:
         """Return how a table changed between two versions."""
+
+    def slices(
+        self, table: TableName, before: Head, after: Head, expressions: tuple[str, ...]
+    ) -> tuple[Slice, ...] | None:
+        """Return the slices in which two versions differ, known by expressions; None where their files don't tell."""
+
+    def dated(self, table: TableName, head: Head, by: tuple[str, ...], days: Days) -> Dated | None:
+        """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
+
+    def columns(self, table: TableName, head: Head) -> tuple[str, ...]:
+        """Return the names of a version's columns."""
 
     def size(self, table: TableName, head: Head) -> Size | None:
         """Return how much a version holds, where it is known."""

@@ -2,8 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from runnel.names import TableName
+from runnel.plan.slices import is_reference
+
+if TYPE_CHECKING:
+    from runnel.declare.flow import Task
+    from runnel.plan.facts import Head
+
+
+def task_key(task: "Task", digest: str, inputs: "Mapping[TableName, Head]") -> str:
+    """Return the key of what a task makes of its inputs; references don't count, as they alone recompute nothing."""
+    return result_key(digest, {table: at.content for table, at in inputs.items() if not is_reference(task, table)})
 
 
 def result_key(digest: str, contents: Mapping[TableName, str]) -> str:

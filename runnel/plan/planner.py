@@ -11,7 +11,9 @@ from runnel.declare.flow import Flow, Task
 from runnel.declare.mistakes import ProjectMistakes
 from runnel.errors import Mistake
 from runnel.names import TableName
+from runnel.plan.again import expected
 from runnel.plan.arriving import decide_source
+from runnel.plan.days import Days
 from runnel.plan.decide import Case, decide, settled
 from runnel.plan.expect import Pending, expect_task
 from runnel.plan.facts import Facts, Head, Result
@@ -32,12 +34,13 @@ def make_plan(
     commit: str,
     selected: frozenset[TableName],
     full_refresh: bool = False,
+    days: Days | None = None,
 ) -> Plan:
     """Return what to do for the selected tables; the others are read as they stand.
 
     `fingerprints` is called once for each selected task. All missing inputs are raised at once.
     """
-    planning = _Planning(flow, facts, fingerprints, branch, selected, full_refresh)
+    planning = _Planning(flow, facts, fingerprints, branch, selected, full_refresh, days)
     levels = [[table for table in level if table in selected] for level in Graph(flow).levels]
     planning.foresee(table for level in levels for table in level if table in flow.tasks)
     for level in levels:
@@ -58,6 +61,7 @@ class _Planning:
     branch: str
     selected: frozenset[TableName]
     full_refresh: bool
+    days: Days | None = None
     prints: dict[TableName, Fingerprint] = field(default_factory=dict)
     heads: dict[TableName, Head] = field(default_factory=dict)
     pending: dict[TableName, Pending] = field(default_factory=dict)
@@ -105,11 +109,13 @@ class _Planning:
         pending = {table: self.pending[table] for table in task.reads if table in self.pending}
         if not pending:
             step = decide(case, known, self.facts)
-        elif known is not None and not case.forced:
+        elif known is not None and not case.forced and case.days is None:
             step = settled(case, known, self.facts)
         else:
             there = {table: head for table, head in case.inputs.items() if table not in pending}
             step = expect_task(self.case(task, there), pending, self.facts)
+            if case.days is not None and not case.forced:
+                step = expected(self.case(task, there), step, pending, self.facts)
         needs = tuple(table for table in task.reads if table in self.steps)
         is_expected = bool(pending) or any(self.steps[table].is_expected for table in needs)
         step = self.steps[task.table] = replace(step, needs=needs, is_expected=is_expected)
@@ -131,7 +137,7 @@ class _Planning:
         return self.case(task, inputs)
 
     def case(self, task: Task, inputs: Mapping[TableName, Head]) -> Case:
-        return Case(task, self.prints[task.table], inputs, self.branch, self.full_refresh)
+        return Case(task, self.prints[task.table], inputs, self.branch, self.full_refresh, self.days)
 
     def is_whole(self, case: Case) -> bool:
         return len(case.inputs) == len(case.task.reads)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from runnel.errors import listed
 from runnel.names import TableName
+from runnel.plan.days import Days
 from runnel.plan.facts import Arrivals, Movement, Result
 
 UNCHANGED = "nothing changed"
@@ -28,6 +29,11 @@ def counted(number: int, noun: str) -> str:
 def outside(table: TableName) -> str:
     """Return that a table holds what no task made."""
     return f"{table} was changed outside Runnel"
+
+
+def asked(days: Days) -> str:
+    """Return that days are computed because somebody asked for them."""
+    return f"asked for by backfill, {days}"
 
 
 def known_since(result: Result, branch: str | None) -> str:

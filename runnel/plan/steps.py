@@ -5,7 +5,9 @@ from typing import Any, Literal
 
 from runnel import notebook
 from runnel.names import TableName
+from runnel.plan.days import Asked
 from runnel.plan.facts import Head, Result
+from runnel.plan.slices import Slices
 
 Action = Literal["skip", "reuse", "rows", "slices", "full", "stream", "ingest"]
 COMPUTES = ("rows", "slices", "full", "stream", "ingest")
@@ -17,7 +19,8 @@ class Step:
 
     `key` and `head` are unknown (None) where an input is still to be computed: then `action` is what is expected, and
     it is decided again when the inputs are there. A `head` without a location is predicted: the content is known, the
-    version is not there yet. `base` is the result that `rows` builds on, or that an analysis may leave in place.
+    version is not there yet. `base` is the result that `rows` and `slices` build on, or that an
+    analysis may leave in place.
     """
 
     table: TableName
@@ -28,10 +31,12 @@ class Step:
     head: Head | None = None  # what the table will be: known for skip and reuse, and for some sources
     known: Result | None = field(default=None, repr=False)  # for skip and reuse of a task
     base: Result | None = field(default=None, repr=False)
-    changed: tuple[TableName, ...] = ()  # for rows and analyse: the inputs that differ from those of `base`
+    slices: Slices | None = None
+    changed: tuple[TableName, ...] = ()  # for rows, slices and analyse: the inputs that differ from those of `base`
     rows: int | None = None  # estimate of rows to read
     bytes: int | None = None
     is_expected: bool = False  # decided again during the run
+    asked: Asked | None = None  # days that are computed although nothing changed
     analyse: bool = False  # no row moved: skipped where the analysed plan does not use what changed
 
     @property
@@ -45,7 +50,7 @@ class Step:
             "table": str(self.table),
             "action": self.action,
             "reason": self.reason,
-            "slices": None,
+            "slices": self.slices.json() if self.slices else None,
             "rows": self.rows,
             "bytes": self.bytes,
             "expected": self.is_expected,

@@ -42,24 +42,34 @@ class Put:
     quarantine: Head | None
     set_aside: int = 0
     warnings: tuple[str, ...] = ()
+    bad: tuple[Finding, ...] = ()  # checks whose rows were set aside
 
 
-def put(context: "Context", task: Task, frame: "DataFrame", mode: Mode, base: str, before: Head | None) -> Put:
+def put(
+    context: "Context",
+    task: Task,
+    frame: "DataFrame",
+    mode: Mode,
+    base: str,
+    before: Head | None,
+    where: str | None = None,
+) -> Put:
     """Write a frame onto the version `base` of a task's table, without the rows that are to be set aside.
 
-    Those go to the quarantine table, of which `before` is the version now.
+    Those go to the quarantine table, of which `before` is the version now. `where` chooses the files to replace.
     """
     checks = row_checks(task)
-    written = save(context, task.table, frame, base=base, mode=mode, checks=checks)
+    written = save(context, task.table, frame, base=base, mode=mode, checks=checks, where=where)
     bad = [finding for finding in written.findings if finding.failed and finding.check.on_fail in ASIDE]
     if not bad:
         return Put(written, _emptied(context, task, before) if mode == "overwrite" else before)
     is_bad = _any([finding.check for finding in bad])
     with added_rows(context, task.table, base, written.location) as rows:
-        kept = save(context, task.table, rows.where(f"NOT ({is_bad})"), base=base, mode=mode, checks=checks)
-        aside = _quarantine(context, task, rows, bad, before, mode)
+        good = rows.where(f"NOT ({is_bad})")
+        kept = save(context, task.table, good, base=base, mode=mode, checks=checks, where=where)
+        aside = _quarantine(context, task, rows, bad, before, "append" if mode == "replace" else mode)
     count = written.tally.rows - kept.tally.rows
-    return Put(kept, aside, count, tuple(_told(task, finding) for finding in bad))
+    return Put(kept, aside, count, tuple(_told(task, finding) for finding in bad), tuple(bad))
 
 
 def quarantined(context: "Context", task: Task) -> Head | None:

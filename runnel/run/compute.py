@@ -10,12 +10,20 @@ from runnel.lake.database import stamp
 from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
 from runnel.plan.facts import Head, Result
+from runnel.plan.slices import expressions, is_most, lookback, told
 from runnel.run.analysis import Analysis, analyse, judge, same_use
+from runnel.run.basis import made_by
 from runnel.run.context import Context
 from runnel.run.frame import build
-from runnel.run.outcome import Outcome, Unfit, full, rows
+from runnel.run.outcome import Outcome, Unfit, full, rows, slices
 from runnel.run.parts import parts
 from runnel.run.report import Done
+from runnel.run.slices.asked import with_asked
+from runnel.run.slices.find import find, release
+from runnel.run.slices.keys import restrict
+from runnel.run.slices.layout import partition_of
+from runnel.run.slices.replace import by_columns
+from runnel.run.tally import Tally
 from runnel.run.timeout import within
 
 if TYPE_CHECKING:
@@ -30,11 +38,12 @@ if TYPE_CHECKING:
 def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
     """Compute a task and return what became of its table."""
     loan = work.borrow()
-    context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at)
+    context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at, work.findings)
     with _grouped(work, task), within(work, task):
-        if step.action == "rows":
+        if step.action in ("rows", "slices"):
+            some = _rows if step.action == "rows" else _slices
             try:
-                return _rows(work, task, step, inputs, context)
+                return some(work, task, step, inputs, context)
             except (Unfit, Indivisible) as error:
                 step = replace(step, action="full", reason=f"{step.reason}; in full, because {error.what}")
         return _full(work, task, step, inputs, context)
@@ -43,12 +52,72 @@ def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
 def _full(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
     frame, found = _frame(work, task, context, {table: context.identifier(table) for table in task.reads})
     warnings = judge(task, found)
+    if task.options.by:
+        _refuse_unaligned(work, task, inputs, context, frame)
     head = work.heads.get(task.table)
     if step.analyse and head is not None and step.base is not None and _is_same(work, step, inputs, found):
-        _record(work, task, step, inputs, found, Outcome(head, step.base.rows, step.base.tally, step.base.quarantine))
+        _record(work, task, step, inputs, found, _unchanged(head, step.base))
         return Done(task.table, "skip", "skipped", f"{step.reason}, which it does not use")
     work.check()
-    return _finish(work, task, step, inputs, found, full(context, task, frame, head), warnings)
+    partition = partition_of(work, task, inputs, head, frame.schema)
+    return _finish(work, task, step, inputs, found, full(context, task, frame, head, partition), warnings)
+
+
+def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
+    """Compute the slices that changed, from the rows that belong to them."""
+    assert step.base is not None
+    base, head = step.base, work.heads[task.table]
+    sliced = _sliced(work, task, inputs)
+    found = find(work, context, task, step, inputs, sliced)
+    keys, changed = found.keys, found.keys.number
+    if step.asked is not None:
+        keys = with_asked(context, task, keys, step.asked, sliced)
+    try:
+        why = step.reason if step.asked is not None else told(found.changes, changed, base.slices)
+        used = Analysis(columns=base.columns)
+        if not keys.number:
+            _record(work, task, step, inputs, used, _unchanged(head, base))
+            return Done(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
+        if is_most(changed, base.slices):  # what is asked for has been weighed before
+            return _full(
+                work, task, replace(step, action="full", reason=f"{why}: that is most of them"), inputs, context
+            )
+        frames = {table: context.session.table(context.identifier(table)) for table in task.reads}
+        frames |= {
+            table: restrict(frames[table], keys.with_earlier(lookback(task, table)), by) for table, by in sliced.items()
+        }
+        work.check()
+        frame = restrict(build(task, frames, context.session, work.root), keys, by_columns(task))
+        made = slices(context, task, frame, keys, head, base.tally, base.slices)
+        return _finish(work, task, replace(step, reason=why), inputs, used, made, ())
+    finally:
+        release(keys)
+
+
+def _sliced(work: "Work", task: "Task", inputs: "Mapping[TableName, Head]") -> "dict[TableName, tuple[str, ...]]":
+    """Return what names the slices of each input that has them."""
+    texts = {table: expressions(task, table, work.facts.columns(table, inputs[table])) for table in task.reads}
+    return {table: found for table, found in texts.items() if found is not None}
+
+
+def _refuse_unaligned(
+    work: "Work", task: "Task", inputs: "Mapping[TableName, Head]", context: Context, frame: "DataFrame"
+) -> None:
+    """Refuse a task whose slices are not made of their own rows alone."""
+    from runnel.run.alignment import refuse_unaligned
+
+    names = {table: context.identifier(table) for table in task.reads}
+    plain = {table: name.replace("`", "") for table, name in names.items()}
+    sliced = {plain[table]: texts for table, texts in _sliced(work, task, inputs).items()}
+    trusted = [plain[table] for table in task.reads if lookback(task, table)]
+    frames = {plain[table]: context.session.table(name) for table, name in names.items()}
+    refuse_unaligned(task, frame, sliced, trusted, frames)
+
+
+def _unchanged(head: Head, base: Result) -> Outcome:
+    """Return the outcome of a table that stays as it is."""
+    tally = None if base.tally is None else Tally(*base.tally)
+    return Outcome(head, base.rows, tally, base.quarantine, slices=base.slices)
 
 
 def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
@@ -131,7 +200,9 @@ def _record(
         quarantine=made.quarantine,
         columns=found.columns,
         tally=made.tally,
+        slices=made.slices,
         extends=made.extends,
+        provenance=made_by(work, task, step, made),
     )
     results.record(work.store.db, result, planned=work.order.planned)
     return result
@@ -140,8 +211,10 @@ def _record(
 def provenance(result: Result) -> dict[str, object]:
     """Return what a commit keeps about how a table was made."""
     return {
+        **result.provenance,
         "key": result.key,
         "run": result.run,
+        "made_at": result.made_at,
         "inputs": {str(table): {"location": h.location, "content": h.content} for table, h in result.inputs.items()},
     }
 

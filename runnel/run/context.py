@@ -1,6 +1,6 @@
 """What a task is computed with: the lake, the run's slot and session, the run's name and its time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,17 +10,22 @@ if TYPE_CHECKING:
     from runnel.lake.slots import Slot
     from runnel.lake.store import Store
     from runnel.names import TableName
+    from runnel.run.conditions import Finding
 
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of one run. `now` is when it started, so that all its tasks agree on the time."""
+    """The surroundings of one run. `now` is when it started, so that all its tasks agree on the time.
+
+    `findings` takes up how the checks of each table went.
+    """
 
     store: "Store"
     slot: "Slot"
     session: "SparkSession"
     run: str
     now: datetime
+    findings: "dict[TableName, tuple[Finding, ...]]" = field(default_factory=dict, repr=False, compare=False)
 
     def identifier(self, table: "TableName") -> str:
         """Return what Spark calls a table of the slot."""

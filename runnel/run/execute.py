@@ -53,13 +53,19 @@ def execute(
     publishes = publish or (lambda work, steps: publish_run(work, steps, message))
     work = Work(order, store, flow, facts, fingerprints, spark, watch, log)
     tables = {"tables": [str(step.table) for step in plan.work]}
-    runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin)
+    code = order.basis.code if order.basis else None
+    runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin, code=code)
     steps: tuple[Done, ...] = ()
     state: State = "failed"
     commit: Commit | None = None
     try:
         steps = Engine(work, plan.steps).run(needs_spark=plan.jvm)
         state = _state(steps)
+        if state == "succeeded" and order.verify:
+            from runnel.run.verify import verify
+
+            steps = verify(work, steps)
+            state = _state(steps)
         if state == "succeeded":
             with _to_its_end():
                 commit = publishes(work, steps)
@@ -74,7 +80,7 @@ def execute(
     finally:
         work.close()
         with suppress(RunnelError):  # what went wrong first is what is told; the run then shows as lost
-            told = {"steps": [step.json() for step in steps]}
+            told = {"steps": [step.json() for step in steps], **(order.basis.told() if order.basis else {})}
             runs.finish(store.db, order.run, state, commit.id if commit else None, told)
     seconds = time.monotonic() - started
     log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")

@@ -3,7 +3,7 @@
 Works in the run's slot; nothing is published here. A table that fails is put back to where it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from runnel.declare.flow import Check, Task
 from runnel.errors import RunnelError
 from runnel.lake import slots
+from runnel.lake.delta import delta
+from runnel.lake.slices import count
 from runnel.lake.tables import load
 from runnel.plan.facts import Head
 from runnel.run import tally as tallies
@@ -19,6 +21,9 @@ from runnel.run.extension import extended
 from runnel.run.findings import judge
 from runnel.run.removal import total_rows, without
 from runnel.run.save import Mode
+from runnel.run.slices.keys import Keys
+from runnel.run.slices.layout import kept_partition
+from runnel.run.slices.replace import by_columns, by_files, held, take_out, take_out_aside
 from runnel.run.table_checks import refuse_unreadable, table_checks
 from runnel.run.tally import Tally
 from runnel.run.target import columns_of, prepare
@@ -44,6 +49,7 @@ class Outcome:
     written: int = 0
     set_aside: int = 0
     extends: str | None = None  # the content before, where only columns came
+    slices: int | None = None  # how many it has, where it is computed by slices
 
 
 class Unfit(RunnelError):
@@ -54,11 +60,16 @@ class Unfit(RunnelError):
         super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
 
 
-def full(context: "Context", task: Task, frame: "DataFrame", base: Head | None) -> Outcome:
-    """Replace all rows. Where the content is that of `base` and the shape fits, the outcome is `base` itself."""
+def full(
+    context: "Context", task: Task, frame: "DataFrame", base: Head | None, partition: Sequence[str] | None = None
+) -> Outcome:
+    """Replace all rows. Where the content is that of `base` and the shape fits, the outcome is `base` itself.
+
+    `partition` is how the table is to be parted; as the task says, unless told.
+    """
     with _or_back(context, task, base):
         refuse_unreadable(context, frame, _of_table(task))
-        shaped = prepare(context.store, task, frame.schema, base)
+        shaped = prepare(context.store, task, frame.schema, base, partition=partition)
         before = quarantined(context, task)
         fresh = base is None and before is None
         mode: Mode = "append" if fresh else "overwrite"  # a table that was just made is empty
@@ -70,7 +81,48 @@ def full(context: "Context", task: Task, frame: "DataFrame", base: Head | None) 
         head = base
         slots.place(context.store.db, context.slot, {task.table: base.location})
     rows, more = made.written.tally.rows, extended(context, task, frame.schema, base)
-    return Outcome(head, rows, made.written.tally, made.quarantine, warnings, rows, made.set_aside, more)
+    number = count(context.store, head.location, task.options.by) if task.options.by else None
+    return Outcome(head, rows, made.written.tally, made.quarantine, warnings, rows, made.set_aside, more, number)
+
+
+def slices(
+    context: "Context",
+    task: Task,
+    frame: "DataFrame",
+    keys: Keys,
+    base: Head,
+    tally: tuple[int, int, int] | None = None,
+    of: int | None = None,
+) -> Outcome:
+    """Put the rows of a frame where the rows of the slices were; `tally` and `of` are those of `base`.
+
+    Raises Unfit where the table lacks the columns for it.
+    """
+    with _or_back(context, task, base):
+        refuse_unreadable(context, frame, _of_table(task))
+        start = prepare(context.store, task, frame.schema, base, partition=kept_partition(context.store, task, base))
+        if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
+            raise Unfit(task)
+        gone, before = held(context, task, keys, start)
+        aside = take_out_aside(context, task, keys, quarantined(context, task), frame)
+        where = by_files(context, task, keys, start)
+        rest = start if where or not gone.rows else take_out(context, task, keys, start, frame)
+        made = put(context, task, frame, "replace" if where else "append", rest, aside, where)
+        warnings = _checked(context, task, made, keys)
+    new = made.written.tally
+    if gone == new and tally is not None:  # the same rows again
+        slots.place(context.store.db, context.slot, {task.table: base.location})
+        return Outcome(
+            base, Tally(*tally).rows, Tally(*tally), made.quarantine, warnings, new.rows, made.set_aside, None, of
+        )
+    total = total_rows(context.store, made.written.location)
+    whole = Tally(*tally).minus(gone).plus(new) if tally is not None else None
+    content = tallies.content(columns_of(frame.schema), whole) if whole else made.written.location
+    head = Head(made.written.location, content)
+    added = delta(context.store, rest, head.location).added
+    after = count(context.store, head.location, task.options.by, added)
+    number = of - before + after if of is not None and after is not None else None
+    return Outcome(head, total, whole, made.quarantine, warnings, new.rows, made.set_aside, None, number)
 
 
 def rows(
@@ -110,9 +162,29 @@ def _outcome(head: Head, total: int, tally: Tally | None, made: Put, warnings: t
     return Outcome(head, total, tally, made.quarantine, warnings, made.written.tally.rows, made.set_aside)
 
 
-def _checked(context: "Context", task: Task, made: Put) -> tuple[str, ...]:
-    found = table_checks(context, context.identifier(task.table), _of_table(task))
-    return (*judge(task, (*made.written.findings, *found)), *made.warnings)
+def _checked(context: "Context", task: Task, made: Put, keys: Keys | None = None) -> tuple[str, ...]:
+    """Judge the checks of rows and of the table, and that the key of a task with slices is unique."""
+    table = context.identifier(task.table)
+    found = table_checks(context, table, _of_table(task))
+    if task.options.by and task.options.key:
+        found += table_checks(context, _where_unique(task, table, keys), (_unique(task),))
+    findings = (*made.written.findings, *found)
+    aside = {id(one.check): one for one in made.bad}  # the rows that are left pass these
+    context.findings[task.table] = tuple(aside.get(id(one.check), one) for one in findings)
+    return (*judge(task, findings), *made.warnings)
+
+
+def _where_unique(task: Task, table: str, keys: Keys | None) -> str:
+    """Return where a key may stand twice: in the whole table, or in the slices that were computed if it names them."""
+    condition = keys.condition(by_columns(task)) if keys is not None else None
+    names = {name.lower() for name in task.options.key}
+    if condition is None or not names.issuperset(name.lower() for name in task.options.by):
+        return table
+    return f"(SELECT * FROM {table} WHERE {condition})"
+
+
+def _unique(task: Task) -> Check:
+    return Check("unique", f"key {', '.join(task.options.key)}", columns=task.options.key, place=task.place)
 
 
 def _of_table(task: Task) -> tuple[Check, ...]:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runnel.lake import slots
-from runnel.lake.delta import delta, rows_apart
+from runnel.lake.delta import rows_apart
+from runnel.lake.replaced import change
 from runnel.lake.sides import side
 from runnel.names import TableName
 
@@ -34,7 +35,7 @@ def parts(
     lost = False
     for table in task.reads:
         before, after = step.base.inputs[table].location, inputs[table].location
-        found = delta(work.store, before, after)
+        found = change(work.store, table, before, after)
         older, newer = rows_apart(work.store, before, after, found) if table in step.changed else ((), ())
         lost = lost or bool(older)
         for names, location, entries, word in ((came, after, newer, "came"), (went, before, older, "went")):

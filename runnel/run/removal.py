@@ -30,17 +30,17 @@ def without(
 
     They are the given ones where there is nothing to remove.
     """
-    gone = removed.select(*(quoted(name) for name in task.options.key)).distinct().alias(_GONE)
+    gone = removed.select(*(quoted(name) for name in task.options.key)).distinct()
     columns = columns_of(removed.select(*(quoted(name) for name in task.options.key)).schema)
     target = context.identifier(task.table)
     keys = {quoted(column.name): f"{target}.{quoted(column.name)}" for column in columns}
-    rest = _unmatched(context, task.table, base, gone, keys)
+    rest = unmatched(context, task.table, base, gone, keys)
     if aside is None or task.quarantine is None:
         return rest, aside
     schema = literal(", ".join(f"{quoted(column.name)} {column.type}" for column in columns))
     raw = f"{context.identifier(task.quarantine)}.raw"
     inside = {key: f"from_json({raw}, {schema}, {JSON_OPTIONS}).{key}" for key in keys}
-    kept = _unmatched(context, task.quarantine, aside.location, gone, inside)
+    kept = unmatched(context, task.quarantine, aside.location, gone, inside)
     return rest, aside if kept == aside.location else Head(kept, kept)
 
 
@@ -51,7 +51,7 @@ def total_rows(store: "Store", location: str) -> int:
     return int(summary.get("total-records", 0))
 
 
-def _unmatched(context: "Context", table: "TableName", base: str, gone: "DataFrame", keys: Mapping[str, str]) -> str:
+def unmatched(context: "Context", table: "TableName", base: str, gone: "DataFrame", keys: Mapping[str, str]) -> str:
     """Return the version of a table without the rows whose keys, given as SQL, are in a frame."""
     from pyspark.sql import functions as F
 
@@ -60,7 +60,7 @@ def _unmatched(context: "Context", table: "TableName", base: str, gone: "DataFra
     context.session.conf.set(f"spark.sql.iceberg.snapshot-property.{RUN}", context.run)
     matched = " AND ".join(f"{mine} <=> {_GONE}.{key}" for key, mine in keys.items())
     # Not as SQL over a view: Spark 4.1 can't plan a merge whose source is a view of another table.
-    gone.mergeInto(context.identifier(table), F.expr(matched)).whenMatched().delete().merge()
+    gone.alias(_GONE).mergeInto(context.identifier(table), F.expr(matched)).whenMatched().delete().merge()
     location = slots.location(context.store.db, context.slot, table)
     assert location is not None
     return base if total_rows(context.store, location) == total_rows(context.store, base) else location

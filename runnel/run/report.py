@@ -31,6 +31,7 @@ class Done:
     seen: tuple[Seen, ...] = field(default=(), repr=False)
     detail: dict[str, Any] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    verified: bool | None = None  # whether it equals a full computation; None where that was not compared
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -44,6 +45,7 @@ class Done:
             "reason": self.reason,
             "set_aside": self.set_aside,
             "warnings": list(self.warnings),
+            "verified": self.verified,
         }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runnel.names import TableName
     from runnel.run.context import Context
 
-Mode = Literal["overwrite", "append"]
+Mode = Literal["overwrite", "append", "replace"]
 _PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
 _PAUSE_SECONDS = 0.005
 
@@ -49,9 +49,11 @@ def save(
     mode: Mode,
     checks: Sequence[Check] = (),
     content: Sequence[str] | None = None,
+    where: str | None = None,
 ) -> Written:
     """Write a frame onto the version `base` of a table, which has its columns already.
 
+    To `replace` takes out whole files, those of which all rows fulfil `where`.
     `content` are the columns that make up the content; all, unless told. Raises CHECK_INVALID before anything is
     written.
     """
@@ -64,7 +66,10 @@ def save(
     observed = _observed(frame, observation, columns, counted, checks)
     slots.place(context.store.db, context.slot, {table: base})
     writer = observed.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
-    writer.append() if mode == "append" else writer.overwrite(F.lit(True))
+    if mode == "append":
+        writer.append()
+    else:
+        writer.overwrite(F.expr(where) if where else F.lit(True))
     location = slots.location(context.store.db, context.slot, table)
     assert location is not None
     found = _news(observation)

@@ -31,7 +31,9 @@ def do(work: "Work", step: Step, inputs: "Mapping[TableName, Head | None]") -> D
     task = work.flow.tasks[step.table]
     mark = work.fingerprints(task)
     order = work.order
-    decided = decide_task(task, mark, inputs, work.facts, branch=order.branch, full_refresh=order.full_refresh)
+    decided = decide_task(
+        task, mark, inputs, work.facts, branch=order.branch, full_refresh=order.full_refresh, days=order.days
+    )
     if decided.action == "skip":
         return Done(task.table, "skip", "skipped", decided.reason)
     if decided.action == "reuse":

@@ -33,6 +33,14 @@ class Tally(NamedTuple):
         """
         return Tally(self.rows + other.rows, (self.one + other.one) % _WRAP, (self.two + other.two) % _WRAP)
 
+    def minus(self, other: "Tally") -> "Tally":
+        """Return the tally of the rows that are left without those of another.
+
+        >>> Tally(3, 4, 8).minus(Tally(2, 5, 1))
+        Tally(rows=1, one=18446744073709551615, two=7)
+        """
+        return Tally(self.rows - other.rows, (self.one - other.one) % _WRAP, (self.two - other.two) % _WRAP)
+
 
 def content(columns: Sequence[Column], tally: Tally) -> str:
     """Return the content of a table; the order of its columns does not matter."""

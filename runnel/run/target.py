@@ -30,17 +30,28 @@ _DISTRIBUTION = "write.distribution-mode"
 _SORT = re.compile(r"\s*(.+?)(?:\s+(asc|desc))?\s*\Z", re.IGNORECASE | re.DOTALL)
 
 
-def prepare(store: "Store", task: "Task", schema: "StructType", base: "Head | None") -> str:
-    """Return a version of a task's table that a frame of this schema can be written into: `base` where it fits."""
+def prepare(
+    store: "Store",
+    task: "Task",
+    schema: "StructType",
+    base: "Head | None",
+    *,
+    partition: Sequence[str] | None = None,
+) -> str:
+    """Return a version of a task's table that a frame of this schema can be written into: `base` where it fits.
+
+    `partition` is how the table is to be parted; as the task says, unless told.
+    """
     wanted = Schema(*(field_of(column) for column in columns_of(schema, task.options.schema or ())))
+    parted = task.options.partition if partition is None else tuple(partition)
     return reshape(
         store,
         task.table,
         base.location if base else None,
         wanted,
-        spec=lambda found: _spec(task, found),
+        spec=lambda found: _spec(task, parted, found),
         sort=lambda found: _sort(task, found),
-        properties=_properties(task, wanted),
+        properties=_properties(task, parted, wanted),
     )
 
 
@@ -53,7 +64,7 @@ def columns_of(schema: "StructType", declared: Sequence[Column] = ()) -> tuple[C
     )
 
 
-def _properties(task: "Task", schema: Schema) -> dict[str, str]:
+def _properties(task: "Task", partition: Sequence[str], schema: Schema) -> dict[str, str]:
     """Return the table's properties, the user's own ones last.
 
     Rows go to the files in the order in which they come, unless they have to be parted: a shuffle costs more than the
@@ -64,13 +75,13 @@ def _properties(task: "Task", schema: Schema) -> dict[str, str]:
         key = key_property(task.options.key, schema)
     except Mistake as error:
         raise Mistake("RUN_KEY", f"task `{task.table}`: {error.what}", at=str(task.place), fix=error.fix) from error
-    found = {MADE_BY: "task", _DISTRIBUTION: "hash" if task.options.partition else "none", **key}
+    found = {MADE_BY: "task", _DISTRIBUTION: "hash" if partition else "none", **key}
     return {**found, **dict(task.options.properties)}
 
 
-def _spec(task: "Task", schema: Schema) -> PartitionSpec:
+def _spec(task: "Task", partition: Sequence[str], schema: Schema) -> PartitionSpec:
     try:
-        return spec_of(task.options.partition, schema)
+        return spec_of(partition, schema)
     except Mistake as error:
         what = f"task `{task.table}`: {error.what}"
         fix = (error.fix or "").replace(" with --schema", "")

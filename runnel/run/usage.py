@@ -45,7 +45,7 @@ def used(nodes: Sequence[Node]) -> dict[Node, set[int]]:
     """Return for each leaf of a plan, the root of which comes first, the ids of the columns that are used."""
     if not nodes:
         return {}
-    outputs = _outputs(nodes)
+    outputs = outputs_of(nodes)
     found: dict[Node, set[int]] = {}
     asked: dict[int, set[int]] = {}  # of each CTE: positions
     todo: list[tuple[Node, set[int] | None]] = [(nodes[0], _all(outputs[nodes[0]]))]
@@ -105,8 +105,8 @@ def _outer(node: Node) -> set[int]:
     return found
 
 
-def _outputs(nodes: Sequence[Node]) -> dict[Node, Ids]:
-    """Return the ids of the columns that each node gives to the one above it."""
+def outputs_of(nodes: Sequence[Node]) -> dict[Node, Ids]:
+    """Return the ids of the columns that each node gives to the one above it; None where it can't be said."""
     found: dict[Node, Ids] = {}
     for node in reversed(nodes):
         inner = [found[child] for child in node.children]

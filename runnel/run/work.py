@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from runnel.declare.flow import Flow, Task
     from runnel.lake.ingested import Seen
     from runnel.lake.store import Store
+    from runnel.plan.days import Days
     from runnel.plan.fingerprint import Fingerprint
+    from runnel.run.basis import Basis
+    from runnel.run.conditions import Finding
     from runnel.run.log import RunLog
     from runnel.spark.lending import Loan
 
@@ -54,8 +57,11 @@ class Order:
     pin: str
     planned: int
     full_refresh: bool = False
+    verify: bool = False  # compare every table with a full computation before publishing
+    days: "Days | None" = None  # whose slices are computed although nothing changed
     parallel: int = 4
     started_at: datetime = field(default_factory=datetime.now)
+    basis: "Basis | None" = None  # what its provenance says beside the inputs
 
 
 class Work:
@@ -80,6 +86,7 @@ class Work:
         self.watch = watch
         self.log = log
         self.cancelled = threading.Event()
+        self.findings: dict[TableName, tuple[Finding, ...]] = {}  # how the checks of each table went
         self.heads = {table: Head(version.location, version.content) for table, version in order.state.items()}
         self._spark = spark
         self._loan: Loan | None = None
@@ -115,7 +122,9 @@ class Work:
 
                 spark = self._spark()
                 layers = {table.layer for table in self.flow.tasks} | {QUARANTINE}
-                lent = lender(spark, self.store, "r", _conf(spark)).lend(self.order.commit, self._tables(), layers)
+                lent = lender(spark, self.store, "r", session_conf(spark)).lend(
+                    self.order.commit, self._tables(), layers
+                )
                 self._loan = self._stack.enter_context(lent)
             return self._loan
 
@@ -139,7 +148,7 @@ class Work:
         return {table: Version(h.location, h.content) for table, h in self.heads.items() if table in wanted}
 
 
-def _conf(spark: "SparkSession") -> dict[str, str]:
+def session_conf(spark: "SparkSession") -> dict[str, str]:
     """Return the settings of a run's session. Shuffles start with a few partitions per core, unless the user chose."""
     chosen = spark.conf.get("spark.sql.shuffle.partitions", "200")
     few = max(8, 4 * spark.sparkContext.defaultParallelism)

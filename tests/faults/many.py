@@ -51,6 +51,7 @@ def main() -> None:
         "sqlite": lambda seed, share: _kills(lambda folder: f"sqlite:///{folder}/catalog.db", seed, share),
         "postgresql": lambda seed, share: _kills(_postgresql, seed, share),
         "model": lambda seed, share: _model(share // 2),
+        "law": lambda seed, share: _law(seed, share * 4 // 5),
     }
     chosen = {name: part for name, part in parts.items() if only in name}
     results = [f"seed {seed}"]
@@ -84,6 +85,17 @@ def _model(examples: int) -> str:
     if pytest.main(["-q", "--timeout=3600", str(RESULTS.parent.parent / "lake" / "test_model.py")]):
         sys.exit(1)
     return f"{examples} random histories equal the model"
+
+
+def _law(seed: int, histories: int) -> str:
+    """Run random histories of random projects, each table held against a full computation after each step."""
+    import pytest
+
+    os.environ["RUNNEL_LAW_HISTORIES"] = str(histories)
+    law = str(RESULTS.parent.parent / "run" / "test_law.py")
+    if pytest.main(["-q", f"--hypothesis-seed={seed}", "-k", "equals_the_whole", law]):
+        sys.exit(1)
+    return f"{histories} random histories: what is computed from changes equals the whole"
 
 
 _servers: list[object] = []

@@ -7,13 +7,15 @@ from pathlib import Path
 from runnel.declare.flow import Files, Flow, Manual, Options, Source, Task
 from runnel.declare.place import Place
 from runnel.names import TableName
+from runnel.plan.days import Dated, Days
 from runnel.plan.decide import decide_task
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 from runnel.plan.fingerprint import Fingerprint, Part
 from runnel.plan.graph import Graph
-from runnel.plan.key import result_key
+from runnel.plan.key import task_key
 from runnel.plan.planner import make_plan
 from runnel.plan.selection import select
+from runnel.plan.slices import Slice
 from runnel.plan.steps import Plan, Step
 
 
@@ -63,6 +65,9 @@ class Known:
     sizes: dict[TableName, Size] = field(default_factory=dict)
     sources: dict[TableName, Arrivals] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
+    changed: dict[TableName, tuple[Slice, ...]] = field(default_factory=dict)
+    has_columns: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
+    days: dict[TableName, Dated] = field(default_factory=dict)
 
     def head(self, table: TableName) -> Head | None:
         return self.heads.get(table)
@@ -79,6 +84,17 @@ class Known:
     def movement(self, table: TableName, before: Head, after: Head) -> Movement:
         assert before.location and after.location, "only versions that are there can be compared"
         return self.moves[table]
+
+    def slices(
+        self, table: TableName, before: Head, after: Head, expressions: tuple[str, ...]
+    ) -> tuple[Slice, ...] | None:
+        return self.changed.get(table)
+
+    def dated(self, table: TableName, head: Head, by: tuple[str, ...], days: Days) -> Dated | None:
+        return self.days.get(table)
+
+    def columns(self, table: TableName, head: Head) -> tuple[str, ...]:
+        return self.has_columns.get(table, ())
 
     def size(self, table: TableName, head: Head) -> Size | None:
         return self.sizes.get(table)
@@ -113,7 +129,7 @@ class Known:
     ) -> "Known":
         """Record that a task was computed from its inputs as they are, and put the result in its table."""
         inputs = {table: self.heads[table] for table in made.reads}
-        key = result_key(mark(made, code).digest, {table: used.content for table, used in inputs.items()})
+        key = task_key(made, mark(made, code).digest, inputs)
         here = head(made.table, content)
         stored = mark(made, code).stored()
         self.kept.append(Result(made.table, key, here, stored, inputs, run, branch, "2026-01-02T08:00:00Z"))
@@ -134,6 +150,7 @@ def planned(
     exclude: tuple[str, ...] = (),
     edited: Mapping[str, str] | None = None,
     full_refresh: bool = False,
+    days: Days | None = None,
 ) -> Plan:
     """Plan on main; `edited` gives the code of tasks that were changed."""
     codes = edited or {}
@@ -145,6 +162,7 @@ def planned(
         commit="c0ffee",
         selected=select(Graph(project), project, include, exclude, None),
         full_refresh=full_refresh,
+        days=days,
     )
 
 

@@ -57,7 +57,8 @@ class Project:
 
         with self.open(overrides=params) as lake:
             branch, full = options.get("branch", "main"), options.get("full_refresh", False)
-            return run_project(lake, Wish(select, options.get("exclude", ()), branch, full))
+            wish = Wish(select, options.get("exclude", ()), branch, full, options.get("verify", False))
+            return run_project(lake, wish)
 
     def plan(self, *select: str, params: tuple[str, ...] = (), branch: str = "main") -> "Plan":
         """Plan."""

@@ -18,7 +18,7 @@ from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.database import moment, stamp
 from runnel.lake.pins import pinned
-from runnel.lake.upkeep import known, leases, sweep
+from runnel.lake.upkeep import codes, known, leases, sweep
 from runnel.lake.upkeep.live import Mark, Progress
 from runnel.lake.upkeep.retention import Retention
 from runnel.lake.upkeep.roots import Registered, open_writes, outlived, registered, unexpired, uses
@@ -33,6 +33,7 @@ class Swept:
 
     expired_commits: int = 0
     expired_results: int = 0
+    expired_codes: int = 0  # versions of the project's code that nothing names any more
     ended_leases: int = 0
     candidates: int = 0  # newly found, to be deleted by a later gc
     candidate_bytes: int = 0
@@ -42,6 +43,15 @@ class Swept:
     deleted_bytes: int = 0
     kept: int = 0
     dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """How much has expired."""
+
+    commits: int
+    results: int
+    codes: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ def gc(
     failpoints.reach(failpoints.GC_LEASES_ENDED)
     with pinned(store.db, "gc", alone=True) as pin:
         hold = sweep.holding(pin)
-        expired, forgotten, died = _expire(store, retention, at)
+        gone, died = _expire(store, retention, at)
         failpoints.reach(failpoints.GC_EXPIRED)
         _list_anew(store, died, hold)
         swept = _look(store, retention, at, hold, progress)
@@ -90,26 +100,34 @@ def gc(
                 deleted_bytes=swept.deleted_bytes + second.deleted_bytes,
             )
         sweep.remove_empty_folders(store, _written_before(store, retention, at))
-    return replace(swept, expired_commits=expired, expired_results=forgotten, ended_leases=ended)
+    return replace(
+        swept,
+        expired_commits=gone.commits,
+        expired_results=gone.results,
+        expired_codes=gone.codes,
+        ended_leases=ended,
+    )
 
 
-def _expire(store: "Store", retention: Retention, at: str | None) -> tuple[int, int, frozenset[str]]:
-    """Expire commits and results; return how many, and the versions that none but they needed, if a write is open."""
+def _expire(store: "Store", retention: Retention, at: str | None) -> tuple[_Gone, frozenset[str]]:
+    """Expire what is over; return how much, and the versions that none but it needed, if a write is open."""
 
-    def work(connection: Connection) -> tuple[int, int, frozenset[str]]:
+    def work(connection: Connection) -> tuple[_Gone, frozenset[str]]:
         lock(connection)
         now = at or store.db.now(connection)
         gone = outlived(connection, retention, now)
         worn = known.outworn(connection, retention, now, frozenset(gone))
+        unused = codes.unneeded(connection, retention, now, frozenset(gone), worn)
         died: frozenset[str] = frozenset()
         if (gone or worn) and open_writes(connection):
             died = _needed(connection) - _needed(connection, frozenset(gone), worn)
         known.forget(connection, worn)
+        codes.drop(connection, unused)
         for start in range(0, len(gone), 500):
             ids = gone[start : start + 500]
             connection.execute(schema.commits.update().where(schema.commits.c.id.in_(ids)).values(expired_at=now))
         failpoints.reach(failpoints.GC_BEFORE_EXPIRE)
-        return len(gone), len(worn), died
+        return _Gone(len(gone), len(worn), len(unused)), died
 
     return store.db.write(work)
 
@@ -176,13 +194,15 @@ def _forget(store: "Store", lost: list[str], hold: sweep.Hold) -> None:
 def _foretell(store: "Store", retention: Retention, at: str | None, progress: Progress | None) -> Swept:
     """Return what a gc would do now; without a grace period it would delete what it finds."""
 
-    def work(connection: Connection) -> tuple[frozenset[str], frozenset[known.Key], int]:
+    def work(connection: Connection) -> tuple[frozenset[str], frozenset[known.Key], int, int]:
         now = at or store.db.now(connection)
         pins, slots = leases.ended(store.db, connection, now)
         gone = frozenset(outlived(connection, retention, now))
-        return gone, known.outworn(connection, retention, now, gone), len(pins) + len(slots)
+        worn = known.outworn(connection, retention, now, gone)
+        unused = codes.unneeded(connection, retention, now, gone, worn)
+        return gone, worn, len(unused), len(pins) + len(slots)
 
-    gone, worn, ended = store.db.read(work)
+    gone, worn, unused, ended = store.db.read(work)
     roots, mark, _ = _marked(store, at, progress, gone, worn)
     doomed, waiting = _ripe(roots, mark, retention)
     listed = {candidate.path for candidate in roots.candidates}
@@ -193,6 +213,7 @@ def _foretell(store: "Store", retention: Retention, at: str | None, progress: Pr
     return Swept(
         expired_commits=len(gone),
         expired_results=len(worn),
+        expired_codes=unused,
         ended_leases=ended,
         candidates=0 if at_once else len(new),
         candidate_bytes=0 if at_once else sum(stored.bytes for stored in new),

@@ -31,7 +31,8 @@ class Kept:
 def outworn(connection: Connection, retention: Retention, now: str, gone: frozenset[str]) -> frozenset[Key]:
     """Return the results that were last made or used too long ago, and whose version nothing else needs.
 
-    `gone` are commits that are about to expire.
+    `gone` are commits that are about to expire. A current result is never outworn, though a compaction may have put
+    another version in its place: without it nobody would know that the table is what its task makes.
     """
     columns = schema.results.c
     limit = stamp(moment(now) - timedelta(seconds=seconds_of(retention.failed)))
@@ -41,7 +42,9 @@ def outworn(connection: Connection, retention: Retention, now: str, gone: frozen
         return frozenset()
     needed = {use.location for use in uses(connection, unexpired(connection, gone))}
     needed |= {row.location for row in registered(connection)}
-    return frozenset((row.table_name, row.key) for row in rows if row.location not in needed)
+    current = {(str(result.table), result.key) for result in results.current(connection)}
+    keys = ((row.table_name, row.key) for row in rows if row.location not in needed)
+    return frozenset(key for key in keys if key not in current)
 
 
 def forget(connection: Connection, worn: frozenset[Key]) -> None:

@@ -108,6 +108,19 @@ def test_a_result_that_a_commit_holds_is_known_as_long_as_it(both: Store) -> Non
     assert results.made(both.db, DAY, "rows:1") is None and not Path(first).exists()
 
 
+def test_a_current_result_is_known_after_a_compaction(both: Store) -> None:
+    first = staged(both, DAY, (1, "a", 1))
+    metadata = tables.load(both, first)
+    more = datafiles.write_rows(both, metadata, datafiles.batches_of(rows((2, "a", 2))))
+    location = snapshots.stage(both, first, snapshots.Edit(added=more))
+    known(both, location)
+    published(both, DAY, location, "rows:1")
+    assert next(done for done in compact(both) if done.table == str(DAY)).commit
+    gc(both, AT_ONCE, now=later(40))
+    version = both.state()[DAY]
+    assert version.location != location and results.made(both.db, DAY, version.content) is not None
+
+
 def test_the_inputs_of_a_current_result_are_kept(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     used = both.state()[ORDERS].location

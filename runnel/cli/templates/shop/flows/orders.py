@@ -26,11 +26,15 @@ def paid_orders(orders):
 
 @rn.task(
     "dws.seller_day",
+    by="day",
     tags=["daily"],
     checks=[rn.references("seller_id", "ods.sellers.seller_id")],
 )
 def seller_day(paid_orders, *, min_amount: float = 0.0):
-    """Revenue of each seller per day, of orders from `min_amount` on."""
+    """Revenue of each seller per day, of orders from `min_amount` on.
+
+    Only days whose orders changed are computed.
+    """
     return (
         paid_orders.where(F.col("amount") >= min_amount)
         .groupBy("seller_id", "day")

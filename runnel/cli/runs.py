@@ -1,0 +1,125 @@
+"""`runnel runs` and `runnel logs`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from runnel.cli.base import command, count, grid, lake, print_json, say, when
+from runnel.errors import Mistake
+from runnel.lake.database import moment
+
+if TYPE_CHECKING:
+    from runnel.lake.runs import Run
+
+
+@command()
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
+def runs(name: str | None, limit: int, as_json: bool) -> None:
+    """List runs, newest first; with RUN what it did to which table."""
+    with lake() as opened:
+        found = opened.runs(name, limit=limit)
+    if as_json:
+        print_json(_json(found[0], whole=True) if name else [_json(one) for one in found])
+    elif name:
+        _show(found[0])
+    elif not found:
+        click.echo("no runs yet; `runnel run` starts one")
+    else:
+        rows = [
+            [one.id, one.state, one.branch, when(one.started_at), _time(one), (one.commit or "")[:8], _what(one)]
+            for one in found
+        ]
+        click.echo(grid(["run", "state", "branch", "started (UTC)", "time", "commit", "what"], rows, right=[4]))
+
+
+@command()
+@click.argument("name", metavar="RUN")
+def logs(name: str, as_json: bool) -> None:
+    """Print the log of a run, with the whole trace of every error."""
+    with lake() as opened:
+        found = opened.runs(name)[0]
+        path = opened.settings.home / "logs" / "runs" / f"{found.id}.log"
+    if not path.is_file():
+        what = f"the log of run {found.id} is not here"
+        raise Mistake("LOG_MISSING", what, fix=f"it was written on the machine that ran it, to {path}")
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if as_json:
+        print_json({"run": found.id, "path": str(path), "text": text})
+    else:
+        click.echo(text, nl=False)
+
+
+def _json(one: "Run", *, whole: bool = False) -> dict[str, Any]:
+    steps = one.detail.get("steps", [])
+    found = {
+        "run": one.id,
+        "state": one.state,
+        "branch": one.branch,
+        "author": one.author,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "seconds": _seconds(one),
+        "commit": one.commit,
+        "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
+    }
+    if not whole:
+        return found
+    more = {"code": one.detail.get("code_id"), "git": one.detail.get("git"), "packages": one.detail.get("packages")}
+    return {**found, **more, "steps": steps}
+
+
+def _show(one: "Run") -> None:
+    told = f"{one.state} on {one.branch}, started {when(one.started_at)} UTC by {one.author}"
+    click.echo(f"run {one.id}  {told}{f', {_time(one)}' if one.ended_at else ''}")
+    if one.commit:
+        click.echo(f"commit {one.commit}")
+    steps = one.detail.get("steps", [])
+    did = [step for step in steps if step["state"] != "skipped"]
+    if did:
+        rows = [
+            [
+                step["table"],
+                step["action"],
+                _count(step["rows"]),
+                f"{step['seconds']:.1f} s",
+                step["state"],
+                step["reason"],
+            ]
+            for step in did
+        ]
+        click.echo("\n" + grid(["table", "action", "rows", "time", "state", "why"], rows, right=[2, 3]))
+    elif one.detail.get("tables"):
+        click.echo(f"tables: {', '.join(one.detail['tables'])}")
+    if len(did) < len(steps):
+        click.echo(f"{count(len(steps) - len(did))} skipped")
+    for step in did:
+        for warning in step.get("warnings", ()):
+            say(f"warning: {step['table']}: {warning}")
+        if step.get("error"):
+            error = step["error"]
+            at = f"\n  at {error['at']}" if error.get("at") else ""
+            fix = f"\n  fix: {error['fix']}" if error.get("fix") else ""
+            say(f"\n{error['code']}: {error['what']}{at}{fix}")
+
+
+def _seconds(one: "Run") -> float | None:
+    if one.ended_at is None:
+        return None
+    return round((moment(one.ended_at) - moment(one.started_at)).total_seconds(), 3)
+
+
+def _time(one: "Run") -> str:
+    seconds = _seconds(one)
+    return "" if seconds is None else f"{seconds:.1f} s"
+
+
+def _count(rows: int | None) -> str:
+    return "" if rows is None else count(rows)
+
+
+def _what(one: "Run") -> str:
+    steps = [step for step in one.detail.get("steps", ()) if step["state"] != "skipped"]
+    names = [step["table"] for step in steps] or list(one.detail.get("tables", ()))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,1 @@
+"""Compute a task by slices: find the keys that changed, read only their rows, replace only their rows."""

@@ -1,0 +1,84 @@
+"""Put the new rows of slices where the old ones were: by whole files where files are of one slice, else row by row."""
+
+from typing import TYPE_CHECKING
+
+from runnel.declare.flow import Task
+from runnel.declare.literal import column, literal
+from runnel.lake import slots
+from runnel.lake.descent import RUN
+from runnel.lake.slices import is_aligned
+from runnel.plan.facts import Head
+from runnel.run import tally
+from runnel.run.conditions import JSON_OPTIONS
+from runnel.run.removal import total_rows, unmatched
+from runnel.run.slices.keys import Keys, frame_of, part_names, restrict
+from runnel.run.tally import Tally, quoted
+from runnel.run.target import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from runnel.names import TableName
+    from runnel.run.context import Context
+
+
+def by_files(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
+    """Return the condition under which whole files of a version are replaced; None where slices share files."""
+    condition = keys.condition(by_columns(task)) if keys.is_exact else None
+    return condition if condition and is_aligned(context.store, base, task.options.by) else None
+
+
+def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, int]:
+    """Return what the slices hold in a version of a task's table, and how many of them there are in it."""
+    from pyspark.sql import functions as F
+
+    slots.place(context.store.db, context.slot, {task.table: base})
+    rows = restrict(context.session.table(context.identifier(task.table)), keys, by_columns(task))
+    hashed = rows.selectExpr("*", *tally.hashes(columns_of(rows.schema)))
+    # Not count(DISTINCT): beside other sums it takes Spark two more shuffles. Very many are only about right.
+    key = f"xxhash64({', '.join(part for name in by_columns(task) for part in (name, f'isnull({name})'))})"
+    number = f"size(collect_set({key}))" if keys.values is not None else f"approx_count_distinct({key})"
+    wanted = tally.sums() | {"runnel slices": number}
+    found = hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
+    return tally.read(found), int(found["runnel slices"])
+
+
+def take_out(context: "Context", task: Task, keys: Keys, base: str, rows: "DataFrame") -> str:
+    """Return the version of a task's table without the rows of the slices; `rows` are those that will be there."""
+    return _without(context, task.table, base, keys, by_columns(task), rows.select(*by_columns(task)).schema)
+
+
+def take_out_aside(context: "Context", task: Task, keys: Keys, aside: Head | None, rows: "DataFrame") -> Head | None:
+    """Return the quarantine table without the rows that came from the slices."""
+    if aside is None or task.quarantine is None:
+        return aside
+    kinds = rows.select(*by_columns(task)).schema
+    columns = columns_of(kinds)
+    schema = literal(", ".join(f"{quoted(one.name)} {one.type}" for one in columns))
+    inside = tuple(f"from_json(raw, {schema}, {JSON_OPTIONS}).{quoted(one.name)}" for one in columns)
+    kept = _without(context, task.quarantine, aside.location, keys, inside, kinds)
+    return aside if kept == aside.location else Head(kept, kept)
+
+
+def by_columns(task: Task) -> tuple[str, ...]:
+    """Return the columns that name the slices of a task's table, as SQL."""
+    return tuple(column(name) for name in task.options.by)
+
+
+def _without(
+    context: "Context", table: "TableName", base: str, keys: Keys, expressions: tuple[str, ...], kinds: "StructType"
+) -> str:
+    if not keys.is_exact:
+        gone = frame_of(context.session, keys, kinds)
+        pairs = dict(zip((f"`{name}`" for name in part_names(len(expressions))), expressions, strict=True))
+        return unmatched(context, table, base, gone, pairs)
+    slots.place(context.store.db, context.slot, {table: base})
+    # A delete takes no options of a write; the setting is the session's, which serves one run at a time.
+    context.session.conf.set(f"spark.sql.iceberg.snapshot-property.{RUN}", context.run)
+    # Where files alone can judge the condition, Iceberg drops whole files and pays no heed to that setting.
+    unjudged = f"coalesce(length(string({expressions[0]})), 0) >= 0"
+    context.session.sql(f"DELETE FROM {context.identifier(table)} WHERE {keys.condition(expressions)} AND {unjudged}")
+    location = slots.location(context.store.db, context.slot, table)
+    assert location is not None
+    return base if total_rows(context.store, location) == total_rows(context.store, base) else location

@@ -1,0 +1,91 @@
+"""Bugs to plant in the slice logic, and other thresholds for it, so that few rows try what many rows would."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from runnel.plan.slices import Slice
+from runnel.run.slices.find import Found
+from runnel.run.slices.find import find as real_find
+from runnel.run.slices.keys import Keys
+from runnel.run.slices.keys import _among as real_among
+
+SWIFT = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@contextmanager
+def swift() -> Iterator[None]:
+    """Let runs have sessions for few rows: compiling queries takes longer than computing them."""
+    with patch("runnel.run.work.session_conf", lambda spark: SWIFT | {"spark.sql.shuffle.partitions": "2"}):
+        yield
+
+
+@contextmanager
+def thresholds(*, most: float | None = None, few: int | None = None) -> Iterator[None]:
+    """Compute by slices until more than `most` of them changed, and join with their keys when more than `few` did."""
+    values = [("runnel.plan.slices.MOST", most), ("runnel.plan.sliced.MOST", most), ("runnel.run.slices.find.FEW", few)]
+    patches = [patch(name, value) for name, value in values if value is not None]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def _finding(kept: Callable[[Slice], bool]) -> Callable[..., Found]:
+    """Find only some of the changed slices."""
+
+    def find(*arguments: Any) -> Found:
+        found = real_find(*arguments)
+        keys = tuple(one.key for slices in found.changes.values() for one in slices if kept(one))
+        return replace(found, keys=Keys(len(keys), keys))
+
+    return find
+
+
+def _first_input(work: Any, context: Any, task: Any, step: Any, *rest: Any) -> Found:
+    return real_find(work, context, task, replace(step, changed=step.changed[:1]), *rest)
+
+
+def _uncounted(keys: Any, number: int) -> Any:
+    return tuple(keys)
+
+
+def _nulls_lost(expression: str, values: Any) -> str:
+    known = [value for value in values if value is not None]
+    return real_among(expression, known) if known else "false"
+
+
+MUTATIONS: dict[str, dict[str, Any]] = {
+    "rows that went are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.gained > 0)},
+    "rows that came are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.lost > 0)},
+    "only one input is looked at": {"runnel.run.compute.find": _first_input},
+    "lookback is not counted on": {
+        "runnel.plan.sliced.following": _uncounted,
+        "runnel.run.slices.find.following": _uncounted,
+    },
+    "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
+    "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
+    "old rows stay": {"runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base},
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have a bug in the slice logic inside of a `with`."""
+    patches = [patch(path, value) for path, value in MUTATIONS[name].items()]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()

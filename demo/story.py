@@ -142,8 +142,8 @@ def provenance() -> None:
     type_("why", "dws.seller_day", says=("inputs", "dwd.paid_orders"))
     type_("lineage", "dws.seller_day", says="read by")
     with rn.open(SHOP) as lake:
-        commits = [commit.id for commit in lake.log() if commit.kind == "run"]
-    for commit in reversed(commits):
+        runs = [commit for ref in ("main", "dev") for commit in lake.log(ref) if commit.kind == "run"]
+    for commit in dict.fromkeys(commit.id for commit in sorted(runs, key=lambda commit: commit.seq)):
         type_("replay", commit[:8], says="as commit")
 
 

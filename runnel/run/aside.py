@@ -5,7 +5,7 @@ twice: the good rows are written again, the bad ones go to the quarantine table.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.connect import quarantine
@@ -53,13 +53,15 @@ def put(
     base: str,
     before: Head | None,
     where: str | None = None,
+    beside: "DataFrame | None" = None,
 ) -> Put:
     """Write a frame onto the version `base` of a task's table, without the rows that are to be set aside.
 
-    Those go to the quarantine table, of which `before` is the version now. `where` chooses the files to replace.
+    Those go to the quarantine table, of which `before` is the version now. `where` chooses the files to
+    replace, and the rows `beside` are written again.
     """
     checks = row_checks(task)
-    written = save(context, task.table, frame, base=base, mode=mode, checks=checks, where=where)
+    written = save(context, task.table, frame, base=base, mode=mode, checks=checks, where=where, beside=beside)
     bad = [finding for finding in written.findings if finding.failed and finding.check.on_fail in ASIDE]
     if not bad:
         return Put(written, _emptied(context, task, before) if mode == "overwrite" else before)
@@ -67,7 +69,8 @@ def put(
     with added_rows(context, task.table, base, written.location) as rows:
         good = rows.where(f"NOT ({is_bad})")
         kept = save(context, task.table, good, base=base, mode=mode, checks=checks, where=where)
-        aside = _quarantine(context, task, rows, bad, before, "append" if mode == "replace" else mode)
+        aside = _quarantine(context, task, rows, bad, before, "overwrite" if mode == "overwrite" else "append")
+    kept = replace(kept, tally=kept.tally.minus(written.kept), kept=written.kept)
     count = written.tally.rows - kept.tally.rows
     return Put(kept, aside, count, tuple(_told(task, finding) for finding in bad), tuple(bad))
 

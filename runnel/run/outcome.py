@@ -23,9 +23,9 @@ from runnel.run.removal import total_rows, without
 from runnel.run.save import Mode
 from runnel.run.slices.keys import Keys
 from runnel.run.slices.layout import kept_partition
-from runnel.run.slices.replace import by_columns, by_files, held, take_out, take_out_aside
+from runnel.run.slices.replace import by_columns, by_files, held, is_small, others, take_out, take_out_aside
 from runnel.run.table_checks import refuse_unreadable, table_checks
-from runnel.run.tally import Tally
+from runnel.run.tally import NOTHING, Tally
 from runnel.run.target import columns_of, prepare
 
 if TYPE_CHECKING:
@@ -103,26 +103,47 @@ def slices(
         start = prepare(context.store, task, frame.schema, base, partition=kept_partition(context.store, task, base))
         if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
             raise Unfit(task)
-        gone, before = held(context, task, keys, start)
         aside = take_out_aside(context, task, keys, quarantined(context, task), frame)
-        where = by_files(context, task, keys, start)
-        rest = start if where or not gone.rows else take_out(context, task, keys, start, frame)
-        made = put(context, task, frame, "replace" if where else "append", rest, aside, where)
-        warnings = _checked(context, task, made, keys)
-    new = made.written.tally
-    if gone == new and tally is not None:  # the same rows again
+        replaced = _replaced(context, task, frame, keys, start, aside, of)
+        warnings = _checked(context, task, replaced.made, keys)
+    made, new = replaced.made, replaced.made.written.tally
+    whole = replaced.whole or (Tally(*tally).minus(replaced.gone).plus(new) if tally is not None else None)
+    if whole is not None and tally is not None and whole == Tally(*tally):  # the same rows again
         slots.place(context.store.db, context.slot, {task.table: base.location})
-        return Outcome(
-            base, Tally(*tally).rows, Tally(*tally), made.quarantine, warnings, new.rows, made.set_aside, None, of
-        )
+        return Outcome(base, whole.rows, whole, made.quarantine, warnings, new.rows, made.set_aside, None, of)
     total = total_rows(context.store, made.written.location)
-    whole = Tally(*tally).minus(gone).plus(new) if tally is not None else None
     content = tallies.content(columns_of(frame.schema), whole) if whole else made.written.location
     head = Head(made.written.location, content)
-    added = delta(context.store, rest, head.location).added
-    after = count(context.store, head.location, task.options.by, added)
+    return Outcome(head, total, whole, made.quarantine, warnings, new.rows, made.set_aside, None, replaced.slices)
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """Slices that were replaced: how, what the table is now or what went, and how many slices there are."""
+
+    made: Put
+    whole: Tally | None = None
+    gone: Tally = NOTHING
+    slices: int | None = None
+
+
+def _replaced(
+    context: "Context", task: Task, frame: "DataFrame", keys: Keys, start: str, aside: Head | None, of: int | None
+) -> _Replaced:
+    """Replace slices in the cheapest way: whole files, the whole of a small table, or row by row."""
+    where = by_files(context, task, keys, start)
+    if where is None and is_small(context, start):
+        with others(context, task, keys, start) as beside:
+            made = put(context, task, frame, "rewrite", start, aside, beside=beside)
+        number = count(context.store, made.written.location, task.options.by)
+        return _Replaced(made, made.written.kept.plus(made.written.tally), slices=number)
+    gone, before = held(context, task, keys, start)
+    rest = start if where or not gone.rows else take_out(context, task, keys, start, frame)
+    made = put(context, task, frame, "replace" if where else "append", rest, aside, where)
+    added = delta(context.store, rest, made.written.location).added
+    after = count(context.store, made.written.location, task.options.by, added)
     number = of - before + after if of is not None and after is not None else None
-    return Outcome(head, total, whole, made.quarantine, warnings, new.rows, made.set_aside, None, number)
+    return _Replaced(made, gone=gone, slices=number)
 
 
 def rows(

@@ -17,7 +17,7 @@ from runnel.lake.tables import load
 from runnel.run import tally
 from runnel.run.added import added_rows
 from runnel.run.conditions import Finding, invalid, metrics
-from runnel.run.tally import Tally, quoted
+from runnel.run.tally import NOTHING, Tally, quoted
 from runnel.run.target import columns_of
 
 if TYPE_CHECKING:
@@ -26,18 +26,22 @@ if TYPE_CHECKING:
     from runnel.names import TableName
     from runnel.run.context import Context
 
-Mode = Literal["overwrite", "append", "replace"]
+Mode = Literal["overwrite", "append", "replace", "rewrite"]
 _PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
 _PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the version, what its new rows are, and how the checks of rows went."""
+    """What was written: the version, what its new rows are, and how the checks of rows went.
+
+    `kept` are the rows that were written again beside them.
+    """
 
     location: str
     tally: Tally
     findings: tuple[Finding, ...]
+    kept: Tally = NOTHING
 
 
 def save(
@@ -50,20 +54,23 @@ def save(
     checks: Sequence[Check] = (),
     content: Sequence[str] | None = None,
     where: str | None = None,
+    beside: "DataFrame | None" = None,
 ) -> Written:
     """Write a frame onto the version `base` of a table, which has its columns already.
 
-    To `replace` takes out whole files, those of which all rows fulfil `where`.
-    `content` are the columns that make up the content; all, unless told. Raises CHECK_INVALID before anything is
-    written.
+    To `replace` takes out whole files, those of which all rows fulfil `where`; to `rewrite` takes out all, and writes
+    the rows `beside` once more, unchecked. `content` are the columns that make up the content; all, unless told.
+    Raises CHECK_INVALID before anything is written.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     columns = columns_of(frame.schema)
     counted = [column for column in columns if content is None or column.name in content]
-    observation = Observation()
+    observation, again = Observation(), Observation()
     observed = _observed(frame, observation, columns, counted, checks)
+    if beside is not None:
+        observed = observed.union(_observed(beside, again, columns, counted, ()))
     slots.place(context.store.db, context.slot, {table: base})
     writer = observed.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
     if mode == "append":
@@ -72,13 +79,15 @@ def save(
         writer.overwrite(F.expr(where) if where else F.lit(True))
     location = slots.location(context.store.db, context.slot, table)
     assert location is not None
-    found = _news(observation)
-    if found is None or found["rows"] != _rows_added(context, location):
+    found, more = _news(observation), _news(again) if beside is not None else None
+    told = sum(one["rows"] for one in (found, more) if one is not None)
+    if beside is not None and (found is None or more is None or told != _rows_added(context, location)):
+        found, more = measured(frame, columns, counted, checks), measured(beside, columns, counted, ())
+    elif found is None or told != _rows_added(context, location):
         with added_rows(context, table, base, location) as rows:
             found = measured(rows, columns, counted, checks)
-    return Written(
-        location, tally.read(found), tuple(Finding.read(check, found, at) for at, check in enumerate(checks))
-    )
+    findings = tuple(Finding.read(check, found, at) for at, check in enumerate(checks))
+    return Written(location, tally.read(found), findings, tally.read(more) if more is not None else NOTHING)
 
 
 def _observed(

@@ -42,6 +42,9 @@ class Tally(NamedTuple):
         return Tally(self.rows - other.rows, (self.one - other.one) % _WRAP, (self.two - other.two) % _WRAP)
 
 
+NOTHING = Tally()
+
+
 def content(columns: Sequence[Column], tally: Tally) -> str:
     """Return the content of a table; the order of its columns does not matter."""
     return of_rows(", ".join(sorted(f"{quoted(column.name)} {_stored(column.type)}" for column in columns)), *tally)

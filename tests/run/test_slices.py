@@ -84,6 +84,26 @@ def test_rewritten_but_equal_rows_compute_nothing(shop: Project) -> None:
     check_law(shop, "dws.day")
 
 
+@pytest.mark.parametrize("by", ['"day"', '["day", "id"]'])
+def test_rows_are_taken_out_of_a_large_table(project: Project, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.run.slices.replace._SMALL_BYTES", 0)
+    project.flow(f"""
+    @rn.task("dws.day", by={by}, checks=[rn.check("revenue > 0", on_fail="quarantine")])
+    def day(orders):
+        return orders.groupBy("day", "id").agg(F.sum("amount").alias("revenue"))
+    """)
+    for number, day in enumerate(JAN[:6]):
+        project.orders(f"{day}", (number, str(day), 5), (number, str(day), 1))
+    project.run()
+    for amounts in ((7, 8), (-7, -8), (9, 9)):  # the same slice again and again: it has a file of its own by then
+        project.orders("2026-01-02", (1, "2026-01-02", amounts[0]), (1, "2026-01-02", amounts[1]))
+        step = step_of(project.run(), "dws.day")
+        assert (step.action, step.set_aside) == ("slices", 1 if amounts[0] < 0 else 0)
+
+    assert len(project.rows("dws.day")) == 6 and not project.rows("quarantine.dws_day")
+    check_law(project, "dws.day")
+
+
 def test_null_keys_are_a_slice_of_their_own(shop: Project) -> None:
     shop.write("data/orders/null.csv", "id,day,amount\n900,,3\n901,,4\n")
     assert step_of(shop.run(), "dws.day").reason == "1 of 10, ods.orders gained 2 rows in null"

@@ -71,6 +71,17 @@ def restrict(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "Dat
     return found.join(F.broadcast(kept) if keys.values else kept, F.expr(same), "left_semi")
 
 
+def outside(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "DataFrame":
+    """Return the rows of a frame that are in none of the slices."""
+    from pyspark.sql import functions as F
+
+    if keys.is_exact:
+        return frame.where(f"({keys.condition(expressions)}) IS NOT TRUE")
+    gone = frame_of(frame.sparkSession, keys, frame.selectExpr(*expressions).schema)
+    same = " AND ".join(f"({text}) <=> `{_PARTS}{at}`" for at, text in enumerate(expressions))
+    return frame.join(F.broadcast(gone) if keys.values else gone, F.expr(same), "left_anti")
+
+
 def frame_of(session: "SparkSession", keys: Keys, schema: "StructType") -> "DataFrame":
     """Return the keys as a frame whose columns no table has; `schema` has the types of their parts."""
     from pyspark.sql import functions as F

@@ -1,17 +1,22 @@
 """Put the new rows of slices where the old ones were: by whole files where files are of one slice, else row by row."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Task
 from runnel.declare.literal import column, literal
 from runnel.lake import slots
 from runnel.lake.descent import RUN
+from runnel.lake.movement import size
 from runnel.lake.slices import is_aligned
+from runnel.names import TableName
 from runnel.plan.facts import Head
 from runnel.run import tally
 from runnel.run.conditions import JSON_OPTIONS
+from runnel.run.placed import placed
 from runnel.run.removal import total_rows, unmatched
-from runnel.run.slices.keys import Keys, frame_of, part_names, restrict
+from runnel.run.slices.keys import Keys, frame_of, outside, part_names, restrict
 from runnel.run.tally import Tally, quoted
 from runnel.run.target import columns_of
 
@@ -19,14 +24,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from runnel.names import TableName
     from runnel.run.context import Context
+
+_SMALL_BYTES = 16 << 20
 
 
 def by_files(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
     """Return the condition under which whole files of a version are replaced; None where slices share files."""
     condition = keys.condition(by_columns(task)) if keys.is_exact else None
     return condition if condition and is_aligned(context.store, base, task.options.by) else None
+
+
+def is_small(context: "Context", base: str) -> bool:
+    """Tell whether writing all of a version again costs less than taking some rows out of it."""
+    return size(context.store, base).bytes <= _SMALL_BYTES
+
+
+@contextmanager
+def others(context: "Context", task: Task, keys: Keys, base: str) -> "Iterator[DataFrame]":
+    """Yield the rows of a version of a task's table that are in none of the slices; wherever the table is meanwhile."""
+    name = TableName(task.table.layer, f"{task.table.name}__before")
+    with placed(context, {name: base}):
+        yield outside(context.session.table(context.identifier(name)), keys, by_columns(task))
 
 
 def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, int]:
@@ -51,7 +70,7 @@ def take_out(context: "Context", task: Task, keys: Keys, base: str, rows: "DataF
 
 def take_out_aside(context: "Context", task: Task, keys: Keys, aside: Head | None, rows: "DataFrame") -> Head | None:
     """Return the quarantine table without the rows that came from the slices."""
-    if aside is None or task.quarantine is None:
+    if aside is None or task.quarantine is None or not total_rows(context.store, aside.location):
         return aside
     kinds = rows.select(*by_columns(task)).schema
     columns = columns_of(kinds)

@@ -35,7 +35,7 @@ class History:
         return f"seed {self.seed}: {steps}; most {self.most}, few {self.few}\n{self.world}"
 
 
-def history(seed: int, *, tasks: tuple[int, int] = (5, 8), steps: tuple[int, int] = (3, 4)) -> History:
+def history(seed: int, *, tasks: tuple[int, int] = (5, 7), steps: tuple[int, int] = (2, 4)) -> History:
     """Return the history of a seed, with about so many tasks and steps."""
     chance = Random(seed)
     world = new_world(chance, chance.randint(*tasks))

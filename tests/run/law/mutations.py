@@ -28,8 +28,16 @@ def swift() -> Iterator[None]:
 
 @contextmanager
 def thresholds(*, most: float | None = None, few: int | None = None) -> Iterator[None]:
-    """Compute by slices until more than `most` of them changed, and join with their keys when more than `few` did."""
-    values = [("runnel.plan.slices.MOST", most), ("runnel.plan.sliced.MOST", most), ("runnel.run.slices.find.FEW", few)]
+    """Compute by slices until more than `most` of them changed, and join with their keys when more than `few` did.
+
+    With `few` no table is small either, so that rows are taken out of it.
+    """
+    values: list[tuple[str, float | None]] = [
+        ("runnel.plan.slices.MOST", most),
+        ("runnel.plan.sliced.MOST", most),
+        ("runnel.run.slices.find.FEW", few),
+        ("runnel.run.slices.replace._SMALL_BYTES", None if few is None else 0),
+    ]
     patches = [patch(name, value) for name, value in values if value is not None]
     for one in patches:
         one.start()
@@ -74,7 +82,10 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     },
     "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
     "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
-    "old rows stay": {"runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base},
+    "old rows stay": {
+        "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
+        "runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base,
+    },
 }
 
 

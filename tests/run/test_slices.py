@@ -132,11 +132,12 @@ def test_two_slices_that_emit_one_key_fail_and_name_it(project: Project) -> None
     assert len(project.rows("dws.last")) == 3
 
 
-def test_a_reference_alone_computes_nothing_and_is_used_with_the_next_change(project: Project) -> None:
-    project.flow("""
+def rated(project: Project, options: str) -> None:
+    """Run a task over orders of five days and a rate, then change the rate."""
+    project.flow(f"""
     rn.source("ods.rates", rn.files("data/rates/*.csv", schema="currency string, rate long"))
 
-    @rn.task("dws.day", by="day", reference="rates")
+    @rn.task("dws.day", {options})
     def day(orders, rates):
         return orders.crossJoin(rates).groupBy("day").agg(F.sum(F.col("amount") * F.col("rate")).alias("revenue"))
     """)
@@ -145,6 +146,10 @@ def test_a_reference_alone_computes_nothing_and_is_used_with_the_next_change(pro
         project.orders(f"{day}", (1, str(day), 5))
     project.run()
     project.write("data/rates/a.csv", "currency,rate\neur,3\n")
+
+
+def test_a_reference_alone_computes_nothing_and_is_used_with_the_next_change(project: Project) -> None:
+    rated(project, 'by="day", reference="rates"')
     assert did(project.run()) == {"ods.rates": "ingest"}
     project.orders("2026-01-01", (1, "2026-01-01", 6))
     assert did(project.run()) == {"ods.orders": "ingest", "dws.day": "slices"}
@@ -207,18 +212,7 @@ def test_quarantined_rows_of_a_slice_are_replaced(project: Project) -> None:
 
 
 def test_an_input_without_the_key_computes_all(project: Project) -> None:
-    project.flow("""
-    rn.source("ods.rates", rn.files("data/rates/*.csv", schema="currency string, rate long"))
-
-    @rn.task("dws.day", by="day")
-    def day(orders, rates):
-        return orders.crossJoin(rates).groupBy("day").agg(F.sum(F.col("amount") * F.col("rate")).alias("revenue"))
-    """)
-    project.write("data/rates/a.csv", "currency,rate\neur,2\n")
-    for day in JAN[:5]:
-        project.orders(f"{day}", (1, str(day), 5))
-    project.run()
-    project.write("data/rates/a.csv", "currency,rate\neur,3\n")
+    rated(project, 'by="day"')
     step = step_of(project.run(), "dws.day")
     assert step.action == "full" and "it has no `day` to tell slices by" in step.reason
     assert project.rows("dws.day")[0] == (D1, 15)

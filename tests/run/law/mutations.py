@@ -1,7 +1,7 @@
 """Bugs to plant in the slice logic, and other thresholds for it, so that few rows try what many rows would."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -38,14 +38,8 @@ def thresholds(*, most: float | None = None, few: int | None = None) -> Iterator
         ("runnel.run.slices.find.FEW", few),
         ("runnel.run.slices.replace._SMALL_BYTES", None if few is None else 0),
     ]
-    patches = [patch(name, value) for name, value in values if value is not None]
-    for one in patches:
-        one.start()
-    try:
+    with _patched({name: value for name, value in values if value is not None}):
         yield
-    finally:
-        for one in patches:
-            one.stop()
 
 
 def _finding(kept: Callable[[Slice], bool]) -> Callable[..., Found]:
@@ -92,11 +86,13 @@ MUTATIONS: dict[str, dict[str, Any]] = {
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Have a bug in the slice logic inside of a `with`."""
-    patches = [patch(path, value) for path, value in MUTATIONS[name].items()]
-    for one in patches:
-        one.start()
-    try:
+    with _patched(MUTATIONS[name]):
         yield
-    finally:
-        for one in patches:
-            one.stop()
+
+
+@contextmanager
+def _patched(values: Mapping[str, Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for path, value in values.items():
+            stack.enter_context(patch(path, value))
+        yield

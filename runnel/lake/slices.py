@@ -171,7 +171,8 @@ def estimate(store: "Store", location: str, columns: Sequence[str]) -> int | Non
         first, last = _bounds(entry, fields[0])
         if len(fields) > 1 or first is None or last is None:
             return None
-        low, high = min(first, low or first), max(last, high or last)
+        low = first if low is None else min(first, low)
+        high = last if high is None else max(last, high)
     return max(len(keys), high - low + 1 if low is not None and high is not None else 0)
 
 

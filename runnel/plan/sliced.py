@@ -8,7 +8,7 @@ from runnel.declare.flow import Task
 from runnel.errors import listed
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.slices import MOST, Key, Slice, Slices, expressions, following, lookback, told, union
+from runnel.plan.slices import MOST, Slice, Slices, expressions, told, touched
 
 if TYPE_CHECKING:
     from runnel.plan.facts import Facts, Head, Movement, Result
@@ -43,31 +43,20 @@ def by_slices(
         if not move.is_known or move.columns_changed or move.columns_added:
             return ""
         known[table] = facts.slices(table, base.inputs[table], inputs[table], texts)
-    keys = _keys(task, known)
+    named = {table: found for table, found in known.items() if found is not None}
+    keys = touched(task, named) if len(named) == len(known) else None  # what is wrong with a lookback, the run says
     slices = Slices(keys, base.slices)
     checked = _checked(task, base)
     if keys is None:
         if _is_most(task, inputs, moves, facts):
             return "that is most of it"
         return Sliced(slices, None)
-    why = told({table: found for table, found in known.items() if found is not None}, len(keys), base.slices)
+    why = told(named, len(keys), base.slices)
     if slices.is_most:
         return f"{why}: that is most of them"
     share = slices.share
     rows, size = (int(one * share) if one is not None and share is not None else None for one in held)
     return Sliced(slices, why + checked, rows, size)
-
-
-def _keys(task: Task, known: Mapping[TableName, tuple[Slice, ...] | None]) -> tuple[Key, ...] | None:
-    found = []
-    for table, slices in known.items():
-        if slices is None:
-            return None
-        more = following([one.key for one in slices], lookback(task, table))
-        if more is None and lookback(task, table):
-            return None  # the run says what is wrong with it
-        found.append(more or tuple(one.key for one in slices))
-    return union(found)
 
 
 def _is_most(

@@ -82,7 +82,7 @@ def expressions(task: Task, table: TableName, columns: Collection[str]) -> tuple
 
 def is_reference(task: Task, table: TableName) -> bool:
     """Tell whether changes of an input alone recompute nothing."""
-    return set(_parameters(task, table)) <= set(task.options.reference)
+    return bool(task.options.reference) and set(_parameters(task, table)) <= set(task.options.reference)
 
 
 def lookback(task: Task, table: TableName) -> int:
@@ -118,6 +118,21 @@ def union(found: Iterable[Iterable[Key]]) -> tuple[Key, ...]:
         )
     except TypeError:
         return tuple(keys)
+
+
+def touched(task: Task, changes: Mapping[TableName, Sequence[Slice]]) -> tuple[Key, ...] | None:
+    """Return the keys that a task has to compute for changed slices of its inputs: theirs, and those that look back.
+
+    None where a lookback can't be counted on from them.
+    """
+    found: list[Sequence[Key]] = []
+    for table, slices in changes.items():
+        keys, back = tuple(one.key for one in slices), lookback(task, table)
+        more = following(keys, back) if back else keys
+        if more is None:
+            return None
+        found.append(more)
+    return union(found)
 
 
 def told(changes: Mapping[TableName, Sequence[Slice]], count: int, of: int | None) -> str:

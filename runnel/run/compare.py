@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.types import Column, SparkType
+from runnel.declare.types import Column
 from runnel.run import tally
 from runnel.run.save import measured
 from runnel.run.target import columns_of
@@ -17,7 +17,6 @@ from runnel.run.tolerance import close, is_loose, plain
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_STORED = {"tinyint": "int", "smallint": "int"}  # a table has no smaller numbers
 _SIDES = {"is_left": "l", "NOT is_left": "r"}
 _SHOWN = 5
 _LONGEST = 60
@@ -85,16 +84,9 @@ def differences(left: "DataFrame", right: "DataFrame", key: Sequence[str] = ()) 
 
 def _apart(left: Sequence[Column], right: Sequence[Column]) -> tuple[str, ...]:
     """Return the columns that are not the same on both sides."""
-    ours, theirs = ({one.name.lower(): _stored(one.type) for one in side} for side in (left, right))
+    ours, theirs = ({one.name.lower(): tally.stored(one.type).lower() for one in side} for side in (left, right))
     names = {one.name.lower(): one.name for one in (*right, *left)}
     return tuple(names[name] for name in sorted(names) if ours.get(name) != theirs.get(name))
-
-
-def _stored(kind: SparkType) -> str:
-    """Return a type as a table stores it."""
-    if not kind.children:
-        return _STORED.get(kind.kind, str(kind))
-    return f"{kind.kind}<{', '.join(f'{child.name.lower()} {_stored(child.type)}' for child in kind.children)}>"
 
 
 def _tally(frame: "DataFrame", columns: Sequence[Column]) -> tally.Tally:

@@ -47,7 +47,7 @@ NOTHING = Tally()
 
 def content(columns: Sequence[Column], tally: Tally) -> str:
     """Return the content of a table; the order of its columns does not matter."""
-    return of_rows(", ".join(sorted(f"{quoted(column.name)} {_stored(column.type)}" for column in columns)), *tally)
+    return of_rows(", ".join(sorted(f"{quoted(column.name)} {stored(column.type)}" for column in columns)), *tally)
 
 
 def hashes(columns: Sequence[Column]) -> list[str]:
@@ -115,8 +115,8 @@ def _hash(parts: Sequence[str]) -> str:
     return f"xxhash64({', '.join(parts)})"
 
 
-def _stored(kind: SparkType) -> str:
+def stored(kind: SparkType) -> str:
     """Return a type as the table stores it."""
     if not kind.children:
         return _STORED.get(kind.kind, str(kind))
-    return f"{kind.kind}<{', '.join(f'{quoted(child.name)} {_stored(child.type)}' for child in kind.children)}>"
+    return f"{kind.kind}<{', '.join(f'{quoted(child.name)} {stored(child.type)}' for child in kind.children)}>"

@@ -93,6 +93,9 @@ def test_the_number_of_slices_is_estimated_by_bounds(store: Store) -> None:
     assert estimate(store, here(store), ["day"]) == 31
     assert estimate(store, here(store), ["day", "id"]) is None
     assert count(store, here(store), ["day"]) == 2
+    create(store, "ods.early", days((1, dt.date(1970, 1, 1)), (2, dt.date(1970, 1, 5))))
+    add(store, "ods.early", days((3, dt.date(1970, 1, 3)), (4, dt.date(1970, 1, 9))))
+    assert estimate(store, store.state()[TableName("ods", "early")].location, ["day"]) == 9
 
 
 def test_what_was_only_compacted_is_no_change(store: Store) -> None:

@@ -14,7 +14,7 @@ from runnel.lake.replaced import change
 from runnel.lake.sides import side
 from runnel.lake.tables import load
 from runnel.names import TableName
-from runnel.plan.slices import Key, Slice, following, lookback, union
+from runnel.plan.slices import Key, Slice, lookback, touched, union
 from runnel.run import tally
 from runnel.run.placed import placed
 from runnel.run.slices.keys import FEW, Keys, part_names
@@ -74,15 +74,9 @@ def find(
 
 
 def _values(task: "Task", known: Mapping[TableName, tuple[Slice, ...]]) -> Keys:
-    keys: list[Sequence[Key]] = []
-    for table, slices in known.items():
-        more = following([one.key for one in slices], lookback(task, table))
-        if more is None:
-            if lookback(task, table):
-                raise _uncountable(task)
-            more = tuple(one.key for one in slices)
-        keys.append(more)
-    found = union(keys)
+    found = touched(task, known)
+    if found is None:
+        raise _uncountable(task)
     return Keys(len(found), found)
 
 

@@ -67,8 +67,7 @@ def restrict(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "Dat
     if keys.is_exact:
         return found
     kept = frame_of(frame.sparkSession, keys, frame.selectExpr(*expressions).schema)
-    same = " AND ".join(f"({text}) <=> `{_PARTS}{at}`" for at, text in enumerate(expressions))
-    return found.join(F.broadcast(kept) if keys.values else kept, F.expr(same), "left_semi")
+    return found.join(F.broadcast(kept) if keys.values else kept, F.expr(_same(expressions)), "left_semi")
 
 
 def outside(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "DataFrame":
@@ -78,15 +77,14 @@ def outside(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "Data
     if keys.is_exact:
         return frame.where(f"({keys.condition(expressions)}) IS NOT TRUE")
     gone = frame_of(frame.sparkSession, keys, frame.selectExpr(*expressions).schema)
-    same = " AND ".join(f"({text}) <=> `{_PARTS}{at}`" for at, text in enumerate(expressions))
-    return frame.join(F.broadcast(gone) if keys.values else gone, F.expr(same), "left_anti")
+    return frame.join(F.broadcast(gone) if keys.values else gone, F.expr(_same(expressions)), "left_anti")
 
 
 def frame_of(session: "SparkSession", keys: Keys, schema: "StructType") -> "DataFrame":
     """Return the keys as a frame whose columns no table has; `schema` has the types of their parts."""
     from pyspark.sql import functions as F
 
-    names = [f"{_PARTS}{at}" for at in range(len(schema.fields))]
+    names = part_names(len(schema.fields))
     if keys.values is not None:
         return session.sql(_values_sql(keys.values, names, [field.dataType.simpleString() for field in schema.fields]))
     assert keys.frame is not None
@@ -116,6 +114,12 @@ def _values_sql(values: Sequence[Key], names: Sequence[str], kinds: Sequence[str
 def part_names(number: int) -> list[str]:
     """Return what the columns of a frame of keys are called."""
     return [f"{_PARTS}{at}" for at in range(number)]
+
+
+def _same(expressions: Sequence[str]) -> str:
+    """Return SQL of whether a row is of the slice in a row of a frame of keys."""
+    names = part_names(len(expressions))
+    return " AND ".join(f"({text}) <=> `{name}`" for text, name in zip(expressions, names, strict=True))
 
 
 def _among(expression: str, values: Sequence[Any]) -> str:

@@ -70,10 +70,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "rows that went are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.gained > 0)},
     "rows that came are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.lost > 0)},
     "only one input is looked at": {"runnel.run.compute.find": _first_input},
-    "lookback is not counted on": {
-        "runnel.plan.sliced.following": _uncounted,
-        "runnel.run.slices.find.following": _uncounted,
-    },
+    "lookback is not counted on": {"runnel.plan.slices.following": _uncounted},
     "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
     "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
     "old rows stay": {

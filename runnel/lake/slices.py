@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import (
     BooleanType,
     DateType,
@@ -61,13 +61,39 @@ def named(
 
 def is_aligned(store: "Store", location: str, columns: Sequence[str]) -> bool:
     """Tell whether every file of a version is of one slice only, so that slices are replaced by files."""
+    metadata = load(store, location)
+    ids = {field.field_id for name in columns if (field := _field(metadata, name))}
+    return len(ids) == len(columns) and all(ids <= _identities(spec) for spec in _specs(store, metadata))
+
+
+def buckets(store: "Store", location: str, name: str) -> int | None:
+    """Return into how many buckets of a column all files of a version are parted, or None where they are not."""
+    metadata = load(store, location)
+    field = _field(metadata, name)
+    parts = {spec.fields for spec in _specs(store, metadata)}
+    if field is None or len(parts) != 1 or len(fields := parts.pop()) != 1:
+        return None
+    transform = fields[0].transform
+    is_its = fields[0].source_id == field.field_id and isinstance(transform, BucketTransform)
+    return transform.num_buckets if is_its else None
+
+
+def bucket(store: "Store", location: str, name: str, value: Any) -> int | None:
+    """Return the bucket of a column's value in a version that has `buckets`; None for null."""
+    field = _field(load(store, location), name)
+    number = buckets(store, location, name)
+    assert field is not None
+    assert number is not None
+    stored = (value - _EPOCH).days if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else value
+    return BucketTransform(number).transform(field.field_type)(stored)
+
+
+def _specs(store: "Store", metadata: "TableMetadata") -> list[Any]:
+    """Return how the files of a version are parted, and how new ones will be."""
     from runnel.lake.manifests import manifests
 
-    metadata = load(store, location)
-    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     used = {manifest.partition_spec_id for manifest in manifests(store, metadata)} | {metadata.default_spec_id}
-    ids = {field.field_id for name in columns if (field := _field(metadata, name))}
-    return len(ids) == len(columns) and all(ids <= _identities(specs[number]) for number in used)
+    return [spec for spec in metadata.partition_specs if spec.spec_id in used]
 
 
 def count(store: "Store", location: str, columns: Sequence[str], only: Iterable[Entry] | None = None) -> int | None:

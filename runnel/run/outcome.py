@@ -23,7 +23,16 @@ from runnel.run.removal import total_rows, without
 from runnel.run.save import Mode
 from runnel.run.slices.keys import Keys
 from runnel.run.slices.layout import kept_partition
-from runnel.run.slices.replace import by_columns, by_files, held, is_small, others, take_out, take_out_aside
+from runnel.run.slices.replace import (
+    by_buckets,
+    by_columns,
+    by_files,
+    held,
+    is_small,
+    others,
+    take_out,
+    take_out_aside,
+)
 from runnel.run.table_checks import refuse_unreadable, table_checks
 from runnel.run.tally import NOTHING, Tally
 from runnel.run.target import columns_of, prepare
@@ -130,11 +139,14 @@ class _Replaced:
 def _replaced(
     context: "Context", task: Task, frame: "DataFrame", keys: Keys, start: str, aside: Head | None, of: int | None
 ) -> _Replaced:
-    """Replace slices in the cheapest way: whole files, the whole of a small table, or row by row."""
+    """Replace slices in the cheapest way: whole files, their buckets, the whole of a small table, or row by row."""
     where = by_files(context, task, keys, start)
+    buckets = by_buckets(context, task, keys, start) if where is None else None
+    if buckets is not None:
+        return _buckets_replaced(context, task, frame, keys, start, aside, of, buckets)
     if where is None and is_small(context, start):
         with others(context, task, keys, start) as beside:
-            made = put(context, task, frame, "rewrite", start, aside, beside=beside)
+            made = put(context, task, frame, "rewrite", start, aside, beside=beside.rows)
         number = count(context.store, made.written.location, task.options.by)
         return _Replaced(made, made.written.kept.plus(made.written.tally), slices=number)
     gone, before = held(context, task, keys, start)
@@ -143,6 +155,29 @@ def _replaced(
     added = delta(context.store, rest, made.written.location).added
     after = count(context.store, made.written.location, task.options.by, added)
     number = of - before + after if of is not None and after is not None else None
+    return _Replaced(made, gone=gone, slices=number)
+
+
+def _buckets_replaced(
+    context: "Context",
+    task: Task,
+    frame: "DataFrame",
+    keys: Keys,
+    start: str,
+    aside: Head | None,
+    of: int | None,
+    where: str,
+) -> _Replaced:
+    """Write the buckets that the slices are in once more, with their new rows."""
+    with others(context, task, keys, start, where) as beside:
+        made = put(context, task, frame, "rewrite", start, aside, where, beside.rows)
+        changed = delta(context.store, start, made.written.location)
+        before = beside.before(sum(entry.file.record_count for entry in changed.removed))
+    gone = before.minus(made.written.kept)
+    by = task.options.by
+    old = count(context.store, start, by, changed.removed)
+    new = count(context.store, made.written.location, by, changed.added)
+    number = of - old + new if of is not None and old is not None and new is not None else None
     return _Replaced(made, gone=gone, slices=number)
 
 

@@ -58,9 +58,9 @@ def save(
 ) -> Written:
     """Write a frame onto the version `base` of a table, which has its columns already.
 
-    To `replace` takes out whole files, those of which all rows fulfil `where`; to `rewrite` takes out all, and writes
-    the rows `beside` once more, unchecked. `content` are the columns that make up the content; all, unless told.
-    Raises CHECK_INVALID before anything is written.
+    To `replace` takes out whole files, those of which all rows fulfil `where`; to `rewrite` does too, or takes out all,
+    and writes the rows `beside` once more, unchecked. `content` are the columns that make up the content; all, unless
+    told. Raises CHECK_INVALID before anything is written.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -68,18 +68,18 @@ def save(
     columns = columns_of(frame.schema)
     counted = [column for column in columns if content is None or column.name in content]
     observation, again = Observation(), Observation()
-    observed = _observed(frame, observation, columns, counted, checks)
+    written = observed(frame, observation, columns, counted, checks)
     if beside is not None:
-        observed = observed.union(_observed(beside, again, columns, counted, ()))
+        written = written.union(observed(beside, again, columns, counted, ()))
     slots.place(context.store.db, context.slot, {table: base})
-    writer = observed.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
+    writer = written.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
     if mode == "append":
         writer.append()
     else:
         writer.overwrite(F.expr(where) if where else F.lit(True))
     location = slots.location(context.store.db, context.slot, table)
     assert location is not None
-    found, more = _news(observation), _news(again) if beside is not None else None
+    found, more = news(observation), news(again) if beside is not None else None
     told = sum(one["rows"] for one in (found, more) if one is not None)
     if beside is not None and (found is None or more is None or told != _rows_added(context, location)):
         found, more = measured(frame, columns, counted, checks), measured(beside, columns, counted, ())
@@ -90,13 +90,14 @@ def save(
     return Written(location, tally.read(found), findings, tally.read(more) if more is not None else NOTHING)
 
 
-def _observed(
+def observed(
     frame: "DataFrame",
     observation: "Observation",
     columns: Sequence[Column],
     counted: Sequence[Column],
     checks: Sequence[Check],
 ) -> "DataFrame":
+    """Return a frame of which Spark observes, as its rows pass, what `measured` tells."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -120,7 +121,7 @@ def measured(
     return hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
 
 
-def _news(observation: "Observation") -> Mapping[str, Any] | None:
+def news(observation: "Observation") -> Mapping[str, Any] | None:
     """Return what Spark observed, or None where it does not say; waiting for it as PySpark does may never end."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while observation._jo is not None and observation._jo.getRowOrEmpty().isEmpty():

@@ -92,7 +92,7 @@ def test_what_spark_observed_is_counted_again_if_it_is(
     context: Context, monkeypatch: pytest.MonkeyPatch, news: dict[str, int] | None
 ) -> None:
     first = write(context, frame(context, ORDERS, (1, "a"), (2, "b")), checks=[row("id > 1")])
-    monkeypatch.setattr(saving, "_news", lambda observation: news)
+    monkeypatch.setattr(saving, "news", lambda observation: news)
     again = write(context, frame(context, ORDERS, (2, "b"), (1, "a")), checks=[row("id > 1")])
     assert (again.tally, again.findings) == (first.tally, first.findings)
     more = write(context, frame(context, ORDERS, (3, "c")), "append", again.location)
@@ -103,7 +103,7 @@ def test_an_observation_that_never_comes_is_not_waited_for(context: Context, mon
     monkeypatch.setattr(saving, "_PATIENCE_SECONDS", 0.1)
     observation = Observation()
     frame(context, ORDERS).observe(observation, functions.count(functions.lit(1)).alias("rows"))
-    assert saving._news(observation) is None
+    assert saving.news(observation) is None
 
 
 SAME = {  # columns, the rows of both sides as SQL, whether their contents are equal

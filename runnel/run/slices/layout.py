@@ -1,9 +1,12 @@
-"""How the table of a task with slices is parted: by its slices where each is large enough for files of its own."""
+"""How the table of a task with slices is parted, so that a few of them are replaced without writing all of it again.
+
+By the slices themselves where each is large enough for files of its own; else in buckets of some slices each.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from runnel.lake.slices import estimate, is_aligned
+from runnel.lake.slices import buckets, estimate, is_aligned
 from runnel.plan.slices import expressions
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 _LEAST_BYTES = 1 << 20  # of input for each slice: below that, more files cost more than they save
 _MOST = 10_000
 _TYPES = ("date", "integer", "long", "string", "boolean")
+_BUCKET_BYTES, _FEW_BUCKETS = 4 << 20, 16  # of input for each bucket, up to so many buckets
+_LARGE_BUCKET_BYTES, _MOST_BUCKETS = 64 << 20, 1024  # and beyond them
+_LASTING = 4  # a table keeps its buckets until so many times more or fewer would be right
 
 
 def partition_of(
@@ -31,19 +37,43 @@ def partition_of(
         return ()
     if base is not None and is_aligned(work.store, base.location, task.options.by):
         return task.options.by
+    largest = 0
     for table in task.reads:
         texts = expressions(task, table, work.facts.columns(table, inputs[table]))
         size = work.facts.size(table, inputs[table])
         if texts is None or size is None:
             continue
+        largest = max(largest, size.bytes)
         number = estimate(work.store, inputs[table].location, [text.strip("`") for text in texts])
         if number and number <= _MOST and size.bytes >= number * _LEAST_BYTES:
             return task.options.by
-    return ()
+    if kinds[task.options.by[0].strip("`").lower()] == "boolean":
+        return ()
+    wanted, found = _buckets_for(largest), buckets(work.store, base.location, task.options.by[0]) if base else None
+    if found is not None and wanted < found * _LASTING and found < wanted * _LASTING:
+        wanted = found
+    return _in_buckets(task, wanted) if wanted > 1 else ()
 
 
 def kept_partition(store: "Store", task: "Task", base: "Head") -> tuple[str, ...]:
     """Return how to part a task's table when some of it is written: as it is."""
     if task.options.partition:
         return task.options.partition
-    return task.options.by if is_aligned(store, base.location, task.options.by) else ()
+    if is_aligned(store, base.location, task.options.by):
+        return task.options.by
+    number = buckets(store, base.location, task.options.by[0])
+    return _in_buckets(task, number) if number else ()
+
+
+def _in_buckets(task: "Task", number: int) -> tuple[str, ...]:
+    return (f"bucket({number}, {task.options.by[0]})",)
+
+
+def _buckets_for(size: int) -> int:
+    """Return into how many buckets a table goes that is made of so many bytes.
+
+    >>> [_buckets_for(size << 20) for size in (3, 8, 50, 900, 4_000, 10**7)]
+    [1, 2, 8, 16, 32, 1024]
+    """
+    number = max(min(size // _BUCKET_BYTES, _FEW_BUCKETS), min(size // _LARGE_BUCKET_BYTES, _MOST_BUCKETS), 1)
+    return 1 << number.bit_length() - 1

@@ -1,7 +1,12 @@
-"""Put the new rows of slices where the old ones were: by whole files where files are of one slice, else row by row."""
+"""Put the new rows of slices where the old ones were.
 
-from collections.abc import Iterator
+By whole files where files are of one slice; with the other rows of their buckets, or of a small table, written once
+more; else row by row.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Task
@@ -9,15 +14,16 @@ from runnel.declare.literal import column, literal
 from runnel.lake import slots
 from runnel.lake.descent import RUN
 from runnel.lake.movement import size
-from runnel.lake.slices import is_aligned
+from runnel.lake.slices import bucket, buckets, is_aligned
 from runnel.names import TableName
 from runnel.plan.facts import Head
 from runnel.run import tally
 from runnel.run.conditions import JSON_OPTIONS
 from runnel.run.placed import placed
 from runnel.run.removal import total_rows, unmatched
+from runnel.run.save import measured, news, observed
 from runnel.run.slices.keys import Keys, frame_of, outside, part_names, restrict
-from runnel.run.tally import Tally, quoted
+from runnel.run.tally import NOTHING, Tally, quoted
 from runnel.run.target import columns_of
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from runnel.run.context import Context
 
 _SMALL_BYTES = 16 << 20
+_PIECE_BYTES = 1 << 20
 
 
 def by_files(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
@@ -40,12 +47,57 @@ def is_small(context: "Context", base: str) -> bool:
     return size(context.store, base).bytes <= _SMALL_BYTES
 
 
+def by_buckets(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
+    """Return the condition for the buckets of a version that the slices are in; None where it has none."""
+    name = task.options.by[0]
+    number = buckets(context.store, base, name)
+    if number is None or not keys.values:
+        return None
+    chosen = {bucket(context.store, base, name, value) for value in {key[0] for key in keys.values}}
+    numbers = ", ".join(str(one) for one in sorted(one for one in chosen if one is not None))
+    column_of = by_columns(task)[0]
+    inside = f"`{context.slot.name}`.system.bucket({number}, {column_of}) IN ({numbers})"
+    return " OR ".join([inside] * bool(numbers) + [f"{column_of} IS NULL"] * (None in chosen))
+
+
+@dataclass(frozen=True)
+class Others:
+    """Rows that are in none of the slices, and what went into choosing them: a tally, asked for once they are written.
+
+    `before` is given how many rows the table says that they were.
+    """
+
+    rows: "DataFrame"
+    before: Callable[[int], Tally]
+
+
 @contextmanager
-def others(context: "Context", task: Task, keys: Keys, base: str) -> "Iterator[DataFrame]":
-    """Yield the rows of a version of a task's table that are in none of the slices; wherever the table is meanwhile."""
+def others(context: "Context", task: Task, keys: Keys, base: str, where: str | None = None) -> "Iterator[Others]":
+    """Yield the rows of a version of a task's table that are in none of the slices; wherever the table is meanwhile.
+
+    Only rows that fulfil `where` count, if given.
+    """
+    from pyspark.sql import Observation
+
     name = TableName(task.table.layer, f"{task.table.name}__before")
+    cores = context.session.sparkContext.defaultParallelism  # of a small table Spark would make one piece
+    piece = max(_PIECE_BYTES, min(_SMALL_BYTES, size(context.store, base).bytes) // cores + 1)
+    reader = context.session.read.option("split-size", piece).option("file-open-cost", 1)
     with placed(context, {name: base}):
-        yield outside(context.session.table(context.identifier(name)), keys, by_columns(task))
+        rows = reader.table(context.identifier(name))
+        if where is None:
+            yield Others(outside(rows, keys, by_columns(task)), lambda count: NOTHING)
+            return
+        rows = rows.where(where)
+        columns, observation = columns_of(rows.schema), Observation()
+
+        def before(count: int) -> Tally:
+            found = news(observation) if count else None
+            if found is None or found["rows"] != count:
+                found = measured(rows, columns, columns, ())
+            return tally.read(found)
+
+        yield Others(outside(observed(rows, observation, columns, columns, ()), keys, by_columns(task)), before)
 
 
 def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, int]:

@@ -21,7 +21,8 @@ class Step:
 class History:
     """A project, the seed of its first rows, and what happens to it.
 
-    With few rows most slices change, and keys are few; `most` and `few` say when that counts as such.
+    With few rows most slices change, keys are few, and tables are not parted; `most` and `few` say when that counts as
+    such, and `layout` how tables are parted nevertheless.
     """
 
     world: World
@@ -29,10 +30,11 @@ class History:
     steps: tuple[Step, ...]
     most: float | None = None
     few: int | None = None
+    layout: str | None = None
 
     def __str__(self) -> str:
         steps = ", ".join(f"{step.kind} ({step.seed})" for step in self.steps)
-        return f"seed {self.seed}: {steps}; most {self.most}, few {self.few}\n{self.world}"
+        return f"seed {self.seed}: {steps}; most {self.most}, few {self.few}, layout {self.layout}\n{self.world}"
 
 
 def history(seed: int, *, tasks: tuple[int, int] = (5, 7), steps: tuple[int, int] = (2, 4)) -> History:
@@ -41,7 +43,8 @@ def history(seed: int, *, tasks: tuple[int, int] = (5, 7), steps: tuple[int, int
     world = new_world(chance, chance.randint(*tasks))
     kinds = chance.choices(list(WEIGHTS), list(WEIGHTS.values()), k=chance.randint(*steps))
     most, few = chance.choice(((None, None), (100.0, None), (100.0, None), (100.0, 1)))
-    return History(world, seed, tuple(Step(kind, chance.randrange(1000)) for kind in kinds), most, few)
+    happened = tuple(Step(kind, chance.randrange(1000)) for kind in kinds)
+    return History(world, seed, happened, most, few, chance.choice((None, "slices", "buckets", "buckets")))
 
 
 def new_world(chance: Random, tasks: int) -> World:

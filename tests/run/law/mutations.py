@@ -27,16 +27,19 @@ def swift() -> Iterator[None]:
 
 
 @contextmanager
-def thresholds(*, most: float | None = None, few: int | None = None) -> Iterator[None]:
+def thresholds(*, most: float | None = None, few: int | None = None, layout: str | None = None) -> Iterator[None]:
     """Compute by slices until more than `most` of them changed, and join with their keys when more than `few` did.
 
-    With `few` no table is small either, so that rows are taken out of it.
+    With `few` no table is small either, so that rows are taken out of it. Small tables get the `layout` of large ones,
+    by slices or in buckets.
     """
     values: list[tuple[str, float | None]] = [
         ("runnel.plan.slices.MOST", most),
         ("runnel.plan.sliced.MOST", most),
         ("runnel.run.slices.find.FEW", few),
         ("runnel.run.slices.replace._SMALL_BYTES", None if few is None else 0),
+        ("runnel.run.slices.layout._LEAST_BYTES", 1 if layout == "slices" else None),
+        ("runnel.run.slices.layout._BUCKET_BYTES", 1 if layout == "buckets" else None),
     ]
     with _patched({name: value for name, value in values if value is not None}):
         yield
@@ -73,6 +76,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "lookback is not counted on": {"runnel.plan.slices.following": _uncounted},
     "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
     "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
+    "only one bucket is looked at": {"runnel.run.slices.replace.bucket": lambda store, location, name, value: 0},
     "old rows stay": {
         "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
         "runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base,

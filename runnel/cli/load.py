@@ -6,6 +6,7 @@ import click
 
 from runnel.cli.base import command, count, lake, print_json, size
 from runnel.cli.progress import progress
+from runnel.declare.formats import FORMATS
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["csv", "jsonl", "parquet"]),
+    type=click.Choice(FORMATS),
     default=None,
     help="By default from the file's name.",
 )
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     "--null", "null_text", default="", metavar="TEXT", help="CSV: what stands for no value; empty by default."
 )
 @click.option("--quote", default='"', show_default=True, help="CSV: what quotes values.")
-@click.option("--encoding", default="utf-8", show_default=True, help="CSV: how text is encoded.")
+@click.option("--encoding", default="utf-8", show_default=True, help="How text is encoded.")
+@click.option("--records", default=None, metavar="PATH", help="JSON: where the rows stand, such as data.items.")
+@click.option("--row-tag", default=None, metavar="NAME", help="XML: which element is a row.")
 @click.option("-m", "--message", default=None, help="What the commit says.")
 def load(
     table: str,
@@ -57,15 +60,17 @@ def load(
     null_text: str,
     quote: str,
     encoding: str,
+    records: str | None,
+    row_tag: str | None,
     message: str | None,
     as_json: bool,
 ) -> None:
-    """Add data by hand: CSV, JSON lines or Parquet, all of it or nothing.
+    """Add data by hand: CSV, JSON, Parquet, Avro, ORC, XML ..., all of it or nothing.
 
     Globs are fine, quoted. An undeclared table is created. See docs/load.md.
     """
     from runnel.connect.load import load as load_files
-    from runnel.connect.reader import CsvOptions
+    from runnel.connect.reader import CsvOptions, DocumentOptions
 
     csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
     with lake() as opened, progress(quiet=as_json) as report:
@@ -84,6 +89,7 @@ def load(
             in_place=in_place,
             message=message,
             csv=csv,
+            document=DocumentOptions(records, row_tag, encoding),
             progress=report,
         )
     if as_json:

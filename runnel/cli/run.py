@@ -82,7 +82,8 @@ def run(
     else:
         show(done)
         _show_verified(done, verify)
-    sys.exit({"failed": 1, "cancelled": 130}.get(done.state, 0))
+        _show_sinks(done)
+    sys.exit(done.exit_code)
 
 
 def show(done: "Ran") -> None:
@@ -128,6 +129,13 @@ def _show_verified(done: "Ran", asked: bool) -> None:
     told = [f"{count(number, 'table')} {'equals' if number == 1 else 'equal'} a full computation"] if number else []
     told += [f"{whole:,} {'was' if whole == 1 else 'were'} computed in full"] if whole else []
     click.echo(f"verified: {', '.join(told) or 'there was no table to compare'}")
+
+
+def _show_sinks(done: "Ran") -> None:
+    if done.sinks:
+        from runnel.cli import sinks
+
+        sinks.show(done.sinks)
 
 
 def _wish(

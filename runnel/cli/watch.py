@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.base import count
+from runnel.cli.pace import pace
 from runnel.run.report import Event, Watch
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+_EVERY_SECONDS = 5.0
 
 
 @contextmanager
@@ -25,14 +28,31 @@ def watching(*, quiet: bool = False) -> Iterator[Watch | None]:
         with _live() as watch:
             yield watch
     else:
-        yield _line
+        yield _Lines().see
 
 
-def _line(event: Event) -> None:
-    """Print one line for what starts, is tried again or ends."""
-    text = _text(event)
-    if text:
-        click.echo(text, err=True)
+class _Lines:
+    """One line for what starts, is tried again or ends, and now and then for what goes on."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+
+    def see(self, event: Event) -> None:
+        name, now = str(event.table), time.monotonic()
+        if event.kind == "start":
+            self._began[name] = self._last[name] = now
+        text = _text(event)
+        if event.kind == "progress" and now - self._last.get(name, now) >= _EVERY_SECONDS:
+            self._last[name] = now
+            text = f"{name}: {_pace(event, now - self._began[name])}"
+        if text:
+            click.echo(text, err=True)
+
+
+def _pace(event: Event, seconds: float) -> str:
+    is_read = event.action == "ingest"
+    return pace(event.text or "computing", event.done, event.total, seconds, "rows" if is_read else "parts")
 
 
 def _text(event: Event) -> str | None:
@@ -72,7 +92,7 @@ class _Bars:
         self._bars = bars
         self._known: dict[str, TaskID] = {}
         self._guard = threading.Lock()
-        self._started = time.monotonic()
+        self._began: dict[str, float] = {}
 
     def see(self, event: Event) -> None:
         with self._guard:
@@ -86,5 +106,8 @@ class _Bars:
                 return
             if name not in self._known:
                 self._known[name] = self._bars.add_task(f"{name} {event.action}", total=None, note="")
-            note = event.text if event.kind == "retry" else f"{event.done:,} of {event.total:,}" if event.total else ""
+                self._began[name] = time.monotonic()
+            note = event.text if event.kind == "retry" else ""
+            if event.kind == "progress":
+                note = _pace(event, time.monotonic() - self._began[name])
             self._bars.update(self._known[name], completed=event.done, total=event.total, note=note)

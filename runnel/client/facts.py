@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Files
+from runnel.declare.flow import Files, Manual
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 
 if TYPE_CHECKING:
+    from runnel.connect.feed import News
     from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow
     from runnel.lake.commits import Commit, State
@@ -32,6 +33,7 @@ class LakeFacts:
         self._commit = commit
         self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
         self._found: dict[TableName, Found | None] = {}
+        self._news: dict[TableName, News | None] = {}
         self._movements: dict[tuple[str, str], Movement] = {}
         self._slices: dict[tuple[str, str, tuple[str, ...]], tuple[Slice, ...] | None] = {}
         self._dated: dict[tuple[object, ...], Dated | None] = {}
@@ -102,6 +104,8 @@ class LakeFacts:
 
     def arrivals(self, table: "TableName") -> Arrivals:
         """Return what the source of a table has for it."""
+        if (news := self.news(table)) is not None:
+            return self._fed(table, news)
         found = self.found(table)
         if found is None:
             return Arrivals()
@@ -118,6 +122,7 @@ class LakeFacts:
             content=found.content,
             known=known,
             problem=found.problem,
+            left=found.left,
         )
 
     def found(self, table: "TableName") -> "Found | None":
@@ -126,14 +131,37 @@ class LakeFacts:
             self._found[table] = self._look(table)
         return self._found[table]
 
+    def news(self, table: "TableName") -> "News | None":
+        """Return what a source that is no files has; None for one of files."""
+        if table not in self._news:
+            self._news[table] = ask(self._flow, table, lambda: self.seen(table))
+        return self._news[table]
+
+    def _fed(self, table: "TableName", news: "News") -> Arrivals:
+        if news.is_empty:
+            return Arrivals(problem=None if table in self._heads else news.told)
+        head, content, known = self._heads.get(table), None, None
+        if news.identity is not None:
+            from runnel.lake.identity import of_files
+
+            content = of_files(head.content if head and not news.replaces else None, [news.identity])
+            version = self._known(table, content)
+            known = Head(version, content) if version else None
+        return Arrivals(told=news.told, rows=news.rows, bytes=news.bytes or 0, content=content, known=known)
+
     def seen(self, table: "TableName") -> "dict[str, Seen]":
         """Return what a source has already given to its table."""
         from runnel.lake import ingested
 
         return ingested.seen(self._store.db, self._commit, table)
 
+    def known(self, table: "TableName", content: str) -> Head | None:
+        """Return a version of a table with this content, on any branch, or None where none is retained."""
+        version = self._known(table, content)
+        return Head(version, content) if version else None
+
     def _look(self, table: "TableName") -> "Found | None":
-        return look(self._flow, table, self._heads.get(table), lambda: self.seen(table))
+        return look(self._flow, table, self._heads.get(table), lambda: self.seen(table), self._store.storage)
 
     def _known(self, table: "TableName", content: str) -> str | None:
         """Return a version that has this content already, on any branch."""
@@ -142,7 +170,13 @@ class LakeFacts:
         return ingested.version_with(self._store.db, table, content)
 
 
-def look(flow: "Flow", table: "TableName", head: Head | None, seen: "Callable[[], dict[str, Seen]]") -> "Found | None":
+def look(
+    flow: "Flow",
+    table: "TableName",
+    head: Head | None,
+    seen: "Callable[[], dict[str, Seen]]",
+    storage: Mapping[str, str],
+) -> "Found | None":
     """Return what the files of a source mean for its table; None for a source that has none."""
     from runnel.connect.ingest import DigestCache, arrivals
     from runnel.plan.fingerprint import source_fingerprint
@@ -151,4 +185,18 @@ def look(flow: "Flow", table: "TableName", head: Head | None, seen: "Callable[[]
     if not isinstance(source.origin, Files):
         return None
     cache = DigestCache(flow.root / ".runnel" / "digests.db")
-    return arrivals(flow.root, source, source_fingerprint(source), seen(), head.content if head else None, cache)
+    return arrivals(
+        flow.root, source, source_fingerprint(source), seen(), head.content if head else None, cache, storage
+    )
+
+
+def ask(flow: "Flow", table: "TableName", seen: "Callable[[], dict[str, Seen]]") -> "News | None":
+    """Return what a source that is no files has that its table lacks; None for one of files, or filled by hand."""
+    source = flow.sources[table]
+    if isinstance(source.origin, Files | Manual):
+        return None
+    from runnel.connect.feed.open import feed_of
+    from runnel.connect.feed.position import state_of
+
+    feed = feed_of(source, flow.root)
+    return feed.news(state_of(seen())) if feed is not None else None

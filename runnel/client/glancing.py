@@ -6,7 +6,8 @@ Whatever is unclear is left to a plan: it asks the lake itself.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from runnel.client.facts import look
+from runnel.client.facts import ask, look
+from runnel.declare.flow import Jdbc
 from runnel.lake.glance import Glance
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 from runnel.plan.graph import Graph
@@ -30,9 +31,10 @@ class Unclear(Exception):
 class _GlanceFacts:
     """The facts that a skip needs; everything else is unclear."""
 
-    def __init__(self, glance: Glance, flow: "Flow") -> None:
+    def __init__(self, glance: Glance, flow: "Flow", storage: Mapping[str, str]) -> None:
         self._glance = glance
         self._flow = flow
+        self._storage = storage
 
     def head(self, table: "TableName") -> Head | None:
         return self._glance.heads.get(table)
@@ -41,12 +43,15 @@ class _GlanceFacts:
         return self._glance.results(keys)
 
     def arrivals(self, table: "TableName") -> Arrivals:
-        found = look(self._flow, table, self.head(table), lambda: self._glance.seen(table))
+        news = ask(self._flow, table, lambda: self._glance.seen(table))
+        if news is not None and not news.is_empty:
+            raise Unclear
+        found = look(self._flow, table, self.head(table), lambda: self._glance.seen(table), self._storage)
         if found is None:
             return Arrivals()
         if not found.is_empty or found.problem or found.renamed:
             raise Unclear
-        return Arrivals(content=found.content)
+        return Arrivals(content=found.content, left=found.left)
 
     def made(self, table: "TableName", head: Head) -> NoReturn:
         raise Unclear
@@ -66,6 +71,9 @@ class _GlanceFacts:
     def size(self, table: "TableName", head: Head) -> Size | None:
         raise Unclear
 
+    def known(self, table: "TableName", content: str) -> NoReturn:
+        raise Unclear
+
 
 def plan_of_nothing(
     settings: "Settings", wish: "Wish", flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]"
@@ -73,12 +81,14 @@ def plan_of_nothing(
     """Return the plan where it skips everything, else None."""
     if wish.full_refresh or wish.verify or wish.days is not None or flow.started_spark is not None:
         return None
+    if any(isinstance(source.origin, Jdbc) for source in flow.sources.values()):
+        return None  # what is new may cost a database a scan: the plan asks, once
     glance = Glance.open(settings.catalog, settings.warehouse, wish.branch)
     if glance is None:
         return None
     try:
         selected = chosen(Graph(flow), flow, wish.select, wish.exclude, _unclear)
-        facts = _GlanceFacts(glance, flow)
+        facts = _GlanceFacts(glance, flow, settings.storage)
         plan = make_plan(flow, facts, fingerprints, branch=wish.branch, commit=glance.commit, selected=selected)
     except Unclear:
         return None

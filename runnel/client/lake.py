@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runnel.client.replaying import Replay
     from runnel.client.spark import Frames
     from runnel.connect.load import Loaded
+    from runnel.connect.release import Released
     from runnel.lake.branches import Branch
     from runnel.lake.commits import Commit
     from runnel.lake.diff import Diff
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import Put
     from runnel.lake.merge import Merged
+    from runnel.lake.rewind import Rewound
     from runnel.lake.runs import Run
     from runnel.lake.store import Store
     from runnel.lake.tags import Tag
@@ -213,6 +215,20 @@ class Lake:
         from runnel.lake.revert import revert
 
         return revert(self.store, commit, branch)
+
+    def rewind(self, source: str, *, to: str, branch: str = "main") -> "Rewound":
+        """Take a source's table and its position back to a ref, so that the next run reads again what came since."""
+        from runnel.client.rewinding import rewind
+
+        return rewind(self, source, to, branch)
+
+    def release(
+        self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
+    ) -> "Released":
+        """Send rows that a source set aside through again, as they are or as a file corrects them."""
+        from runnel.client.releasing import release
+
+        return release(self, source, Path(corrected) if corrected is not None else None, file=file, branch=branch)
 
     def load(self, table: str, *files: str | Path, branch: str = "main", **options: Any) -> "Loaded":
         """Add the rows of CSV, JSON lines or Parquet files to a table, creating it where it is missing."""

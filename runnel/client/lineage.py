@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Files, Flow
+from runnel.declare.flow import Changes, Files, Flow, log_of
 from runnel.declare.mistakes import ProjectMistakes
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName
@@ -122,6 +122,8 @@ def _maker(flow: Flow, table: TableName) -> str | None:
     if table not in flow.sources:
         return None
     source = flow.sources[table]
+    if isinstance(source.origin, Changes):
+        return f"changes of {log_of(table)} by {', '.join(source.origin.key)}, {source.place}"
     what = f"files {source.origin.glob}" if isinstance(source.origin, Files) else "filled by hand"
     return f"source {what}, {source.place}"
 

@@ -61,7 +61,7 @@ def merge_and_run(
 def _planned(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "State") -> Planned:
     """Plan the tables that must be computed, and whatever is made from tables that the merge changes."""
     needed = [step.table for step in plan.having("compute")]
-    unknown = [str(table) for table in needed if table not in flow.tasks]
+    unknown = [str(table) for table in needed if not flow.makes(table)]
     if unknown:
         what = f"{listed(unknown)} must be computed to merge, but no task of the project makes it any more"
         raise Mistake(
@@ -73,5 +73,5 @@ def _planned(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "State") -> P
         step.table for step in plan.steps if step.changes and (step.table in flow.tasks or step.table in flow.sources)
     ]
     chosen = set(needed) | (Graph(flow).below(changed) if changed else set())
-    names = tuple(sorted(str(table) for table in chosen if table in flow.tasks))
-    return plan_state(lake, Wish(names, (), plan.into), flow, plan.target, state)
+    names = tuple(sorted(str(table) for table in chosen if flow.makes(table)))
+    return plan_state(lake, Wish(names, (), plan.into, reads_sources=False), flow, plan.target, state)

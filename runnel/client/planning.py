@@ -31,6 +31,7 @@ class Wish:
     full_refresh: bool = False
     verify: bool = False  # compare every table with a full computation before publishing
     days: "Days | None" = None  # compute the slices of these days, and no sources, with everything downstream
+    reads_sources: bool = True
 
     @classmethod
     def of(
@@ -99,6 +100,8 @@ def plan_state(
         return found
 
     selected = chosen(graph, flow, wish.select, wish.exclude, modified)
+    if not wish.reads_sources:
+        selected = frozenset(table for table in selected if flow.makes(table))
     if wish.days is not None:
         selected = _tasks_below(graph, flow, selected, wish)
     plan = make_plan(

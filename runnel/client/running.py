@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from runnel.client.delivering import deliver_after, is_nothing_behind
 from runnel.client.planning import Planned, Wish, flow_of, plan_project
 from runnel.errors import Moved
 from runnel.names import new_run_id
@@ -14,7 +15,8 @@ from runnel.run.report import Done, Event, Ran, Watch
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.declare.flow import Flow
+    from runnel.declare.flow import Flow, Task
+    from runnel.plan.fingerprint import Fingerprint
     from runnel.plan.steps import Plan
     from runnel.run.execute import Publish
 
@@ -43,7 +45,24 @@ def run_project(
     fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints) if planned is None else None
     if idle is not None:
-        return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
+        ran = Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
+        return ran if is_nothing_behind(lake.settings, flow, wish.branch) else deliver_after(lake, flow, ran, watch)
+    ran = _run(lake, wish, flow, fingerprints, run, started_at, message, watch, planned)
+    return deliver_after(lake, flow, ran, watch)
+
+
+def _run(
+    lake: "Lake",
+    wish: Wish,
+    flow: "Flow",
+    fingerprints: "Callable[[Task], Fingerprint]",
+    run: str,
+    started_at: datetime,
+    message: str | None,
+    watch: Watch | None,
+    planned: "Callable[[Planned], None] | None",
+) -> Ran:
+    """Plan and carry out, until nobody else has been faster."""
     for attempt in range(1, _ATTEMPTS + 1):
         with hold(lake) as held:
             found = plan_project(lake, wish, flow, fingerprints)

@@ -11,9 +11,9 @@ from pyiceberg.manifest import DataFile
 from runnel.connect import csv, evolve, register
 from runnel.connect.fit import Choice, choose
 from runnel.connect.footers import FIX, data_file
-from runnel.connect.globs import CSV, JSONL, unchanged
-from runnel.connect.jsonl import JsonReader
+from runnel.connect.globs import CSV, unchanged
 from runnel.connect.lanes import write_rows
+from runnel.connect.opening import AnyReader, look_into, open_reader
 from runnel.connect.parquet import ParquetReader
 from runnel.connect.partition import same_partitions, spec_of
 from runnel.connect.paths import PathReader, path_values
@@ -69,17 +69,18 @@ def bring(store: "Store", request: Request, base: str | None, progress: Progress
     return Brought(location, updates, tuple(files), rows, settled.dropped, new)
 
 
-def _reader(
-    con: duckdb.DuckDBPyConnection, request: Request, scratch: Scratch, schema: "Schema | None"
-) -> "csv.CsvReader | JsonReader | ParquetReader":
-    if request.format == CSV:
-        names = tuple(column.name for column in request.schema) or tuple(
-            f.name for f in (schema.fields if schema else ())
+def _reader(con: duckdb.DuckDBPyConnection, request: Request, scratch: Scratch, schema: "Schema | None") -> AnyReader:
+    names = tuple(column.name for column in request.schema) or tuple(f.name for f in (schema.fields if schema else ()))
+    request = replace(request, csv=replace(request.csv, names=names))
+    files, unread = look_into(con, request, scratch)
+    if unread:
+        raise unread[0].error
+    if not files:
+        what = f"{request.where} has no rows"
+        raise Mistake(
+            "LOAD_FILE_EMPTY", what, at=request.where, fix="leave it out, or see why its writer wrote nothing"
         )
-        return csv.CsvReader(con, request.files, scratch, replace(request.csv, names=names))
-    if request.format == JSONL:
-        return JsonReader(con, request.files, scratch)
-    return ParquetReader(request.files, scratch, in_place=request.in_place)
+    return open_reader(con, request, files, scratch)
 
 
 def _settled(con: duckdb.DuckDBPyConnection, reader: Reader, choices: Sequence[Choice], request: Request) -> Settled:

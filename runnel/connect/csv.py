@@ -4,23 +4,24 @@ The dialect is not guessed: commas (tabs for `.tsv`), double quotes, a header, U
 """
 
 import csv
-import io
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.globs import File
+from runnel.connect.packing import packing_of
 from runnel.connect.reader import BadRow, CsvOptions, Incoming, Rejected, checked_names
-from runnel.connect.scratch import Scratch, is_utf8, opened
+from runnel.connect.records import delimiter_of, records
+from runnel.connect.scratch import Scratch
 from runnel.connect.text import ANY_TEXT
 from runnel.errors import Mistake
 from runnel.lake.duckdb_types import exact_path, literal
 
 if TYPE_CHECKING:
-    import _csv
-
     import duckdb
 
 MOST_SHOWN = 20
+MOST_DELIMITER = 4
 _REASONS = {
     "UNQUOTED VALUE": "a quote is not closed, or text follows a closing quote",
     "LINE SIZE OVER MAXIMUM": "the line is longer than 2 MB",
@@ -38,14 +39,19 @@ class CsvReader:
         self.con = con
         self.options = options
         self.scratch = scratch
+        self.headers = {file: header_of(file, options) for file in files}
         self._paths = {file: scratch.readable(file, options.encoding) for file in files}
-        self.headers = {file: _header(file, options) for file in files}
+        self._before: dict[str, int] = {}  # lines that a copy lacks at its start
+        for file in files if options.comment else ():
+            path, before = _without_comments(file, options, scratch, len(self.headers[file]))
+            self._paths[file], self._before[path] = path, before
         names: dict[str, str] = {}  # by lower case, in order of appearance
         for header in self.headers.values():
             for name in header:
                 names.setdefault(name.lower(), name)
         self.columns = tuple(
-            Incoming(name, f"v{position}", guesses=ANY_TEXT) for position, name in enumerate(names.values())
+            Incoming(name, f"v{position}", guesses=ANY_TEXT, writing=options.writing)
+            for position, name in enumerate(names.values())
         )
 
     def rows(self, file: File | None = None) -> str:
@@ -53,27 +59,38 @@ class CsvReader:
         groups: dict[tuple[str, ...], list[File]] = {}
         for each, header in self.headers.items():
             if file is None or each == file:
-                groups.setdefault((_delimiter(each, self.options), *(name.lower() for name in header)), []).append(each)
+                groups.setdefault((delimiter_of(each, self.options), *(name.lower() for name in header)), []).append(
+                    each
+                )
         return "\nUNION ALL\n".join(self._select(key[0], key[1:], group) for key, group in groups.items())
 
     def _select(self, delimiter: str, header: tuple[str, ...], files: Sequence[File]) -> str:
         places = {name: position for position, name in enumerate(header)}
         columns = [
-            f"{f'c{places[column.name.lower()]}' if column.name.lower() in places else 'CAST(NULL AS VARCHAR)'}"
+            f"{self._value(places[column.name.lower()]) if column.name.lower() in places else 'CAST(NULL AS VARCHAR)'}"
             f" AS {column.sql}"
             for column in self.columns
         ]
         paths = ", ".join(exact_path(self._paths[file]) for file in files)
         given = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(header)))
-        quote = literal(self.options.quote)
+        quote, escape = literal(self.options.quote), literal(self.options.escape or self.options.quote)
+        nulls = ", ".join(literal(text) for text in self.options.nulls)
         # Every column is looked at, needed or not, so that the same rows are rejected each time.
         looked = " AND ".join(f"coalesce(length(c{position}), 0) >= 0" for position in range(len(header)))
         return (
             f"SELECT {', '.join(columns)}, filename AS file, CAST(NULL AS VARCHAR) AS broken FROM read_csv([{paths}], "
             f"auto_detect = false, header = {str(self.options.header).lower()}, delim = {literal(delimiter)}, "
-            f"quote = {quote}, escape = {quote}, nullstr = {literal(self.options.null)}, allow_quoted_nulls = false, "
+            f"quote = {quote}, escape = {escape}, nullstr = [{nulls}], allow_quoted_nulls = false, "
+            f"skip = {0 if self._before else self.options.skip}, null_padding = {str(self.options.pads).lower()}, "
             f"columns = {{{given}}}, filename = true, store_rejects = true, rejects_limit = 0) WHERE {looked}"
         )
+
+    def _value(self, position: int) -> str:
+        """Return the SQL of a value, without the blanks around it where they don't count."""
+        if not self.options.trim:
+            return f"c{position}"
+        nulls = ", ".join(literal(text) for text in self.options.nulls)
+        return f"CASE WHEN trim(c{position}) NOT IN ({nulls}) THEN trim(c{position}) END"
 
     def rejected(self, most: int | None = MOST_SHOWN) -> Rejected:
         """Return the rows that DuckDB could not parse in the last query, and forget them; `most` None shows all."""
@@ -99,10 +116,10 @@ class CsvReader:
                 " Found: ", " columns, found "
             )
         elif kind == "INVALID ENCODING":
-            reason = _not_utf8(file, position)
+            reason = _not_utf8(path, position)
         else:
             reason = _REASONS.get(kind, message.splitlines()[0] if message else kind.lower())
-        return BadRow(file.name, f"line {line}", None, None, reason, raw)
+        return BadRow(file.name, f"line {line + self._before.get(path, 0)}", None, None, reason, raw.lstrip("\r\n"))
 
     def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
         """Return the lines on which the n-th rows of a file start."""
@@ -117,83 +134,88 @@ class CsvReader:
 
     def _good_lines(self, file: File, width: int) -> Iterator[int]:
         """Yield the line of each row that DuckDB takes: of the right width and in the right encoding."""
-        with _text(file, self.options) as stream:
-            reader = _records(stream, file, self.options)
-            before, skip = 0, self.options.header
-            for record in reader:
-                line, before = before + 1, reader.line_num
-                if skip:
-                    skip = False
-                elif (len(record) == width or (not record and width == 1)) and not any(map(_undecoded, record)):
-                    yield line
+        skip = self.options.header
+        for record in records(file, self.options):
+            if skip:
+                skip = False
+            elif self._is_row(record.values, width) and not any(map(_undecoded, record.values)):
+                yield record.line
+
+    def _is_row(self, values: Sequence[str], width: int) -> bool:
+        if not values:
+            return width == 1
+        return len(values) == width or (self.options.pads and len(values) < width)
 
 
 def check_options(options: CsvOptions) -> None:
     """Refuse a dialect that can't be read."""
-    for what, text, least in (("delimiter", options.delimiter, 1), ("quote", options.quote, 0)):
-        if text is not None and not least <= len(text) <= 1:
+    for what, text, least, most in (
+        ("delimiter", options.delimiter, 1, MOST_DELIMITER),
+        ("quote", options.quote, 0, 1),
+        ("escape", options.escape, 0, 1),
+        ("comment", options.comment, 1, 1),
+    ):
+        if text is not None and not least <= len(text.encode()) <= max(most, 1):
+            few = "one character" if most == 1 else f"one to {most} characters"
             fix = "use one character; a tab is written $'\\t' in the shell"
-            raise Mistake("LOAD_CSV_OPTION", f"the {what} {text!r} is not one character", fix=fix)
+            raise Mistake("LOAD_CSV_OPTION", f"the {what} {text!r} is not {few}", fix=fix)
     if options.quote and options.quote == options.delimiter:
         raise Mistake("LOAD_CSV_OPTION", "the delimiter and the quote are the same", fix="choose another quote")
 
 
+def _without_comments(file: File, options: CsvOptions, scratch: Scratch, width: int) -> tuple[str, int]:
+    """Return the path of a copy that starts with the header, and how many lines it lacks before that.
+
+    DuckDB finds comments within values too, so they are taken out. An empty line in their place keeps the count of
+    lines; it is no row, unless there is just one column.
+    """
+    path = scratch.fresh("file" + file.ending)
+    before = last = 0
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as out:
+        for record in records(file, options):
+            if not last:
+                before = record.line - 1
+            elif width > 1:
+                ending = "\r\n" if record.text.endswith("\r\n") else "\n"
+                out.write(ending * (record.line - last - 1))
+            out.write(record.text)
+            last = record.last
+    scratch.files[str(path)] = file
+    return str(path), before
+
+
 def explained(file: File, options: CsvOptions) -> Mistake | None:
     """Return why DuckDB gave up on a file altogether, if its line endings are mixed."""
-    with _text(file, options) as stream:
-        last = [""]
-
-        def lines() -> Iterator[str]:
-            for line in stream:
-                last[0] = line
-                yield line
-
-        ending: str | None = None
-        reader = _records(lines(), file, options)
-        for _ in reader:
-            here = "\r\n" if last[0].endswith("\r\n") else last[0][-1:]
-            if here in ("\r\n", "\n", "\r"):
-                if ending not in (None, here):
-                    line = reader.line_num
-                    what = f"{file.name}, line {line}: it ends with {here!r}, the lines before with {ending!r}"
-                    return Mistake("LOAD_CSV", what, at=f"{file.name}:{line}", fix="make all line endings the same")
-                ending = here
+    ending: str | None = None
+    for record in records(file, options):
+        here = "\r\n" if record.text.endswith("\r\n") else record.text[-1:]
+        if here in ("\r\n", "\n", "\r"):
+            if ending not in (None, here):
+                line = record.last
+                what = f"{file.name}, line {line}: it ends with {here!r}, the lines before with {ending!r}"
+                return Mistake("LOAD_CSV", what, at=f"{file.name}:{line}", fix="make all line endings the same")
+            ending = here
     return None
 
 
 def raw_rows(file: File, options: CsvOptions, lines: Collection[int]) -> dict[int, str]:
     """Return the text of the rows that start on these lines, without the end of the last line."""
-    found: dict[int, str] = {}
-    with _text(file, options) as stream:
-        texts: list[str] = []
-
-        def kept() -> Iterator[str]:
-            for text in stream:
-                texts.append(text)
-                yield text
-
-        start = 1
-        reader = _records(kept(), file, options)
-        for _ in reader:
-            if start in lines:
-                found[start] = "".join(texts).rstrip("\r\n")
-            texts.clear()
-            start = reader.line_num + 1
+    found = {record.line: record.text.rstrip("\r\n") for record in records(file, options) if record.line in lines}
     return {line: text.encode(errors="surrogateescape").decode(errors="replace") for line, text in found.items()}
 
 
-def _header(file: File, options: CsvOptions) -> tuple[str, ...]:
-    with _text(file, options) as stream:
-        try:
-            first = next(_records(stream, file, options), None)
-        except csv.Error as error:
-            fix = "is it CSV? name the format with --format, or the delimiter and quote"
-            raise Mistake("LOAD_CSV", f"{file.name}, line 1: {error}", at=f"{file.name}:1", fix=fix) from error
+def header_of(file: File, options: CsvOptions) -> tuple[str, ...]:
+    """Return the names of a file's columns, or raise where it has none that a table could have."""
+    try:
+        first = next((record.values for record in records(file, options)), None)
+    except csv.Error as error:
+        fix = "is it CSV? name the format with --format, or the delimiter and quote"
+        raise Mistake("LOAD_CSV", f"{file.name}, line 1: {error}", at=f"{file.name}:1", fix=fix) from error
     if not first:
         what = f"{file.name} is empty: its first line has nothing in it"
         raise Mistake("LOAD_FILE_EMPTY", what, at=file.name, fix="leave it out, or see why its writer wrote nothing")
     if options.header:
-        return checked_names(first, file.name)
+        return checked_names([name.strip() for name in first] if options.trim else first, file.name)
     if options.names and len(options.names) != len(first):
         what = f"{file.name} has {len(first)} columns and no header, but {len(options.names)} columns are known"
         raise Mistake(
@@ -202,30 +224,14 @@ def _header(file: File, options: CsvOptions) -> tuple[str, ...]:
     return options.names or tuple(f"c{position}" for position in range(1, len(first) + 1))
 
 
-def _delimiter(file: File, options: CsvOptions) -> str:
-    return options.delimiter or ("\t" if file.ending == ".tsv" else ",")
-
-
-def _records(lines: Iterable[str], file: File, options: CsvOptions) -> "_csv.Reader":
-    delimiter = _delimiter(file, options)
-    if not options.quote:
-        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, quotechar=options.quote)
-
-
-def _text(file: File, options: CsvOptions) -> io.TextIOWrapper:
-    encoding = "utf-8-sig" if is_utf8(options.encoding, file) else options.encoding
-    return io.TextIOWrapper(opened(file), encoding=encoding, errors="surrogateescape", newline="")
-
-
 def _undecoded(value: str) -> bool:
     return any("\udc80" <= letter <= "\udcff" for letter in value)
 
 
-def _not_utf8(file: File, position: int) -> str:
+def _not_utf8(path: str, position: int) -> str:
     """Say which byte is no UTF-8; `position` is where its line starts, counted from 1."""
-    if not file.gzipped:
-        with opened(file) as stream:
+    if packing_of(path) is None:
+        with Path(path).open("rb") as stream:
             stream.seek(position - 1)
             line = stream.read(4 << 20)
         try:

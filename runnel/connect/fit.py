@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, NestedField, StringType
 
 from runnel.connect.kinds import bare, called, castable, field_of, fits, known, wider
+from runnel.connect.nested import Unfit, leaves_fit
 from runnel.connect.reader import Incoming
 from runnel.connect.text import Try, guess, rule
 from runnel.errors import Mistake, listed, nearest
@@ -92,7 +93,7 @@ def _guesses(column: Incoming) -> tuple[Try, ...]:
         assert found is not None
         return (found,)
     text = Try(StringType(), column.sql, column.sql)
-    return (*(guess(column.sql, name) for name in column.guesses), text)
+    return (*(guess(column.sql, name, column.writing) for name in column.guesses), text)
 
 
 def _tries(column: Incoming, kinds: Sequence[IcebergType], where: str) -> tuple[Try, ...]:
@@ -110,7 +111,7 @@ def _try(column: Incoming, kind: IcebergType) -> Try | None:
     if source is None:
         # What was null in every row has no type; it goes anywhere.
         nothing = Try(kind, f"CAST(NULL AS {duckdb_type(kind)})", sql, "false") if not column.guesses else None
-        return rule(sql, kind) or nothing
+        return rule(sql, kind, column.writing) or nothing
     same = bare(source) == bare(kind)
     if column.json:
         return _from_json(sql, source, kind)
@@ -127,15 +128,18 @@ def _try(column: Incoming, kind: IcebergType) -> Try | None:
 
 
 def _from_json(sql: str, source: IcebergType, kind: IcebergType) -> Try | None:
-    """Return how a JSON value is stored; its type, found over all rows, has to fit as a whole."""
+    """Return how a JSON value is stored; its shape, found over all rows, has to fit as a whole."""
     if isinstance(kind, StringType):
         return Try(kind, f"CAST({sql} AS VARCHAR)", sql)
-    if not fits(source, bare(kind)):
+    try:
+        leaves = leaves_fit(sql, source, bare(kind))
+    except Unfit:
         return None
     # A plain cast refuses objects that lack a key, so this one, which makes null of whole numbers beyond a long.
     value = f"TRY_CAST({sql} AS {duckdb_type(kind)})"
     longs = "long" in str(kind) or "int" in str(kind)
-    return Try(kind, value, sql, f"NOT regexp_matches(CAST({sql} AS VARCHAR), '{_TOO_LONG}')" if longs else None)
+    small = f"NOT regexp_matches(CAST({sql} AS VARCHAR), '{_TOO_LONG}')" if longs else None
+    return Try(kind, value, sql, " AND ".join(filter(None, (small, leaves))) or None)
 
 
 def _complete(

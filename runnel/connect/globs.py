@@ -10,20 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.connect.packing import packing_of
+from runnel.declare.formats import ENDINGS, FORMATS
 from runnel.errors import Mistake, listed, nearest
 from runnel.names import shown
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
-FORMATS = (CSV, JSONL, PARQUET)
-_ENDINGS = {
-    ".csv": CSV,
-    ".tsv": CSV,
-    ".jsonl": JSONL,
-    ".ndjson": JSONL,
-    ".json": JSONL,
-    ".parquet": PARQUET,
-    ".pq": PARQUET,
-}
+JSON, AVRO, ORC, XML, TEXT, BINARY = "json", "avro", "orc", "xml", "text", "binary"
 
 
 @dataclass(frozen=True)
@@ -36,15 +29,15 @@ class File:
     modified_at: float
 
     @property
-    def gzipped(self) -> bool:
-        """Tell whether its name says so."""
-        return self.path.lower().endswith(".gz")
+    def packing(self) -> str | None:
+        """Return how it is packed, as its name says."""
+        return packing_of(self.path)
 
     @property
     def ending(self) -> str:
-        """Return what its name ends with, `.gz` left off: `.csv`."""
-        lower = self.path.lower()
-        return Path(lower[:-3] if lower.endswith(".gz") else lower).suffix
+        """Return what its name ends with, `.gz` and the like left off: `.csv`."""
+        path = Path(self.path.lower())
+        return Path(path.stem).suffix if self.packing else path.suffix
 
 
 def find(patterns: Sequence[str]) -> tuple[File, ...]:
@@ -69,11 +62,11 @@ def format_of(files: Sequence[File], given: str | None = None) -> str:
             what = f"{shown(given)} is not a format" + (f"; close: `{close}`" if close else "")
             raise Mistake("LOAD_FORMAT", what, fix=f"use one of {', '.join(FORMATS)}")
         return given
-    formats = {file.name: _ENDINGS.get(file.ending) for file in files}
+    formats = {file.name: ENDINGS.get(file.ending) for file in files}
     unknown = [name for name, format in formats.items() if format is None]
     if unknown:
         what = f"the format of {listed(unknown)} does not show in the name"
-        raise Mistake("LOAD_FORMAT", what, fix="say it: --format csv, jsonl or parquet")
+        raise Mistake("LOAD_FORMAT", what, fix=f"say it: --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     if len(set(formats.values())) > 1:
         examples = {format: name for name, format in reversed(formats.items())}
         what = "one load takes files of one format, but these mix them: " + listed(

@@ -13,7 +13,7 @@ from runnel.connect.globs import File
 from runnel.connect.kinds import list_of, struct_of
 from runnel.connect.reader import Incoming, Rejected, checked_names
 from runnel.connect.scratch import Scratch, opened
-from runnel.connect.text import NUMBERS, STRINGS
+from runnel.connect.text import NUMBERS, STRINGS, USUAL, Writing
 from runnel.errors import Mistake
 from runnel.lake.duckdb_types import exact_path, literal
 
@@ -37,11 +37,22 @@ class JsonReader:
     must_check = True
 
     def __init__(
-        self, con: "duckdb.DuckDBPyConnection", files: Sequence[File], scratch: Scratch, expected: Sequence[str] = ()
+        self,
+        con: "duckdb.DuckDBPyConnection",
+        files: Sequence[File],
+        scratch: Scratch,
+        expected: Sequence[str] = (),
+        *,
+        writing: Writing = USUAL,
+        place: str = "line",
     ) -> None:
-        """Open files; columns that are `expected` are there, all null, though no object has them."""
+        """Open files; columns that are `expected` are there, all null, though no object has them.
+
+        `place` is what a line of these files is called by people.
+        """
+        self._place = place
         for file in files:
-            _not_an_array(file)
+            check_lines(file)
         self._paths = {file: scratch.readable(file) for file in files}
         objects = f"({self._lines(None)}) WHERE json_type(json) = 'OBJECT'"
         found = con.execute(f"SELECT json_group_structure(json) FROM {objects}").fetchone()
@@ -50,14 +61,17 @@ class JsonReader:
         present = {name.lower() for name in keys}
         keys |= {name: "NULL" for name in expected if name.lower() not in present}
         checked_names(keys, listed_name(files))
-        self.columns = tuple(_column(name, kind, position) for position, (name, kind) in enumerate(keys.items()))
+        self.columns = tuple(
+            _column(name, kind, position, writing) for position, (name, kind) in enumerate(keys.items())
+        )
 
     def rows(self, file: File | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
         pointers = ", ".join(literal(_pointer(column.name)) for column in self.columns)
         columns = []
         for position, column in enumerate(self.columns, start=1):
-            columns.append(f"{'nested' if column.json else 'plain'}[{position}] AS {column.sql}")
+            value = f"nullif(nested[{position}], 'null')" if column.json else f"plain[{position}]"
+            columns.append(f"{value} AS {column.sql}")
         broken = (
             "CASE WHEN json IS NULL THEN 'it is not JSON' WHEN json_type(json) <> 'OBJECT' THEN 'it is no object' END"
         )
@@ -84,7 +98,7 @@ class JsonReader:
         wanted, found = set(rows), {}
         for row, line in enumerate(_filled_lines(file), start=1):
             if row in wanted:
-                found[row] = f"line {line}"
+                found[row] = f"{self._place} {line}"
                 if len(found) == len(wanted):
                     break
         return found
@@ -133,13 +147,13 @@ def _filled_lines(file: File) -> Iterator[int]:
                 yield number
 
 
-def _not_an_array(file: File) -> None:
-    """Refuse a JSON array: its elements don't stand on lines of their own."""
+def check_lines(file: File) -> None:
+    """Refuse a JSON array, whose elements don't stand on lines of their own, and an empty file."""
     with opened(file) as stream:
         start = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"["):
         what = f"{file.name} is one JSON array; JSON lines have one object per line"
-        raise Mistake("LOAD_JSON_ARRAY", what, at=f"{file.name}:1", fix=f"convert it: jq -c '.[]' {file.name}")
+        raise Mistake("LOAD_JSON_ARRAY", what, at=f"{file.name}:1", fix="say --format json")
     if not start:
         raise Mistake("LOAD_FILE_EMPTY", f"{file.name} has no lines", at=file.name, fix="leave it out")
 
@@ -153,12 +167,12 @@ def _pointer(name: str) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def _column(name: str, structure: Any, position: int) -> Incoming:
+def _column(name: str, structure: Any, position: int, writing: Writing) -> Incoming:
     sql = f"v{position}"
     if structure in _NUMERIC:
         return Incoming(name, sql, guesses=NUMBERS)
     if structure == "VARCHAR":
-        return Incoming(name, sql, guesses=STRINGS)
+        return Incoming(name, sql, guesses=STRINGS, writing=writing)
     if structure == "BOOLEAN":
         return Incoming(name, sql, guesses=("boolean",))
     kind = _nested(structure)

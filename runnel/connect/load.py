@@ -14,7 +14,7 @@ from runnel.connect import register
 from runnel.connect.bring import Brought, Progress, bring
 from runnel.connect.csv import check_options
 from runnel.connect.globs import find, format_of
-from runnel.connect.reader import CsvOptions
+from runnel.connect.reader import CsvOptions, DocumentOptions
 from runnel.connect.request import Request
 from runnel.declare.types import columns
 from runnel.errors import Mistake, Moved
@@ -70,6 +70,7 @@ def load(
     in_place: bool = False,
     message: str | None = None,
     csv: CsvOptions | None = None,
+    document: DocumentOptions | None = None,
     progress: Progress | None = None,
 ) -> Loaded:
     """Load the files that paths and globs name into a table of a branch, creating it where there is none.
@@ -92,6 +93,7 @@ def load(
         replace=replace,
         in_place=in_place,
         csv=csv or CsvOptions(),
+        document=document or DocumentOptions(),
     )
     check_options(request.csv)
     if in_place:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _FILE = "runnel file"  # no user's column is called that
+BROKEN = "runnel broken"  # in a file that was made of another one: why a row is none
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -32,6 +33,7 @@ class Footer:
     kinds: dict[str, IcebergType]
     hive: dict[str, str | None]
     ids: dict[str, int]  # the field ids that an Iceberg writer gave to its columns
+    tells_broken: bool = False
 
     def kind(self, name: str) -> IcebergType | None:
         """Return the type of a column that the file itself has, whatever the name's case."""
@@ -49,10 +51,9 @@ class Footer:
 class ParquetReader:
     """Parquet files, in groups of equal columns."""
 
-    must_check = False
-
     def __init__(self, files: Sequence[File], scratch: Scratch, *, in_place: bool = False) -> None:
         self.footers = {file: footer(file) for file in files}
+        self.must_check = any(found.tells_broken for found in self.footers.values())
         self._paths = {file: scratch.readable(file) for file in files}
         kinds = joined(list(self.footers.values()))
         columns = []
@@ -85,8 +86,9 @@ class ParquetReader:
         paths = ", ".join(exact_path(self._paths[found.file]) for found in group)
         hive = f"hive_partitioning = {str(bool(group[0].hive)).lower()}"
         types = ", hive_types_autocast = false" if group[0].hive else ""
+        broken = quoted(BROKEN) if group[0].tells_broken else "CAST(NULL AS VARCHAR)"
         return (
-            f"SELECT {', '.join(columns)}, {quoted(_FILE)} AS file, CAST(NULL AS VARCHAR) AS broken "
+            f"SELECT {', '.join(columns)}, {quoted(_FILE)} AS file, {broken} AS broken "
             f"FROM read_parquet([{paths}], {hive}{types}, filename = '{_FILE}')"
         )
 
@@ -113,11 +115,13 @@ def footer(file: File) -> Footer:
         raise Mistake("LOAD_NOT_PARQUET", what, at=file.name, fix=fix) from error
     names = checked_names(schema.names, file.name)
     kinds = {name: from_arrow(name, schema.field(position).type, file.name) for position, name in enumerate(names)}
+    tells_broken = kinds.pop(BROKEN, None) is not None
     present = {name.lower() for name in names}
     hive = {name: value for name, value in hive_values(file.path).items() if name.lower() not in present}
     checked_names((*names, *hive), file.name)
     found = {field.name: (field.metadata or {}).get(b"PARQUET:field_id") for field in schema}
-    return Footer(file, metadata, kinds, hive, {name: int(text) for name, text in found.items() if text is not None})
+    ids = {name: int(text) for name, text in found.items() if text is not None}
+    return Footer(file, metadata, kinds, hive, ids, tells_broken)
 
 
 def hive_values(path: str) -> dict[str, str | None]:

@@ -1,5 +1,6 @@
 """Quarantine tables: rows that were set aside, with why, from where, by which run and when. Publishes nothing."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,37 @@ def change(store: "Store", base: str, rows: Iterable[Aside], without: Collection
     wanted = frozenset(without)
     removed = [entry for entry in entries(store, metadata) if prefix_of(entry.path) in wanted] if wanted else []
     return stage(store, base, Edit(added=added, removed=removed)) if added or removed else base
+
+
+def rows(store: "Store", metadata: "TableMetadata") -> list[Aside]:
+    """Return every row of a version of a quarantine table, the oldest first."""
+    from runnel.lake.duck import connect, told
+    from runnel.lake.scan import rows_sql
+
+    with told(), connect() as con:
+        con.execute("SET TimeZone = 'UTC'")
+        found = con.sql(f'SELECT * FROM ({rows_sql(store, metadata)}) ORDER BY "at", file, reason, raw')
+        return [Aside(**row) for row in found.to_arrow_table().to_pylist()]
+
+
+def without(store: "Store", base: str, gone: Iterable[Aside], more: Iterable[Aside]) -> str:
+    """Stage a version without some of its rows, and with others, and return its location; `base` where none differ."""
+    metadata = tables.load(store, base)
+    left, came = Counter(gone), list(more)
+    if not left and not came:
+        return base
+    files = list(entries(store, metadata))
+    kept = []
+    for row in rows(store, metadata):
+        if left[row]:
+            left[row] -= 1
+        else:
+            kept.append(row)
+    groups: dict[str | None, list[Aside]] = {}
+    for row in (*kept, *came):
+        groups.setdefault(row.file, []).append(row)
+    added = [file for of, group in groups.items() for file in _written(store, metadata, of, group)]
+    return stage(store, base, Edit(added=added, removed=files))
 
 
 def _written(store: "Store", metadata: "TableMetadata", of: str | None, rows: list[Aside]) -> "list[DataFile]":

@@ -8,6 +8,7 @@ from typing import Protocol
 from pyiceberg.types import IcebergType
 
 from runnel.connect.globs import File
+from runnel.connect.text import Writing
 from runnel.errors import Mistake
 from runnel.names import shown
 
@@ -27,6 +28,7 @@ class Incoming:
     kind: IcebergType | None = None
     guesses: tuple[str, ...] = ()
     json: bool = False  # a nested value that is still JSON
+    writing: Writing = field(default_factory=Writing)
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,35 @@ class Rejected:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How CSV is written. None means: by the file's ending."""
+    """How CSV is written. A delimiter of None is by the file's ending; an escape of None is the quote itself."""
 
     delimiter: str | None = None
     header: bool = True
-    null: str = ""
+    null: str | tuple[str, ...] = ""
     quote: str = '"'
     encoding: str = "utf-8"
     names: tuple[str, ...] = field(default=())  # of the columns where there is no header
+    escape: str | None = None
+    comment: str | None = None
+    skip: int = 0  # lines before the header
+    pads: bool = False  # whether a row may lack columns at its end, which are null then
+    trim: bool = False
+    writing: Writing = field(default_factory=Writing)
+
+    @property
+    def nulls(self) -> tuple[str, ...]:
+        """Return the texts that stand for no value."""
+        return (self.null,) if isinstance(self.null, str) else self.null
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """Where the rows stand in JSON or XML, and how text is encoded."""
+
+    records: str | None = None
+    row_tag: str | None = None
+    encoding: str = "utf-8"
+    writing: Writing = field(default_factory=Writing)
 
 
 class Reader(Protocol):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from runnel.connect.globs import File
-from runnel.connect.reader import CsvOptions
+from runnel.connect.reader import CsvOptions, DocumentOptions
 from runnel.declare.types import Column
 from runnel.errors import Mistake
 from runnel.names import TableName
@@ -27,6 +27,7 @@ class Request:
     replace: bool = False
     in_place: bool = False
     csv: CsvOptions = field(default_factory=CsvOptions)
+    document: DocumentOptions = field(default_factory=DocumentOptions)
 
     def __post_init__(self) -> None:
         if self.on_bad not in (STOP, DROP):

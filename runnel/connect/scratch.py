@@ -1,18 +1,18 @@
-"""Make files readable for DuckDB: whole and in UTF-8.
+"""Make files readable for DuckDB: whole, unpacked and in UTF-8.
 
 Most files are read where they are. What has to be rewritten goes to a folder that is removed afterwards.
 """
 
 import codecs
-import gzip
 import tempfile
-import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, cast
+from typing import IO
 
 from runnel.connect.globs import File
+from runnel.connect.packing import check_whole, unpack, unpacked, whole
 from runnel.errors import Mistake
 
 _CHUNK = 1 << 20
@@ -24,6 +24,7 @@ class Scratch:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="runnel-load-")
         self._count = 0
+        self._ready: dict[tuple[File, str], str] = {}
         self.files: dict[str, File] = {}
 
     def __enter__(self) -> "Scratch":
@@ -35,23 +36,39 @@ class Scratch:
         self._folder.cleanup()
 
     def readable(self, file: File, encoding: str = "utf-8") -> str:
-        """Return the path at which DuckDB reads a file; raises where it is damaged or in another encoding."""
-        if file.gzipped:
-            _whole(file)
+        """Return the path at which DuckDB reads a file; raises where it is damaged or in another encoding.
+
+        A file that was made readable already stays as it is.
+        """
+        known = self._ready.get((file, encoding))
+        if known is not None:
+            return known
         path = file.path
         if not is_utf8(encoding, file):
             path = self._rewritten(file, encoding)
+        elif file.packing == "gzip":  # DuckDB reads it, but does not look at its checksum
+            check_whole(file.name, file.path)
+        elif file.packing:
+            path = str(self.fresh("file" + file.ending))
+            unpack(file.name, file.path, Path(path))
         self.files[path] = file
+        self._ready[file, encoding] = path
         return path
 
-    def _fresh(self) -> Path:
+    def fresh(self, name: str) -> Path:
+        """Return a path for a new file."""
         self._count += 1
-        folder = Path(self._folder.name) / str(self._count)
-        folder.mkdir()
-        return folder
+        path = Path(self._folder.name) / str(self._count) / name
+        path.parent.mkdir(parents=True)
+        return path
+
+    def instead(self, file: File, path: Path) -> File:
+        """Return a file that was made of another one and is read in its place, under its name."""
+        found = path.stat()
+        return replace(file, path=str(path), bytes=found.st_size, modified_at=found.st_mtime)
 
     def _rewritten(self, file: File, encoding: str) -> str:
-        path = self._fresh() / ("file" + file.ending)
+        path = self.fresh("file" + file.ending)
         with path.open("wb") as out:
             for text in _decoded(file, encoding):
                 out.write(text.encode())
@@ -59,8 +76,8 @@ class Scratch:
 
 
 def opened(file: File) -> IO[bytes]:
-    """Open a file for reading its bytes, unzipped."""
-    return cast(IO[bytes], gzip.open(file.path, "rb") if file.gzipped else Path(file.path).open("rb"))
+    """Open a file for reading its bytes, unpacked."""
+    return unpacked(file.path)
 
 
 def is_utf8(encoding: str, file: File) -> bool:
@@ -72,22 +89,10 @@ def is_utf8(encoding: str, file: File) -> bool:
         raise Mistake("LOAD_ENCODING", what, at=file.name, fix="use utf-8, latin-1, cp1252, utf-16, gbk ...") from error
 
 
-def _whole(file: File) -> None:
-    """Raise where a gzip file is cut off or damaged: DuckDB does not look at its checksum."""
-    try:
-        with opened(file) as stream:
-            while stream.read(_CHUNK):
-                pass
-    except (EOFError, OSError, zlib.error) as error:
-        why = "it ends too early" if isinstance(error, EOFError) else str(error)
-        what = f"{file.name} is not a whole gzip file: {why}"
-        raise Mistake("LOAD_GZIP", what, at=file.name, fix="copy or download it again") from error
-
-
 def _decoded(file: File, encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)()
-    done, lines = 0, 1
-    with opened(file) as stream:
+    lines = 1
+    with whole(file.name, file.path), opened(file) as stream:
         while True:
             chunk = stream.read(_CHUNK)
             try:
@@ -100,4 +105,4 @@ def _decoded(file: File, encoding: str) -> Iterator[str]:
                 ) from error
             if not chunk:
                 return
-            done, lines = done + len(chunk), lines + chunk.count(b"\n")
+            lines += chunk.count(b"\n")

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from runnel.lake.duckdb_types import duckdb_type
+from runnel.lake.duckdb_types import duckdb_type, literal
 
 _CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
 _ZONE = r"(Z|[-+]\d{2}(:?\d{2})?)?"
@@ -37,6 +37,22 @@ _NOT_FINITE = "('nan', 'inf', '-inf', '+inf', 'infinity', '-infinity')"
 ANY_TEXT = ("boolean", "long", "large", "double", "date", "timestamp")
 NUMBERS = ("long", "large", "double")
 STRINGS = ("date", "timestamp")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How a file writes numbers and times, where that is not the usual way. Formats are those of strptime."""
+
+    decimal: str = "."
+    date: str | None = None
+    timestamp: str | None = None
+
+    def number(self, text: str) -> str:
+        """Return the SQL of a text with the usual point; what has a point already is no number then."""
+        return text if self.decimal == "." else f"translate({text}, {literal('.' + self.decimal)}, 'x.')"
+
+
+USUAL = Writing()
 
 
 @dataclass(frozen=True)
@@ -57,9 +73,13 @@ class Try:
         return f"({self.present} IS NOT NULL AND NOT coalesce({self.valid}, false))" if self.valid else None
 
 
-def guess(text: str, name: str) -> Try:
+def guess(text: str, name: str, writing: Writing = USUAL) -> Try:
     """Return a guess at the type of a column of unknown texts."""
     filled = f"nullif({text}, '')"
+    if (name == "date" and writing.date) or (name == "timestamp" and writing.timestamp):
+        return _formatted(DateType() if name == "date" else TimestamptzType(), filled, writing)
+    if name == "double":
+        filled = writing.number(filled)
     if name == "boolean":
         return Try(BooleanType(), f"lower({filled}) = 'true'", filled, f"lower({filled}) IN ('true', 'false')")
     if name == "long":
@@ -77,7 +97,7 @@ def guess(text: str, name: str) -> Try:
     return Try(TimestamptzType(), value, filled, f"({shape} AND {value} IS NOT NULL)")
 
 
-def rule(text: str, kind: IcebergType) -> Try | None:
+def rule(text: str, kind: IcebergType, writing: Writing = USUAL) -> Try | None:
     """Return how to read text into a type; None where text can't be: arrays, structs, UUIDs."""
     if isinstance(kind, StringType):
         return Try(kind, text, text)
@@ -89,12 +109,25 @@ def rule(text: str, kind: IcebergType) -> Try | None:
         return Try(kind, f"{word} IN ('true', 't', '1')", filled, f"{word} IN ('true', 'false', 't', 'f', '1', '0')")
     if isinstance(kind, BinaryType):
         return Try(kind, f"TRY(from_base64({filled}))", filled, f"TRY(from_base64({filled})) IS NOT NULL")
+    if (isinstance(kind, DateType) and writing.date) or (
+        isinstance(kind, (TimestampType, TimestamptzType)) and writing.timestamp
+    ):
+        return _formatted(kind, filled, writing)
+    if isinstance(kind, (FloatType, DoubleType, DecimalType)):
+        filled = writing.number(filled)
     stored = duckdb_type(kind)
     value, same = _same(filled, stored)
     shape = _shape(filled, kind)
     read = f"({shape} AND {value} IS NOT NULL)" if shape else f"{value} IS NOT NULL"
     exact = isinstance(kind, (IntegerType, LongType))  # the usual form is recognised without a regular expression
     return Try(kind, value, filled, f"({same} OR {read})" if exact else read)
+
+
+def _formatted(kind: IcebergType, filled: str, writing: Writing) -> Try:
+    """Return how to read a time that is written in the way of the file."""
+    form = writing.date if isinstance(kind, DateType) else writing.timestamp
+    value = f"CAST(try_strptime(trim({filled}), {literal(form or '')}) AS {duckdb_type(kind)})"
+    return Try(kind, value, filled, f"{value} IS NOT NULL")
 
 
 def _shape(text: str, kind: IcebergType) -> str | None:

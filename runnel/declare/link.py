@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.declare import circles
+from runnel.declare.changes import with_logs
 from runnel.declare.draft import Draft
 from runnel.declare.flow import QUARANTINE, Check, Flow, Source, Task, quarantine_of
 from runnel.declare.params import value_of
@@ -57,7 +58,10 @@ def link(
 
 
 def _find_makers(linker: _Linker, registry: Registry) -> None:
-    declared: list[Draft | Source] = [*registry.sources, *registry.tasks]
+    def wrong(source: Source, what: str, fix: str) -> None:
+        linker.wrong("DECLARE_CHANGES", what, source.place, fix)
+
+    declared: list[Draft | Source] = [*with_logs(registry.sources, wrong), *registry.tasks]
     for made in declared:
         if made.table.layer == QUARANTINE:
             what = f"{_called(made)} is in the layer `{QUARANTINE}`, which belongs to rows set aside"
@@ -183,6 +187,7 @@ def _refuse_loose_ends(linker: _Linker, flow: Flow) -> None:
     named: list[tuple[str, str, Place]] = [
         (f"sink of `{sink.table}`", str(sink.table), sink.place) for sink in flow.sinks
     ]
+    _refuse_same_sinks(linker, flow)
     seen: dict[str, Place] = {}
     for schedule in flow.schedules:
         named += [(f"schedule {shown(schedule.name)}", table, schedule.place) for table in schedule.on_change]
@@ -197,6 +202,15 @@ def _refuse_loose_ends(linker: _Linker, flow: Flow) -> None:
             linker.wrong(
                 "PLAN_UNKNOWN_TABLE", what + (f"; close: `{close}`" if close else ""), place, "correct the name"
             )
+
+
+def _refuse_same_sinks(linker: _Linker, flow: Flow) -> None:
+    seen: dict[str, Place] = {}
+    for sink in flow.sinks:
+        first = seen.setdefault(sink.name, sink.place)
+        if first is not sink.place:
+            what = f"two sinks are called {shown(sink.name)}: at {first} and at {sink.place}"
+            linker.wrong("DECLARE_SINK", what, sink.place, 'give one another name: rn.sink(..., name="...")')
 
 
 def _refuse_unused(linker: _Linker, registry: Registry, set_params: Iterable[str]) -> None:

@@ -46,7 +46,7 @@ class Registry:
             self.sources.append(made)
         elif isinstance(made, Sink):
             if self.root is None:
-                self.sinks[:] = [sink for sink in self.sinks if sink.table != made.table]
+                self.sinks[:] = [sink for sink in self.sinks if sink.name != made.name]
             self.sinks.append(made)
         else:
             if self.root is None:

@@ -1,9 +1,10 @@
 """`rn.source`: declare a table that comes from outside."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast, overload
 
-from runnel.declare.flow import Files, Manual, Source
+from runnel.declare.flow import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Source
 from runnel.declare.given import Given
 from runnel.declare.origins import NotYet
 from runnel.declare.place import Place
@@ -14,14 +15,16 @@ from runnel.names import TableName, shown
 F = TypeVar("F", bound=Callable[..., Any])
 ON_BAD = ("stop", "drop", "quarantine")
 ON_NEW_COLUMN = ("add", "ignore", "stop")
+_KINDS = (Files, Jdbc, Kafka, Http, Function, Changes, Manual)
+_UNTYPED = {"csv": "CSV", "jsonl": "JSON lines", "json": "JSON", "xml": "XML"}
 _TEXTS = str | Sequence[str] | None
-_ORIGINS = "rn.files(...) or rn.manual()"
+_ORIGINS = "rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...), rn.changes(...) or rn.manual()"
 
 
 @overload
 def source(
     table: str,
-    origin: Files | Manual | NotYet,
+    origin: Origin | Manual | NotYet,
     *,
     on_bad: Literal["stop", "drop", "quarantine"] | None = None,
     on_new_column: Literal["add", "ignore", "stop"] | None = None,
@@ -35,11 +38,27 @@ def source(
 
 
 @overload
-def source(table: str, *, schema: str | None = None, **options: Any) -> Callable[[F], F]: ...
+def source(
+    table: str,
+    *,
+    schema: str | None = None,
+    on_bad: Literal["stop", "drop", "quarantine"] | None = None,
+    on_new_column: Literal["add", "ignore", "stop"] | None = None,
+    poll: str | None = None,
+    partition: _TEXTS = None,
+    key: _TEXTS = None,
+    tags: _TEXTS = None,
+    owner: str | None = None,
+    description: str | None = None,
+) -> Callable[[F], F]: ...
 
 
 def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F] | None:
     """Declare that the table `layer.name` comes from outside: `rn.source("ods.orders", rn.files("data/*.csv", ...))`.
+
+    Without an origin it decorates a function: of its last state, `None` at first, it returns the rows that are new,
+    and the new state. One that takes no state returns all rows that there are. A parameter named `spark` gets the
+    session.
 
     - `on_bad`: what to do with rows that can't be read: `"stop"`, `"drop"` or `"quarantine"`.
     - `on_new_column`: what to do when a file has more columns: `"add"`, `"ignore"` or `"stop"`.
@@ -57,39 +76,75 @@ def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F
     given = Given(f"source `{table}`", options, lambda _, mistake: registry.note(mistake, place))
     known = ["on_bad", "on_new_column", "poll", "partition", "key", "tags", "owner", "description"]
     if origin is None:
-        registry.claim(table)
-        what = f"source `{table}` has no origin; this version has no sources that are functions yet"
-        registry.wrong("DECLARE_NOT_YET", what, at=place, fix=f"pass {_ORIGINS}")
-        return _same
+        known.append("schema")
     given.unknown([option for option in options if option not in known], known)
-    _register(registry, place, name, origin, given)
-    return None
+    if origin is not None:
+        _register(registry, place, name, origin, given)
+        return None
+
+    def declare(function: F) -> F:
+        _register(registry, place, name, function_of(function, given), given)
+        return function
+
+    return declare
+
+
+def function_of(function: Callable[..., Any], given: Given) -> Function | NotYet:
+    """Return a function as an origin, its schema being among the options."""
+    found = given.schema()
+    try:
+        given_to = inspect.signature(function).parameters
+        wanted = [one for name, one in given_to.items() if one.default is one.empty and name != "spark"]
+    except (TypeError, ValueError):
+        wanted = []
+    if len(wanted) > 1:
+        name = getattr(function, "__name__", "?")
+        what = f"`{name}` takes {len(wanted)} parameters, but a source takes its last state alone"
+        given.wrong("function", what, "write def rates(state): ... and return rows, state")
+        return NotYet()
+    return Function(function, found)
 
 
 def _register(registry: Registry, place: Place, table: TableName, origin: object, given: Given) -> None:
     found = Source(
         table=table,
-        origin=origin if isinstance(origin, Files | Manual) else Manual(),
+        origin=origin if isinstance(origin, _KINDS) else Manual(),
         place=place,
         on_bad=cast(Any, given.choice("on_bad", ON_BAD, "stop")),
         on_new_column=cast(Any, given.choice("on_new_column", ON_NEW_COLUMN, "add")),
         poll=given.duration("poll"),
         partition=given.partition(),
-        key=given.texts("key", "a column"),
+        key=given.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http) else ()),
         tags=given.tags(),
         owner=given.text("owner"),
-        description=given.text("description") or "",
+        description=given.text("description") or _doc(origin),
     )
-    if not isinstance(origin, Files | Manual | NotYet):
+    if not isinstance(origin, (*_KINDS, NotYet)):
         what = f"source `{table}` can't come from {shown(origin)}"
         registry.wrong("DECLARE_SOURCE", what, at=place, fix=f"pass {_ORIGINS}")
-    elif isinstance(origin, Files) and origin.schema is None and origin.format != "parquet":
-        kind = {"csv": "CSV", "jsonl": "JSON lines"}[origin.format]
-        what = f"source `{table}` reads {kind}, which does not say the types of its columns, and has no schema"
-        fix = f'rn.files("{origin.glob}", schema="order_id long, day date, amount decimal(12,2)")'
+    read = origin.origin if isinstance(origin, Changes) else origin
+    if isinstance(read, Files) and read.schema is None and read.format in _UNTYPED:
+        kind = f"{_UNTYPED[read.format]}, which does not say the types of its columns"
+        what = f"source `{table}` reads {kind}, and has no schema"
+        fix = f'rn.files("{read.glob}", schema="order_id long, day date, amount decimal(12,2)")'
         registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read, Kafka) and read.schema is None and read.format == "json":
+        what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
+        fix = 'write schema="user long, page string, ts timestamp", or format="raw" for the bytes'
+        registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read, Http) and read.schema is None:
+        what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
+        fix = 'rn.http("https://...", schema="order_id long, day date, amount decimal(12,2)")'
+        registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read, Files) and (read.partition or read.compress):
+        option = "partition" if read.partition else "compress"
+        given.wrong(option, f"rn.files(..., {option}=...) is about sinks", "leave it out")
     _refuse_strange_keys(found, given)
     registry.add(found)
+
+
+def _doc(origin: object) -> str:
+    return inspect.getdoc(origin.function) or "" if isinstance(origin, Function) else ""
 
 
 def _refuse_strange_keys(source: Source, given: Given) -> None:

@@ -17,7 +17,7 @@ from runnel.plan.facts import Head, Result
 _PREFIX = "sqlite:///"
 _AT_ONCE = 500
 _POSITION = """
-select path, size, modified_ns, sha256, identity, files, gone from runnel_ingested i
+select path, size, modified_ns, sha256, identity, files, gone, state from runnel_ingested i
 where line = ?1 and table_name = ?2 and seq <= ?3 and seq = (
   select max(seq) from runnel_ingested where line = ?1 and table_name = ?2 and path = i.path and seq <= ?3)
 """
@@ -101,15 +101,20 @@ class Glance:
         line: str | None = self._line
         seq = self._seq
         while line is not None:
-            for path, size, modified_ns, sha256, identity, files, gone in self._connection.execute(
+            for path, size, modified_ns, sha256, identity, files, gone, state in self._connection.execute(
                 _POSITION, (line, str(table), seq)
             ):
-                one = Seen(path, size, modified_ns, sha256, identity, tuple(json.loads(files)), bool(gone))
+                one = Seen(path, size, modified_ns, sha256, identity, tuple(json.loads(files)), bool(gone), state)
                 found.setdefault(path, one)
             line, seq = self._connection.execute(
                 "select from_line, from_seq from runnel_lines where id = ?", (line,)
             ).fetchone()
         return {path: one for path, one in found.items() if not one.is_gone}
+
+    def delivered(self) -> dict[str, str | None]:
+        """Return the content of each sink's table when it was last delivered."""
+        found = self._connection.execute("select sink, content from runnel_deliveries where delivered is not null")
+        return dict(found.fetchall())
 
     def close(self) -> None:
         """End the transaction."""

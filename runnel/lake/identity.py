@@ -1,7 +1,8 @@
 """What makes the contents of two versions equal, as text that can be computed without reading them.
 
 Pure. `files:` contents are sums over the files that were ingested, so that a change costs as much as the change and
-A, then B, then A again is A. `rows:` contents are sums over the rows. Anything else is a version's own location.
+A, then B, then A again is A. `rows:` contents are sums over the rows. `changes:` contents are those of a log and how it
+is applied. Anything else is a version's own location.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 
 _FILES = "files:"
 _ROWS = "rows:"
+_CHANGES = "changes:"
 _BITS = 128
 
 
@@ -38,7 +40,7 @@ def is_location(content: str) -> bool:
     >>> is_location("files:0a"), is_location("rows:0a"), is_location("/lake/ods/a/metadata/1.metadata.json")
     (False, False, True)
     """
-    return not content.startswith((_FILES, _ROWS))
+    return not content.startswith((_FILES, _ROWS, _CHANGES))
 
 
 def is_sum(content: str) -> bool:

@@ -75,6 +75,7 @@ def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableNam
             "identity": one.identity,
             "files": json.dumps(list(one.files)),
             "gone": one.is_gone,
+            "state": one.state,
         }
         for table, one in given
     ]
@@ -84,7 +85,7 @@ def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableNam
 
 def _seen(row: Row[Any]) -> Seen:
     files = tuple(json.loads(row.files))
-    return Seen(row.path, row.size, row.modified_ns, row.sha256, row.identity, files, bool(row.gone))
+    return Seen(row.path, row.size, row.modified_ns, row.sha256, row.identity, files, bool(row.gone), row.state)
 
 
 def once_read(db: Database, table: TableName, identity: str) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from runnel.lake.branches import branch
 from runnel.lake.commits import Commit, Version, version_at
 from runnel.lake.diff import versions_apart
 from runnel.lake.ingested import Seen
+from runnel.lake.merge_feeds import is_fed, only_runs, theirs_is_further
 from runnel.lake.merge_sources import sources
 from runnel.lake.refs import head
 from runnel.names import TableName
@@ -174,6 +175,11 @@ def _decide(
     if ours is None or theirs is None:
         gone, kept = (into, source) if ours is None else (source, into)
         return made("conflict", f"dropped on {gone}, changed on {kept}")
+    read = sources(store, base[0], facts.target, facts.source, table)
+    if is_fed(read) and all(only_runs(store, base[0], tip, table) for tip in (facts.target, facts.source)):
+        if theirs_is_further(read):
+            return made("take", f"{source} has read more of its source", seen=read.taken(whole=True))
+        return made("same", f"{into} has read as much of its source; the next run reads on")
     if was is None:
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, on both {into} and {source}")

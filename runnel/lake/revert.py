@@ -93,6 +93,9 @@ def _check(connection: Connection, commit: Commit, name: str) -> Commit:
     if parent is None:
         raise Mistake("REVERT_ROOT", f"commit {commit.id[:8]} is the lake's first; there is nothing before it")
     readable(commit)
+    if commit.kind == "rewind":
+        what = f"commit {commit.id[:8]} took a source back to be read again; reverting it would have its rows twice"
+        raise Mistake("REVERT_REWIND", what, fix=f"runnel rewind SOURCE --to {parent.id[:8]} takes it forward again")
     if parent.expired_at:
         what = f"commit {commit.id[:8]} can't be reverted: the contents before it are gone, their retention ended"
         raise Mistake("REVERT_EXPIRED", what, fix="change the table by hand; a tag keeps a commit for ever")

@@ -184,6 +184,27 @@ ingested = Table(
     Column("identity", Text, nullable=False),
     Column("files", Text, nullable=False),  # JSON: the data files that hold its rows
     Column("gone", Boolean, nullable=False),
+    Column("state", Text, nullable=True),  # JSON: where a source that is no files is; its one row is called `state`
+)
+# How far a sink has come: the last commit that it took, and how the one after that is going.
+deliveries = Table(
+    "runnel_deliveries",
+    metadata,
+    Column("sink", String(511), primary_key=True),
+    Column("delivered", String(40), nullable=True),  # id of the commit
+    Column("seq", BigInteger, nullable=True),
+    Column("location", Text, nullable=True),  # the version of its table then; null where there was none
+    Column("content", Text, nullable=True),
+    Column("begun", String(40), nullable=True),  # the commit whose whole table is being delivered
+    Column("epoch", Integer, nullable=False),  # how often it was told to begin anew
+    Column("rows", BigInteger, nullable=True),  # of the last delivery
+    Column("at", String(32), nullable=True),
+    Column("attempts", Integer, nullable=False),  # that failed since
+    Column("problem", Text, nullable=True),
+    Column("failing_since", String(32), nullable=True),
+    Column("next_at", String(32), nullable=True),  # until then a run tries once, and does not wait
+    Column("holder", String(300), nullable=True),  # who delivers now, until when
+    Column("held_until", String(32), nullable=True),
 )
 # The code of runs: files, and manifests that name them by path. The hash of a manifest is the id of the code.
 code = Table(

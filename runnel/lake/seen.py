@@ -1,6 +1,8 @@
-"""A file that a source has given to its table: a value that needs no database."""
+"""What a source has given to its table, a file or all up to a state: a value that needs no database."""
 
 from dataclasses import dataclass
+
+STATE = "state"  # the path of the one row of a source that is no files
 
 
 @dataclass(frozen=True)
@@ -17,3 +19,4 @@ class Seen:
     identity: str  # what its rows are: contents and how they were read
     files: tuple[str, ...]
     is_gone: bool = False
+    state: str | None = None  # JSON, of a source that is no files

@@ -3,7 +3,7 @@
 Pure: the facts say what the source has.
 """
 
-from runnel.declare.flow import Manual, Source
+from runnel.declare.flow import Files, Manual, Source
 from runnel.plan import reasons
 from runnel.plan.facts import Arrivals, Facts, Head
 from runnel.plan.missing import no_files
@@ -24,17 +24,22 @@ def decide_source(source: Source, facts: Facts) -> tuple[Step, Arrivals]:
         return _arriving(source, arrivals, head), arrivals
     if arrivals.renamed and head is not None:
         return Step(table, "ingest", reasons.renamed(arrivals.renamed), head=head), arrivals
-    if arrivals.problem and head is None:
+    if (arrivals.problem or arrivals.left) and head is None:
         raise no_files(source, arrivals)
-    reason = f"{arrivals.problem}; its rows stay" if arrivals.problem else reasons.NO_NEW_FILES
-    return Step(table, "skip", reason, head=head), arrivals
+    nothing = reasons.NO_NEW_FILES if isinstance(source.origin, Files) else reasons.NOTHING_NEW
+    reason = f"{arrivals.problem}; its rows stay" if arrivals.problem else nothing
+    return Step(table, "skip", _and_left(reason, arrivals), head=head), arrivals
 
 
 def _arriving(source: Source, arrivals: Arrivals, head: Head | None) -> Step:
-    told = reasons.arrived(arrivals)
+    told = _and_left(reasons.arrived(arrivals), arrivals)
     if arrivals.known is None:
         predicted = Head("", arrivals.content) if arrivals.content is not None else None
         return Step(source.table, "ingest", told, head=predicted, bytes=arrivals.bytes)
     same = head is not None and head.content == arrivals.known.content
     why = "with what it holds already" if same else "known from before"
     return Step(source.table, "reuse", f"{told}, {why}", head=arrivals.known)
+
+
+def _and_left(reason: str, arrivals: Arrivals) -> str:
+    return f"{reason}; {reasons.writing(arrivals.left)}" if arrivals.left else reason

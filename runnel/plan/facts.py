@@ -82,11 +82,14 @@ class Arrivals:
     content: str | None = None  # of the table afterwards, where it can be said without reading
     known: Head | None = None  # a version that has this content already
     problem: str | None = None  # such as: the glob matches no file
+    left: tuple[str, ...] = ()  # files that are left alone, since they are still being written
+    told: str | None = None  # of a source that is no files: what it has
+    rows: int | None = None
 
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to do."""
-        return not (self.new or self.changed or self.gone)
+        return not (self.new or self.changed or self.gone or self.told)
 
 
 class Facts(Protocol):
@@ -120,3 +123,6 @@ class Facts(Protocol):
 
     def arrivals(self, table: TableName) -> Arrivals:
         """Return what the source of a table has for it."""
+
+    def known(self, table: TableName, content: str) -> Head | None:
+        """Return a version of a table with this content, on any branch, or None where none is retained."""

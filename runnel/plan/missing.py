@@ -6,6 +6,7 @@ from runnel.declare.flow import Files, Flow, Manual, Source, Task
 from runnel.errors import Mistake, listed
 from runnel.names import TableName
 from runnel.plan.facts import Arrivals
+from runnel.plan.reasons import writing
 
 
 def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
@@ -34,10 +35,21 @@ def missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[
     return Mistake("PLAN_INPUT_MISSING", what, at=str(task.place), fix=fix)
 
 
+def missing_log(source: Source, log: TableName) -> Mistake:
+    """Return the mistake of a table whose log has nothing in it and gets nothing."""
+    what = f"{source.table} follows from its log {log}, which does not exist"
+    return Mistake(
+        "PLAN_INPUT_MISSING", what, at=str(source.place), fix=f"runnel rewind {log} --to REF reads its source again"
+    )
+
+
 def no_files(source: Source, arrivals: Arrivals) -> Mistake:
     """Return the mistake of a source that has nothing to read and never had."""
     glob = source.origin.glob if isinstance(source.origin, Files) else ""
     problem = arrivals.problem or ""
+    if arrivals.left:
+        what = f"{source.table} has nothing to read yet: {writing(arrivals.left)}"
+        return Mistake("SOURCE_NO_FILES", what, at=str(source.place), fix="run again when its writer has finished")
     told = problem if glob and glob in problem else f"no file matches {glob}" + (f" ({problem})" if problem else "")
     fix = "put a file there, or correct the glob; it is relative to the project's folder"
     return Mistake("SOURCE_NO_FILES", f"{source.table} has nothing to read: {told}", at=str(source.place), fix=fix)

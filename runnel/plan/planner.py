@@ -7,11 +7,12 @@ had changed, then for those of a level whose inputs turn out to be others.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from runnel.declare.flow import Flow, Task
+from runnel.declare.flow import Changes, Flow, Task, log_of
 from runnel.declare.mistakes import ProjectMistakes
 from runnel.errors import Mistake
 from runnel.names import TableName
 from runnel.plan.again import expected
+from runnel.plan.applying import decide_changes
 from runnel.plan.arriving import decide_source
 from runnel.plan.days import Days
 from runnel.plan.decide import Case, decide, settled
@@ -19,7 +20,7 @@ from runnel.plan.expect import Pending, expect_task
 from runnel.plan.facts import Facts, Head, Result
 from runnel.plan.fingerprint import Fingerprint
 from runnel.plan.graph import Graph
-from runnel.plan.missing import missing_input
+from runnel.plan.missing import missing_input, missing_log
 from runnel.plan.steps import Plan, Step
 
 _SPARK = ("rows", "slices", "full", "stream")
@@ -92,6 +93,9 @@ class _Planning:
             self.take_task(case)
 
     def take_source(self, table: TableName) -> None:
+        if isinstance(self.flow.sources[table].origin, Changes):
+            self.take_changes(table)
+            return
         try:
             step, arrivals = decide_source(self.flow.sources[table], self.facts)
         except Mistake as mistake:
@@ -102,6 +106,20 @@ class _Planning:
             self.heads[table] = step.head
         if step.action == "ingest" and not (step.head and step.head.location):
             self.pending[table] = Pending(step, arrivals)
+
+    def take_changes(self, table: TableName) -> None:
+        """Decide a table that follows from a log, which is decided; a log that is not selected stays as it is."""
+        source, above = self.flow.sources[table], log_of(table)
+        log = self.heads.get(above) if above in self.steps else self.facts.head(above)
+        pending = self.pending.get(above)
+        if log is None and pending is None:
+            self.mistakes.append(missing_log(source, above))
+        step = decide_changes(source, log, pending.reason if pending else None, self.facts)
+        step = self.steps[table] = replace(step, needs=tuple(one for one in step.needs if one in self.steps))
+        if step.head is not None:
+            self.heads[table] = step.head
+        if step.head is None or not step.head.location:
+            self.pending[table] = Pending(step)
 
     def take_task(self, case: Case) -> None:
         task = case.task

@@ -9,11 +9,13 @@ from runnel.plan.facts import Arrivals, Movement, Result
 
 UNCHANGED = "nothing changed"
 NO_NEW_FILES = "no new files"
+NOTHING_NEW = "nothing new"
 BY_HAND = "filled by hand"
-QUIET = frozenset({UNCHANGED, NO_NEW_FILES, BY_HAND})  # why most tables are skipped: not worth a line each
+QUIET = frozenset({UNCHANGED, NO_NEW_FILES, NOTHING_NEW, BY_HAND})  # why most tables are skipped: not worth a line each
 VOLATILE = "volatile: never skipped"
 REFRESH = "asked for by --full-refresh"
 NOT_YET = "not computed yet"
+REAPPLIED = "its log, or how it is applied, changed"
 _MOST = 3
 
 
@@ -68,11 +70,13 @@ def moved(table: TableName, movement: Movement) -> str:
 
 
 def arrived(arrivals: Arrivals) -> str:
-    """Return what a source has.
+    """Return what a source has, of files or of whatever it tells.
 
     >>> arrived(Arrivals(new=2, changed=1, gone=1)), arrived(Arrivals(changed=1)), arrived(Arrivals(gone=2))
     ('2 new files, 1 changed, 1 gone', '1 changed file', '2 files gone')
     """
+    if arrivals.told is not None:
+        return arrivals.told
     first = ""
     told = []
     for number, before, after in (
@@ -94,6 +98,17 @@ def renamed(number: int) -> str:
     '1 file renamed'
     """
     return f"{number:,} file{'' if number == 1 else 's'} renamed"
+
+
+def writing(left: Sequence[str]) -> str:
+    """Return which files are left alone since they are still being written, or nothing.
+
+    >>> writing(["a.csv"]), writing(["a.csv", "b.csv"]), writing([])
+    ('a.csv is still being written', '2 files are still being written', '')
+    """
+    if len(left) > 1:
+        return f"{len(left):,} files are still being written"
+    return f"{left[0]} is still being written" if left else ""
 
 
 def joined(texts: Sequence[str], noun: str = "input") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from runnel.declare.flow import Flow
+from runnel.declare.flow import Changes, Flow, log_of
 from runnel.errors import Mistake, listed, nearest
 from runnel.names import TableName, shown
 from runnel.plan.graph import Graph
@@ -49,12 +49,19 @@ def select(
     that matches nothing is a mistake, but for states: that nothing was modified is an answer.
     """
     choice = _Choice(graph, flow, modified)
-    chosen = choice.union(include) if include else frozenset(graph.reads)
-    left = chosen - choice.union(exclude)
+    chosen = _with_logs(flow, choice.union(include)) if include else frozenset(graph.reads)
+    left = chosen - _with_logs(flow, choice.union(exclude))
     if chosen and not left:
         what = f"everything that is selected is excluded by {listed(exclude)}"
         raise Mistake("PLAN_SELECTS_NOTHING", what, fix="exclude less, or select more")
     return left
+
+
+def _with_logs(flow: Flow, tables: frozenset[TableName]) -> frozenset[TableName]:
+    """Return tables so that one which follows from a log and its log go together: they are published together."""
+    applied = [table for table, source in flow.sources.items() if isinstance(source.origin, Changes)]
+    pairs = [{table, log_of(table)} for table in applied]
+    return tables.union(*(pair for pair in pairs if not tables.isdisjoint(pair)))
 
 
 def parse_selector(text: str) -> Selector:

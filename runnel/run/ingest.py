@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Files, quarantine_of
+from runnel.declare.flow import Changes, Files, Manual, quarantine_of
 from runnel.plan.facts import Head
+from runnel.plan.reasons import writing
 from runnel.run.report import Done, Event
 
 if TYPE_CHECKING:
@@ -13,9 +14,20 @@ if TYPE_CHECKING:
     from runnel.run.work import Work
 
 
+_MOST_TOLD = 5
+
+
 def ingest(work: "Work", step: "Step") -> Done:
     """Read the new and changed files of a source, and stage its table's next version."""
     source = work.flow.sources[step.table]
+    if isinstance(source.origin, Changes):
+        from runnel.run.applied import apply_changes
+
+        return apply_changes(work, source, step)
+    if not isinstance(source.origin, Files | Manual):
+        from runnel.run.fed import take_in
+
+        return take_in(work, step)
     found = work.facts.found(step.table)
     if found is not None and found.is_empty and found.renamed:
         # No row changes, but a later change of the file must find its rows.
@@ -50,6 +62,9 @@ def _read(work: "Work", step: "Step", found: "Found") -> Done:
         run=work.order.run,
         progress=report,
     )
+    told = warnings(made.dropped, made.new_columns, bool(made.quarantine))
+    if head is not None and made.location == head.location:
+        return Done(step.table, "skip", "skipped", writing(made.left))
     return Done(
         step.table,
         "ingest",
@@ -58,14 +73,23 @@ def _read(work: "Work", step: "Step", found: "Found") -> Done:
         rows=made.rows,
         head=Head(made.location, made.content),
         aside=Head(*made.quarantine) if made.quarantine else None,
-        set_aside=made.dropped,
+        set_aside=made.dropped + len(made.unread),
         seen=made.seen,
         detail={"run": work.order.run, "files": made.files},
-        warnings=_warnings(made.dropped, made.new_columns, bool(made.quarantine)),
+        warnings=(*told, *_skipped(made.unread, bool(made.quarantine)), *filter(None, [writing(made.left)])),
     )
 
 
-def _warnings(dropped: int, new_columns: tuple[str, ...], is_aside: bool) -> tuple[str, ...]:
+def _skipped(unread: tuple[str, ...], is_aside: bool) -> tuple[str, ...]:
+    """Return what is to be told about files that can't be read, the first few."""
+    rest = len(unread) - _MOST_TOLD
+    word = "set aside" if is_aside else "skipped"
+    more = (f"and {rest:,} more files were {word}",) if rest > 0 else ()
+    return (*(f"a file was {word}: {why}" for why in unread[:_MOST_TOLD]), *more)
+
+
+def warnings(dropped: int, new_columns: tuple[str, ...], is_aside: bool) -> tuple[str, ...]:
+    """Return what is to be told about rows and columns that came."""
     found = []
     if dropped and not is_aside:
         found.append(f"{dropped:,} bad rows were dropped")

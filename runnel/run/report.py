@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from runnel import notebook
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, Unreachable
 from runnel.lake.seen import Seen
 from runnel.names import TableName
 from runnel.plan.facts import Head
+from runnel.run.sent import Sent
 
 State = Literal["succeeded", "failed", "cancelled", "nothing"]
 StepState = Literal["succeeded", "failed", "skipped", "blocked", "cancelled"]
@@ -60,6 +61,14 @@ class Ran:
     seconds: float
     steps: tuple[Done, ...]
     log: str | None = None
+    sinks: tuple[Sent, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """Return what a command ends with: 3 where nothing failed but that a system could not be reached."""
+        if self.state != "failed":
+            return 130 if self.state == "cancelled" else 0
+        return 3 if self.errors and all(isinstance(error, Unreachable) for error in self.errors) else 1
 
     @property
     def errors(self) -> tuple[RunnelError, ...]:
@@ -76,6 +85,7 @@ class Ran:
             "seconds": round(self.seconds, 3),
             "steps": [step.json() for step in self.steps],
             "log": self.log,
+            "sinks": [sent.json() for sent in self.sinks],
         }
 
     def _repr_html_(self) -> str:

@@ -19,6 +19,7 @@ from runnel.run.report import Event, Watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from runnel.connect.feed import News
     from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow, Task
     from runnel.lake.ingested import Seen
@@ -36,6 +37,9 @@ class RunFacts(Facts, Protocol):
 
     def found(self, table: TableName) -> "Found | None":
         """Return the files of a source that came, changed or went; None for a source without files."""
+
+    def news(self, table: TableName) -> "News | None":
+        """Return what a source that is no files has; None for one of files."""
 
     def seen(self, table: TableName) -> "dict[str, Seen]":
         """Return what a source has already given to its table."""

@@ -14,6 +14,7 @@ from runnel.declare.types import columns
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.ingesting import ORDERS, Ingesting
+from tests.connect.shops import database, lite, pg, shop, small  # noqa: F401
 
 Loading = Callable[..., Loaded]
 Writing = Callable[[str, str | bytes], str]

@@ -59,6 +59,9 @@ class Ingesting:
         before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
         done = read(self.store, self.source, self.root, found, before, dict(self.seen), quarantine=set_aside, run="r1")
         self.done = done
+        if done.location == before:
+            self.seen |= {each.path: each for each in done.seen}
+            return found
         changes = [Change(ORDERS, before, done.location, done.content)]
         if done.quarantine:
             changes.append(Change(aside, set_aside, *done.quarantine))

@@ -207,12 +207,45 @@ def test_a_file_changes_while_it_is_read(
     os.utime(ods.root / "data/a.csv", ns=(ahead_ns, ahead_ns))  # a clock that has not moved on since it was written
     reach = failpoints.reach
     monkeypatch.setattr(failpoints, "reach", lambda point: happens(ods) if point == failpoints.READ else reach(point))
-    error = failed(ods)
-    assert (error.code, error.exit_code) == ("SOURCE_FILE_CHANGED", 1)
-    assert "data/a.csv changed while it was read" in error.what
+    before = ods.content
+    ods.run()
+    assert ods.done.left == ("data/a.csv",)
+    assert (ods.content, ods.rows) == (before, [(5, "e")])
     monkeypatch.undo()
     ods.run()
     assert (5, "e") in ods.rows
+
+
+def test_a_file_that_changes_while_it_is_read_does_not_hold_up_the_others(
+    ods: Ingesting, monkeypatch: pytest.MonkeyPatch
+):
+    for name, row in (("a.csv", "1,a"), ("b.csv", "2,b")):
+        ods.write(name, f"id,name,extra\n{row},9\n")
+    reach = failpoints.reach
+    monkeypatch.setattr(failpoints, "reach", lambda point: change(ods) if point == failpoints.READ else reach(point))
+    with pytest.raises(RunnelError, match="changed while it was read"):
+        (ods.root / "data/b.csv").rename(ods.root / "b")
+        ods.run()
+    (ods.root / "b").rename(ods.root / "data/b.csv")
+    ods.run()
+    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b", 9)])
+    monkeypatch.undo()
+    ods.run()
+    assert [row[:2] for row in ods.rows] == [(1, "a"), (2, "b"), (2, "b")]
+
+
+def test_a_file_that_becomes_bad_while_it_is_read_is_left_for_the_next_run(
+    ods: Ingesting, monkeypatch: pytest.MonkeyPatch
+):
+    ods.write("a.csv", "id,name\n1,a\n")
+    ods.write("b.csv", "id,name\n2,b\n")
+    found = ods.look
+    monkeypatch.setattr(ods, "look", lambda: (found(), ods.write("a.csv", "id,name\n1,a\nx"))[0])
+    ods.run()
+    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b")])
+    monkeypatch.setattr(ods, "look", lambda: (ods.write("a.csv", GOOD), found(), (ods.root / "data/a.csv").unlink())[1])
+    ods.run()
+    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b")])
 
 
 @pytest.mark.parametrize("point", [failpoints.READ, failpoints.STAGED])

@@ -141,14 +141,10 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
         '  at flows/a.py:3\n  fix: rn.files("data/*.csv.gz", schema=',
     ),
     "format unknown": ('rn.source("ods.x", rn.files("data/*"))', "the format does not show in the ending"),
-    "CSV option for Parquet": ('rn.files("data/*.parquet", header=True)', "`header` is about CSV, but this is parquet"),
-    "not yet": (
-        'rn.source("ods.x", rn.kafka("t"))',
-        "DECLARE_NOT_YET: this version has no rn.kafka yet\n  at flows/a.py:3",
-    ),
+    "CSV option for Parquet": ('rn.files("data/*.parquet", header=True)', "`header` is about CSV, but this is Parquet"),
     "function source": (
-        '@rn.source("ods.rates", schema="a long")\ndef rates(last): ...\n@rn.task("d.a")\ndef a(rates): ...',
-        "source `ods.rates` has no origin; this version has no sources that are functions yet\n  at flows/a.py:3",
+        '@rn.source("ods.rates", schema="a long")\ndef rates(last, more): ...\n@rn.task("d.a")\ndef a(rates): ...',
+        "source `ods.rates`: `rates` takes 2 parameters, but a source takes its last state alone\n  at flows/a.py:3",
     ),
     "origin is text": ('rn.source("ods.x", "data/*.csv")', "source `ods.x` can't come from 'data/*.csv'"),
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),

@@ -102,6 +102,9 @@ class Known:
     def arrivals(self, table: TableName) -> Arrivals:
         return self.sources.get(table, Arrivals())
 
+    def known(self, table: TableName, content: str) -> Head | None:
+        return None
+
     def has(self, table: str, content: str = "1", size: Size | None = None) -> "Known":
         """Put a version of a table on the branch."""
         self.heads[name(table)] = head(table, content)

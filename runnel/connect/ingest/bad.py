@@ -17,7 +17,7 @@ from runnel.lake.duckdb_types import literal
 if TYPE_CHECKING:
     import duckdb
 
-    from runnel.connect.ingest.columns import AnyReader
+    from runnel.connect.opening import AnyReader
 
 
 def set_aside(

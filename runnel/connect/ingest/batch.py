@@ -1,35 +1,37 @@
 """Read a batch of files with DuckDB, as a load does, into data files of a version of the source's table."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pyarrow as pa
 
 from runnel.connect.bring import unreadable
-from runnel.connect.csv import CsvReader, check_options
 from runnel.connect.fit import Choice, choose
-from runnel.connect.globs import CSV, JSONL, File
+from runnel.connect.globs import File
+from runnel.connect.ingest.asked import request_of
 from runnel.connect.ingest.bad import set_aside
-from runnel.connect.ingest.columns import AnyReader, check_columns
+from runnel.connect.ingest.columns import check_columns
 from runnel.connect.ingest.parts import Made, by_path, write_parts
 from runnel.connect.ingest.reading import Progress
+from runnel.connect.ingest.required import as_declared, never_null
 from runnel.connect.ingest.target import Target, created, evolved
-from runnel.connect.jsonl import JsonReader
-from runnel.connect.parquet import ParquetReader
+from runnel.connect.opening import AnyReader, Unread, damaged, look_into, open_reader, without
 from runnel.connect.quarantine import Aside
-from runnel.connect.reader import CsvOptions
 from runnel.connect.request import Request
 from runnel.connect.scratch import Scratch
 from runnel.connect.settle import Settled, refuse, settle
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
 from runnel.lake import tables
 from runnel.lake.datafiles import ROW_GROUP_ROWS
 from runnel.lake.duck import connect
 from runnel.lake.duckdb_types import duckdb_type, quoted
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
     from runnel.lake.store import Store
 
 _PATH = "runnel path"  # no user's column is called that
@@ -37,13 +39,17 @@ _PATH = "runnel path"  # no user's column is called that
 
 @dataclass(frozen=True)
 class Batch:
-    """Data files that wait to be staged onto `target`, by the path that their rows came from."""
+    """Data files that wait to be staged onto `target`, by the path that their rows came from.
+
+    `unread` are files that were skipped, with why; `dropped` counts the rows that were.
+    """
 
     target: Target
     made: Made = field(default_factory=dict)
     dropped: int = 0
     asides: tuple[Aside, ...] = ()
     new_columns: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def target_of(store: "Store", source: Source, choices: Sequence[Choice], base: str | None, *, is_anew: bool) -> Target:
@@ -62,56 +68,73 @@ def read_batch(
     progress: Progress | None,
     *,
     is_anew: bool,
+    skips: bool = False,
 ) -> Batch:
-    """Read files, none of them empty, for the version `base` or, `is_anew`, for a table that starts over."""
-    request = _request(source, files)
+    """Read files, none of them empty, for the version `base` or, `is_anew`, for a table that starts over.
+
+    A file that can't be read at all raises; with `skips` it is left out, by the source's `on_bad`.
+    """
+    request = request_of(source, files)
     schema = tables.load(store, base).schema() if base is not None and not is_anew else None
     with Scratch() as scratch, connect() as con:
-        try:
-            reader = _reader(con, request, scratch)
-            check_columns(reader, source, [column.name for column in schema.fields] if schema else [])
-            choices = choose(reader.columns, request.schema, schema, source.on_new_column, request.where)
-            _tell(progress, "checking", 0)
-            settled = settle(con, reader, choices)
-            if settled.dropped and source.on_bad == "stop":
-                raise refuse(con, reader, settled, scratch.files, request.where)
-            aside = source.on_bad == "quarantine" and settled.dropped
-            asides = set_aside(con, reader, settled, scratch.files, run) if aside else []
-            target = target_of(store, source, settled.choices, base, is_anew=is_anew)
-            made = _written(store, con, reader, settled, target, scratch, progress)
-        except (duckdb.Error, pa.ArrowException) as error:
-            raise unreadable(error, request) from error
-    new = tuple(choice.name for choice in settled.choices if choice.stored is None) if schema else ()
-    return Batch(target, made, settled.dropped, tuple(asides), new)
+        ready, unread = look_into(con, request, scratch)
+        while True:
+            if unread and not skips:
+                raise unread[0].error
+            ready = without(ready, unread)
+            if not ready and unread and base is None and not request.schema:
+                raise unread[0].error  # no file says which columns there are
+            if not ready:
+                return _with(Batch(target_of(store, source, (), base, is_anew=is_anew)), unread, source, run)
+            try:
+                reader = open_reader(con, request, ready, scratch, [column.name for column in request.schema])
+                lacking = check_columns(reader, source, [column.name for column in schema.fields] if schema else [])
+                if not lacking:
+                    taken = _Taken(store, source, request, base, schema, run, is_anew)
+                    return _with(taken.read(con, reader, scratch, progress), unread, source, run)
+            except (duckdb.Error, pa.ArrowException) as error:
+                lacking = damaged(con, request, ready, scratch) if skips else ()
+                if not lacking:
+                    raise unreadable(error, request) from error
+            unread = (*unread, *lacking)
 
 
-def _request(source: Source, files: Sequence[File]) -> Request:
-    origin = source.origin
-    assert isinstance(origin, Files)
-    schema = origin.schema or ()
-    csv = _csv_options(origin, tuple(column.name for column in schema))
-    check_options(csv)
-    return Request(table=source.table, files=tuple(files), format=origin.format, schema=schema, csv=csv)
+@dataclass(frozen=True)
+class _Taken:
+    """What files that can be read are read for."""
+
+    store: "Store"
+    source: Source
+    request: Request
+    base: str | None
+    schema: "Schema | None"
+    run: str
+    is_anew: bool
+
+    def read(
+        self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: Scratch, progress: Progress | None
+    ) -> Batch:
+        source, where = self.source, self.request.where
+        choices = choose(reader.columns, self.request.schema, self.schema, source.on_new_column, where)
+        _tell(progress, "checking", 0)
+        settled = settle(con, reader, never_null(choices, source))
+        if settled.dropped and source.on_bad == "stop":
+            raise refuse(con, reader, settled, scratch.files, where)
+        aside = source.on_bad == "quarantine" and settled.dropped
+        asides = set_aside(con, reader, settled, scratch.files, self.run) if aside else []
+        wanted = as_declared(settled.choices, choices)
+        target = target_of(self.store, source, wanted, self.base, is_anew=self.is_anew)
+        made = _written(self.store, con, reader, settled, target, scratch, progress)
+        new = tuple(choice.name for choice in settled.choices if choice.stored is None) if self.schema else ()
+        return Batch(target, made, settled.dropped, tuple(asides), new)
 
 
-def _csv_options(origin: Files, names: tuple[str, ...]) -> CsvOptions:
-    given = dict(origin.options)
-    return CsvOptions(
-        delimiter=given.get("delimiter"),
-        header=given.get("header", "true").lower() != "false",
-        null=given.get("null", ""),
-        quote=given.get("quote", '"'),
-        encoding=given.get("encoding", "utf-8"),
-        names=names,
-    )
-
-
-def _reader(con: duckdb.DuckDBPyConnection, request: Request, scratch: Scratch) -> AnyReader:
-    if request.format == CSV:
-        return CsvReader(con, request.files, scratch, request.csv)
-    if request.format == JSONL:
-        return JsonReader(con, request.files, scratch, [column.name for column in request.schema])
-    return ParquetReader(request.files, scratch)
+def _with(batch: Batch, unread: Sequence[Unread], source: Source, run: str) -> Batch:
+    """Return a batch with the files that were skipped: a row of quarantine each, where that is the policy."""
+    at = datetime.now(UTC)
+    rows = [Aside(None, each.error.what, each.file.name, run, at) for each in unread]
+    asides = (*batch.asides, *rows) if source.on_bad == "quarantine" else batch.asides
+    return replace(batch, asides=asides, unread=tuple(each.error.what for each in unread))
 
 
 def _written(

@@ -4,19 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from runnel.connect.csv import CsvReader
 from runnel.connect.globs import File
-from runnel.connect.jsonl import JsonReader
+from runnel.connect.opening import AnyReader, Unread
 from runnel.connect.parquet import ParquetReader
 from runnel.declare.flow import Files, Source
 from runnel.errors import RunnelError, listed, nearest
 
-AnyReader = CsvReader | JsonReader | ParquetReader
 
-
-def check_columns(reader: AnyReader, source: Source, known: Sequence[str]) -> None:
-    """Refuse a file that lacks a declared column, and one with a column that is not `known` where none may be new.
+def check_columns(reader: AnyReader, source: Source, known: Sequence[str]) -> tuple[Unread, ...]:
+    """Return the files that lack a declared column; raises for one with a column that is not `known` if none may be.
 
     An object of JSON lines may lack any: it is null there.
     """
+    lacking = []
     declared = _declared(source)
     names = {name.lower() for name in (*declared, *known)}
     for file, columns in _by_file(reader).items():
@@ -24,9 +23,10 @@ def check_columns(reader: AnyReader, source: Source, known: Sequence[str]) -> No
         missing = [name for name in declared if name.lower() not in present]
         new = [column for column in columns if column.lower() not in names]
         if missing:
-            raise _missing(file, missing, new or columns)
-        if new and source.on_new_column == "stop" and names:
+            lacking.append(Unread(file, _missing(file, missing, new or columns)))
+        elif new and source.on_new_column == "stop" and names:
             raise _new(file, new, [*declared, *known])
+    return tuple(lacking)
 
 
 def _declared(source: Source) -> list[str]:

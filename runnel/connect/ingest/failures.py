@@ -14,6 +14,7 @@ _WORDS = (
     ("--on-new-column add", 'on_new_column="add"'),
     ("--no-header", "header=False"),
     ("--schema", "schema="),
+    ("--format json", 'format="json"'),
     ("--format", "format="),
     ("--partition", "partition="),
     ("--key order_id", 'key="order_id"'),

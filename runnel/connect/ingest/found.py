@@ -1,6 +1,6 @@
 """What a source's files mean for its table: which are read, whose rows go, which only moved. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from runnel.lake.seen import Seen
@@ -31,7 +31,8 @@ class Found:
 
     `renamed` and `touched` files have the rows that are there already; only their position moves. `content` is the
     table's afterwards, None where it can't be said without reading; `before` is its content now. `looked_ns` is the
-    time before the first file was looked into. `problem` says why there is nothing at all.
+    time before the first file was looked into. `problem` says why there is nothing at all. `left` are the files
+    that are left alone for now, since they are still being written.
     """
 
     new: tuple[Arrival, ...] = ()
@@ -44,6 +45,7 @@ class Found:
     content: str | None = None
     looked_ns: int = 0
     problem: str | None = None
+    left: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -78,6 +80,17 @@ class Found:
         left = [replace(old, files=(), is_gone=True) for old, _ in self.renamed if old.path not in there]
         kept = [arrival.seen(old.files) for old, arrival in (*self.renamed, *self.touched)]
         return (*left, *kept)
+
+    def without(self, paths: Collection[str]) -> "Found":
+        """Return what is to be done where some files are left alone; their rows, if any, stay as they are."""
+        return replace(
+            self,
+            new=tuple(arrival for arrival in self.new if arrival.path not in paths),
+            changed=tuple(arrival for arrival in self.changed if arrival.path not in paths),
+            gone=tuple(old for old in self.gone if old.path not in paths),
+            content=None,
+            left=tuple(sorted({*self.left, *paths})),
+        )
 
     def position(self, files: Mapping[str, tuple[str, ...]]) -> tuple[Seen, ...]:
         """Return everything to record once the table has the rows, given the data files of each path that was read.

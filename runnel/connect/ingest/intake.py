@@ -1,21 +1,23 @@
 """Take in what was found of a source: its files read together, written apart, staged as one version."""
 
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect import quarantine
-from runnel.connect.globs import PARQUET, File
+from runnel.connect.globs import AVRO, BINARY, ORC, PARQUET, File
 from runnel.connect.ingest import failpoints
 from runnel.connect.ingest.batch import Batch, read_batch, target_of
 from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.listing import is_address
 from runnel.connect.ingest.reading import Ingested, Progress
 from runnel.connect.ingest.replaced import Leaving, leaving
-from runnel.connect.ingest.still import check_still
+from runnel.connect.ingest.still import changed, refused
 from runnel.connect.ingest.target import UNDECLARED
+from runnel.connect.opening import is_blank
 from runnel.connect.owners import prefix, prefix_of
-from runnel.connect.scratch import opened
 from runnel.declare.flow import Files, Source
 from runnel.errors import RunnelError
 from runnel.lake import tables
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 _HEAD_BYTES = 4096
+_ATTEMPTS = 3
 
 
 def take_in(
@@ -40,16 +43,65 @@ def take_in(
     run: str,
     progress: Progress | None,
 ) -> Ingested:
-    """Stage the next version of a source's table. Where all rows are read in another way, the table starts over."""
-    gone = leaving(store, base, found, seen)
-    is_anew = base is None or (found.is_reread and gone.is_everything)
-    files = _filled(root, source, found)
-    if files:
-        batch = read_batch(store, source, files, base, run, progress, is_anew=is_anew)
-    else:
-        batch = Batch(target_of(store, source, (), base, is_anew=is_anew))
-    failpoints.reach(failpoints.READ)
-    check_still(root, found)
+    """Stage the next version of a source's table. Where all rows are read in another way, the table starts over.
+
+    Without files that change under the reader, everything is read once more: what they said may have set a column's
+    type.
+    """
+    for _ in range(_ATTEMPTS):
+        gone = leaving(store, base, found, seen)
+        is_anew = base is None or (found.is_reread and gone.is_everything)
+        try:
+            batch = _batch(store, source, root, found, base, run, progress, is_anew=is_anew)
+            failpoints.reach(failpoints.READ)
+        except RunnelError:
+            moved = changed(root, found, store.storage)
+            if not moved:
+                raise
+        else:
+            moved = changed(root, found, store.storage)
+            if not moved:
+                return _ingested(store, source, found, base, batch, gone, aside, is_anew=is_anew)
+        rest = found.without(moved)
+        if base is None and rest.is_empty:
+            break
+        if rest.is_empty and base is not None:
+            return Ingested(base, found.before or "", 0, 0, rest.moved, left=rest.left)
+        found = rest
+    raise refused(min(moved))
+
+
+def _batch(
+    store: "Store",
+    source: Source,
+    root: Path,
+    found: Found,
+    base: str | None,
+    run: str,
+    progress: Progress | None,
+    *,
+    is_anew: bool,
+) -> Batch:
+    skips = source.on_bad != "stop"
+    with tempfile.TemporaryDirectory(prefix="runnel-ingest-") as folder:
+        local = [_file(store, root, arrival, Path(folder)) for arrival in found.reads]
+        files = _filled(source, local)
+        if not files:
+            return Batch(target_of(store, source, (), base, is_anew=is_anew))
+        return read_batch(store, source, files, base, run, progress, is_anew=is_anew, skips=skips)
+
+
+def _ingested(
+    store: "Store",
+    source: Source,
+    found: Found,
+    base: str | None,
+    batch: Batch,
+    gone: Leaving,
+    aside: str | None,
+    *,
+    is_anew: bool,
+) -> Ingested:
     location = _staged(store, batch, gone, is_anew=is_anew)
     failpoints.reach(failpoints.STAGED)
     made = {path: tuple(file.file_path for file in files) for path, files in batch.made.items()}
@@ -62,34 +114,30 @@ def take_in(
         dropped=batch.dropped,
         quarantine=_quarantined(store, source, found, batch, aside),
         new_columns=batch.new_columns,
+        unread=batch.unread,
+        left=found.left,
     )
 
 
-def _filled(root: Path, source: Source, found: Found) -> list[File]:
-    """Return the files that have something in them; an empty one gives no rows, whatever its format."""
+def _filled(source: Source, files: Sequence[File]) -> list[File]:
+    """Return the files that have something in them; an empty one gives no rows, unless files are rows themselves."""
     assert isinstance(source.origin, Files)
-    files = [_file(root, arrival) for arrival in found.reads if arrival.size]
-    if source.origin.format == PARQUET:
-        return files
-    return [file for file in files if file.bytes > _HEAD_BYTES or not _is_blank(file)]
+    if source.origin.format == BINARY:
+        return list(files)
+    filled = [file for file in files if file.bytes]
+    if source.origin.format in (PARQUET, AVRO, ORC):
+        return filled
+    return [file for file in filled if file.bytes > _HEAD_BYTES or not is_blank(file)]
 
 
-def _file(root: Path, arrival: Arrival) -> File:
-    path = os.path.abspath(root / arrival.path)  # noqa: PTH100 - keeps the name of a symlink, and with it the ending
+def _file(store: "Store", root: Path, arrival: Arrival, folder: Path) -> File:
+    if is_address(arrival.path):
+        from runnel.connect.ingest.objects import download
+
+        path = str(download(arrival.path, folder / prefix(arrival.path), store.storage))
+    else:
+        path = os.path.abspath(root / arrival.path)  # noqa: PTH100 - keeps the name of a symlink, and with it the ending
     return File(arrival.path, path, arrival.size, arrival.modified_ns / 1e9)
-
-
-def _is_blank(file: File) -> bool:
-    try:
-        with opened(file) as stream:
-            return not stream.read(_HEAD_BYTES).strip(b"\xef\xbb\xbf \t\r\n")
-    except EOFError:  # a damaged gzip file is told of when it is read
-        return False
-    except OSError as error:
-        if file.gzipped:
-            return False
-        what = f"{file.name} can't be read: {error.strerror}"
-        raise RunnelError("SOURCE_FILE_UNREADABLE", what, at=file.name, fix="check its permissions") from error
 
 
 def _staged(store: "Store", batch: Batch, gone: Leaving, *, is_anew: bool) -> str:

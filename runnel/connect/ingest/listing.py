@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,9 @@ from stat import S_ISREG
 
 from runnel.errors import RunnelError, nearest
 from runnel.names import shown
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".filepart", ".crdownload", ".inprogress", "._copying_", "~")
 
 
 @dataclass(frozen=True)
@@ -20,15 +24,44 @@ class Present:
     modified_ns: int
 
 
+def is_address(path: str) -> bool:
+    """Tell whether a glob or a path names an object store.
+
+    >>> is_address("s3://bucket/a/*.csv"), is_address("data/*.csv"), is_address("/data/a.csv")
+    (True, False, False)
+    """
+    return _ADDRESS.match(path) is not None
+
+
 def present(root: Path, pattern: str) -> dict[str, Present]:
-    """Return the files that a glob matches, by path and sorted; hidden ones, folders and broken links are left out."""
+    """Return the files that a glob matches, by path and sorted.
+
+    Left out are hidden files, folders, broken links, and what by its name is not finished or no data: `_SUCCESS`.
+    """
     return {file.path: file for file in sorted(_present(root, pattern), key=lambda file: file.path)}
+
+
+def is_passed_over(path: str, pattern: str) -> bool:
+    """Tell whether a file is hidden or not finished, by its name; folders too, unless the glob spells them out.
+
+    >>> is_passed_over("data/_temporary/0/a.csv", "data/**/*.csv"), is_passed_over("_in/a.csv", "_in/*")
+    (True, False)
+    >>> is_passed_over("data/_year=2026/a.csv", "data/**"), is_passed_over("data/a.csv.part", "data/*")
+    (False, True)
+    """
+    spelled = pattern.split("/")
+    *folders, name = path.split("/")
+    if name.lower().endswith(_UNFINISHED) and not pattern.lower().endswith(_UNFINISHED):
+        return True
+    return any(
+        part[:1] in "._" and "=" not in part and part not in spelled for part in (*folders, name) if part != ".."
+    )
 
 
 def _present(root: Path, pattern: str) -> Iterator[Present]:
     for name in glob.iglob(pattern, root_dir=root, recursive=True):  # noqa: PTH207 - pathlib's follows no links in **
         path = os.path.normpath(name)
-        if os.path.basename(path).startswith("."):  # noqa: PTH119
+        if is_passed_over(path, pattern):
             continue
         try:
             found = os.stat(root / path)  # noqa: PTH116

@@ -3,6 +3,7 @@
 Looks into a file only where its path, size or time is not what was seen. Imports nothing heavy: every plan asks.
 """
 
+import hashlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,29 +11,40 @@ from pathlib import Path
 
 from runnel.connect.ingest.digests import DigestCache
 from runnel.connect.ingest.found import Arrival, Found
-from runnel.connect.ingest.listing import Present, nothing, present
+from runnel.connect.ingest.listing import Present, is_address, nothing, present
+from runnel.connect.ingest.writers import is_written
 from runnel.declare.flow import Files, Source
 from runnel.lake.identity import of_files
 from runnel.lake.seen import Seen
 
 
 def arrivals(
-    root: Path, source: Source, how: str, seen: Mapping[str, Seen], content: str | None, cache: DigestCache
+    root: Path,
+    source: Source,
+    how: str,
+    seen: Mapping[str, Seen],
+    content: str | None,
+    cache: DigestCache,
+    storage: Mapping[str, str] | None = None,
 ) -> Found:
     """Return what the files of a source mean for its table, whose content now is `content`, None where there is none.
 
     `how` says how files are read; where it changed, every file counts as changed. Without a table nothing counts as
-    seen. Raises where a file that has to be looked into can't be read.
+    seen. `storage` is for files in an object store. Raises where a file that has to be looked into can't be read.
     """
     files = source.origin
     assert isinstance(files, Files)
     known = seen if content is not None else {}
+    how = f"{how}:by path" if files.format == "binary" else how
     looked_ns = time.time_ns()
-    there = present(root, files.glob)
+    is_away = is_address(files.glob)
+    there = _objects(files.glob, storage or {}) if is_away else present(root, files.glob)
     live = {path: old for path, old in known.items() if not old.is_gone}
     vanished = [old for path, old in live.items() if path not in there]
     differing = [file for path, file in there.items() if not _same(file, live.get(path), how)]
-    digests = cache.digests(root, differing, looked_ns)
+    left = () if is_away else tuple(f.path for f in differing if is_written(root / f.path, f.modified_ns))
+    differing = [file for file in differing if file.path not in left]
+    digests = _digests(differing) if is_away else cache.digests(root, differing, looked_ns)
     looked = [_arrival(file, digests[file.path], how) for file in differing]
     touched = tuple((live[each.path], each) for each in looked if _is_touched(each, live.get(each.path)))
     settled = {each.path for _, each in touched}
@@ -40,27 +52,46 @@ def arrivals(
     return replace(
         found,
         touched=touched,
-        unchanged=len(there) - len(found.reads) - len(found.renamed),
+        unchanged=len(there) - len(found.reads) - len(found.renamed) - len(left),
         before=content,
         content=_content(content, found, live.values()),
         looked_ns=looked_ns,
-        problem=None if there else nothing(root, files.glob),
+        problem=None if there else _nothing(root, files.glob),
+        left=left,
     )
+
+
+def _objects(pattern: str, storage: Mapping[str, str]) -> dict[str, Present]:
+    from runnel.connect.ingest.objects import objects
+
+    return objects(pattern, storage)
+
+
+def _digests(files: Iterable[Present]) -> dict[str, str]:
+    from runnel.connect.ingest.objects import digest
+
+    return {file.path: digest(file) for file in files}
+
+
+def _nothing(root: Path, pattern: str) -> str:
+    return f"no object matches {pattern}" if is_address(pattern) else nothing(root, pattern)
 
 
 def _same(file: Present, old: Seen | None, how: str) -> bool:
     """Tell whether a file need not be looked into."""
     if old is None or (file.size, file.modified_ns) != (old.size, old.modified_ns):
         return False
-    return old.identity == _identity(old.sha256, how)
+    return old.identity == _identity(old.path, old.sha256, how)
 
 
-def _identity(sha256: str, how: str) -> str:
-    return f"{sha256}:{how}"
+def _identity(path: str, sha256: str, how: str) -> str:
+    """Return what the rows of a file are; where they tell its path, they are others elsewhere."""
+    told = f":{path}" if how.endswith(":by path") else ""
+    return f"{hashlib.sha256((sha256 + told).encode()).hexdigest() if told else sha256}:{how}"
 
 
 def _arrival(file: Present, sha256: str, how: str) -> Arrival:
-    return Arrival(file.path, file.size, file.modified_ns, sha256, _identity(sha256, how))
+    return Arrival(file.path, file.size, file.modified_ns, sha256, _identity(file.path, sha256, how))
 
 
 def _is_touched(arrival: Arrival, old: Seen | None) -> bool:

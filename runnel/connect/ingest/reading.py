@@ -23,6 +23,8 @@ class Ingested:
     """A staged version of a source's table, and what to record of the position with it.
 
     `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, where that changed.
+    `unread` says why files were skipped, `left` which are still being written. Where nothing is to be published, it is
+    the version that was there.
     """
 
     location: str
@@ -33,6 +35,8 @@ class Ingested:
     dropped: int = 0
     quarantine: tuple[str, str] | None = None  # location, content
     new_columns: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def read(
@@ -50,7 +54,7 @@ def read(
     """Read new and changed files, and stage the version of the table that has their rows and lacks those that go.
 
     `base` and `quarantine` are the versions of the table and of its quarantine table now. Raises where rows are bad,
-    by the source's `on_bad`, and where a file changed while it was read; then nothing is to be published.
+    by the source's `on_bad`; then nothing is to be published. A file that changed while it was read is left out.
     """
     from runnel.connect.ingest.failures import told
     from runnel.connect.ingest.intake import take_in

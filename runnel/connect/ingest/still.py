@@ -2,35 +2,48 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runnel.connect.ingest.digests import is_settled, settles_ns, sha256_of
 from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.listing import is_address
 from runnel.errors import RunnelError
 
 _MOST_NS = 2_000_000_000
 
 
-def check_still(root: Path, found: Found) -> None:
-    """Raise where a file that was read is not what it was.
+def changed(root: Path, found: Found, storage: Mapping[str, str]) -> frozenset[str]:
+    """Return the paths of files that were read and are not what they were.
 
     A file that was written just before it was found may have been written again since without its time showing it:
     it is hashed once more, when its time would show the next write.
     """
-    doubtful = []
+    away = [arrival for arrival in found.reads if is_address(arrival.path)]
+    moved, doubtful = _moved(away, storage), []
     for arrival in found.reads:
+        if is_address(arrival.path):
+            continue
         if not _is_same(root, arrival):
-            raise _changed(arrival)
-        if not is_settled(arrival.modified_ns, found.looked_ns):
+            moved.add(arrival.path)
+        elif not is_settled(arrival.modified_ns, found.looked_ns):
             doubtful.append(arrival)
-    if not doubtful:
-        return
-    left_ns = max(settles_ns(arrival.modified_ns) for arrival in doubtful) - time.time_ns()
-    if 0 < left_ns <= _MOST_NS:
-        time.sleep(left_ns / 1e9)
+    if doubtful:
+        left_ns = max(settles_ns(arrival.modified_ns) for arrival in doubtful) - time.time_ns()
+        if 0 < left_ns <= _MOST_NS:
+            time.sleep(left_ns / 1e9)
     for arrival in doubtful:
-        if sha256_of(root, arrival.path) != arrival.sha256 or not _is_same(root, arrival):
-            raise _changed(arrival)
+        if not _is_same(root, arrival) or sha256_of(root, arrival.path) != arrival.sha256:
+            moved.add(arrival.path)
+    return frozenset(moved)
+
+
+def _moved(away: Sequence[Arrival], storage: Mapping[str, str]) -> set[str]:
+    if not away:
+        return set()
+    from runnel.connect.ingest.objects import moved
+
+    return moved(((arrival.path, arrival.size, arrival.modified_ns) for arrival in away), storage)
 
 
 def _is_same(root: Path, arrival: Arrival) -> bool:
@@ -41,7 +54,8 @@ def _is_same(root: Path, arrival: Arrival) -> bool:
     return (now.st_size, now.st_mtime_ns) == (arrival.size, arrival.modified_ns)
 
 
-def _changed(arrival: Arrival) -> RunnelError:
-    what = f"{arrival.path} changed while it was read; nothing of this run is visible"
+def refused(path: str) -> RunnelError:
+    """Return the error that says that nothing could be read for changes."""
+    what = f"{path} changed while it was read; nothing of this run is visible"
     fix = "run it again when its writer has finished; a writer that renames a finished file into place avoids this"
-    return RunnelError("SOURCE_FILE_CHANGED", what, at=arrival.path, fix=fix)
+    return RunnelError("SOURCE_FILE_CHANGED", what, at=path, fix=fix)

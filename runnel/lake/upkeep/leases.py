@@ -19,7 +19,7 @@ def ended(db: Database, connection: Connection, now: str) -> tuple[list[str], li
 
     def is_over(owner: str, expires_at: str) -> bool:
         # SQLite is used from one machine, so there a dead process is known at once; elsewhere its lease has to end.
-        return expires_at <= now or (db.is_sqlite and _is_dead(owner))
+        return expires_at <= now or (db.is_sqlite and is_dead(owner))
 
     pins, slots = schema.pins.c, schema.slots.c
     held = connection.execute(sa.select(pins.id, pins.owner, pins.expires_at))
@@ -42,7 +42,7 @@ def held(connection: Connection, *, pin: str | None, slot: tuple[str, str] | Non
         queries.append(sa.select(slots.owner, slots.expires_at).where(here))
     found = [row for query in queries for row in connection.execute(query)]
     now = clock(connection)
-    return any(row.expires_at > now and not (is_sqlite and _is_dead(row.owner)) for row in found)
+    return any(row.expires_at > now and not (is_sqlite and is_dead(row.owner)) for row in found)
 
 
 def end(db: Database, now: str) -> int:
@@ -61,7 +61,8 @@ def end(db: Database, now: str) -> int:
     return db.write(work)
 
 
-def _is_dead(owner: str) -> bool:
+def is_dead(owner: str) -> bool:
+    """Tell whether the process that holds a lease was one of this machine, and has ended."""
     host, _, pid = owner.rpartition(":")
     if host != socket.gethostname() or not pid.isdigit():
         return False

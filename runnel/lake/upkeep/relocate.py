@@ -121,6 +121,7 @@ def _point(connection: Connection, swap: Swap, place: Place, versions: frozenset
         (schema.changes, ("before", "after", "content")),
         (schema.results, ("location", "content", "quarantine_location", "quarantine_content")),
         (schema.garbage, ("path",)),
+        (schema.deliveries, ("location", "content")),
     ):
         _rewrite(connection, table, dict.fromkeys(names, place))
     _rewrite(connection, schema.changes, {"detail": lambda text: _in_json(text, place)})

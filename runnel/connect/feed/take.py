@@ -1,0 +1,109 @@
+"""Take in what a feed has: fetched into files, read as any files are, staged as one version with the new state."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.connect import quarantine
+from runnel.connect.feed import failpoints
+from runnel.connect.feed.news import Comparing, Feed, Fetched, News, Part, Progress, State
+from runnel.connect.feed.position import content_after, seen_of
+from runnel.connect.feed.upsert import Holding, displaced
+from runnel.connect.globs import File
+from runnel.connect.ingest.batch import Batch, read_batch, target_of
+from runnel.connect.ingest.failures import told
+from runnel.connect.ingest.reading import Ingested
+from runnel.declare.flow import Files, Source
+from runnel.lake import tables
+from runnel.lake.manifests import Entry, entries
+from runnel.lake.snapshots import Edit, stage
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+    from runnel.lake.store import Store
+
+
+def take(
+    store: "Store",
+    source: Source,
+    feed: Feed,
+    state: State | None,
+    news: News,
+    base: str | None,
+    content: str | None,
+    aside: str | None,
+    run: str,
+    progress: Progress,
+) -> Ingested:
+    """Stage the next version of a source's table; `base` and `content` are those of the version now.
+
+    Raises where rows are bad, by the source's `on_bad`; then nothing is to be published.
+    """
+    with tempfile.TemporaryDirectory(prefix="runnel-feed-") as folder:
+        if isinstance(feed, Comparing):
+            feed.compare(Holding(store, base))
+        fetched = feed.fetch(state, news, Path(folder), progress)
+        failpoints.reach(failpoints.FETCHED)
+        with told(source):
+            batch = _read(store, source, fetched, base, run, progress)
+        failpoints.reach(failpoints.READ)
+        location = _staged(store, batch, fetched, base)
+    failpoints.reach(failpoints.STAGED)
+    return Ingested(
+        location=location,
+        content=content_after(content, "replace" if fetched.is_all else fetched.mode, fetched.identity),
+        rows=sum(file.record_count for files in batch.made.values() for file in files),
+        files=len(fetched.parts),
+        seen=(seen_of(fetched.state, fetched.identity),),
+        dropped=batch.dropped + len(fetched.bad),
+        quarantine=_quarantined(store, source, batch, fetched, aside, run),
+        new_columns=batch.new_columns,
+    )
+
+
+def _read(store: "Store", source: Source, fetched: Fetched, base: str | None, run: str, progress: Progress) -> Batch:
+    """Read all parts, by the policy of the source."""
+    filled = [part for part in fetched.parts if part.path.stat().st_size]
+    is_anew = base is None
+    files = [_file(part) for part in filled]
+    form = filled[0].format if filled else "jsonl"
+    read = replace(source, origin=Files(str(source.table), form, source.origin.schema))
+    if not filled:
+        return Batch(target_of(store, read, (), base, is_anew=is_anew))
+    return read_batch(store, read, files, base, run, progress, is_anew=is_anew)
+
+
+def _file(part: Part) -> File:
+    found = part.path.stat()
+    return File(part.name, str(part.path), found.st_size, found.st_mtime)
+
+
+def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None) -> str:
+    added = [file for files in batch.made.values() for file in files]
+    target = batch.target
+    if base is None or target.location != base:
+        return stage(store, target.location, Edit(added=added)) if added else target.location
+    if fetched.mode == "replace":
+        removed = list(entries(store, tables.load(store, base)))
+        return stage(store, base, Edit(added, removed, updates=target.updates))
+    kept: list[DataFile] = []
+    gone: list[Entry] = []
+    if fetched.mode == "upsert":
+        kept, gone = displaced(store, base, target.metadata, added, fetched.key, fetched.gone, fetched.present)
+    if not (added or gone or target.updates):
+        return base
+    return stage(store, base, Edit([*added, *kept], gone, updates=target.updates))
+
+
+def _quarantined(
+    store: "Store", source: Source, batch: Batch, fetched: Fetched, aside: str | None, run: str
+) -> tuple[str, str] | None:
+    bad = (replace(row, run=row.run or run) for row in fetched.bad)
+    found = (*batch.asides, *bad) if source.on_bad == "quarantine" else ()
+    if not found:
+        return None
+    base = aside or quarantine.create(store, source.table)
+    location = quarantine.append(store, base, found)
+    return location, location

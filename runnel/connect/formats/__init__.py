@@ -1,0 +1,1 @@
+"""Formats that are turned into JSON lines or Parquet before they are read."""

@@ -1,0 +1,149 @@
+"""Ask an API: with a pause between requests, again where trouble may pass, and never with secrets to another host."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from runnel import __version__
+from runnel.connect.feed.news import Progress
+from runnel.connect.http import trouble
+from runnel.connect.http.access import Access, joined
+from runnel.connect.http.pace import backoff, held, hold, slot
+from runnel.connect.http.trouble import Trouble
+from runnel.declare.flow import Http, Source
+from runnel.errors import Mistake
+
+Pause = Callable[[float], object]
+MOST_BYTES = 512 * 2**20
+_CHUNK = 64 * 1024
+_MOST_REDIRECTS = 10
+_REDIRECTS = (301, 302, 303, 307, 308)
+_OPEN = "where what is sent can be read by others"
+_START = 400
+logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)  # below that it logs addresses, with secrets in them
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request: the API with some parameters, or a next page's address."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    link: tuple[str, str] | None = None  # a link, and the address of the answer that it stands in
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_glance: bool = False  # whether only the headers of the answer are wanted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer. `url` may hold secrets: it is for asking on, never for people."""
+
+    status: int
+    url: str = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes = field(default=b"", repr=False)
+
+
+class Client:
+    """Asks one API. To be closed."""
+
+    def __init__(self, source: Source, origin: Http, tell: Progress, pause: Pause = time.sleep) -> None:
+        """Reveal what proves who asks; nothing is asked yet."""
+        self._at = str(source.place)
+        self._origin = origin
+        self._tell = tell
+        self._pause = pause
+        self.access = Access(source, origin)
+        self._session = requests.Session()
+        self._session.auth = _as_it_is  # else the file .netrc would be asked for a password
+        self._session.headers.update({"User-Agent": f"runnel/{__version__}", "Accept": "application/json, */*;q=0.5"})
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._session.close()
+
+    def ask(self, ask: Ask) -> Answer:
+        """Return the whole answer to a request, tried again where trouble may pass."""
+        number, host = 0, self.access.host
+        if (seconds := held(host, time.monotonic())) is not None:
+            raise trouble.asks_to_wait(seconds, self.access.told, self._at).error
+        while True:
+            found = self._once(ask)
+            if isinstance(found, Answer):
+                return found
+            if found.pause is not None and not found.may_pass:
+                hold(host, found.pause, time.monotonic())  # whoever tries the run again does not ask
+            if not found.may_pass or number >= self._origin.retries:
+                raise found.error
+            self._wait(backoff(number) if found.pause is None else found.pause, f"again: {found.error.what}")
+            number += 1
+
+    def _wait(self, seconds: float, why: str) -> None:
+        """Wait; whoever cancels need not."""
+        while seconds > 0:
+            self._tell(why, 0, None)
+            self._pause(min(seconds, 1.0))
+            seconds -= 1.0
+
+    def _once(self, ask: Ask) -> Answer | Trouble:
+        """Ask once, over redirects."""
+        access, method = self.access, self._origin.method
+        url = access.first(ask.params) if ask.link is None else access.following(*ask.link)
+        if url is None:
+            what = f"{access.told} names a next page that has no address of HTTP"
+            return Trouble(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
+        if urlsplit(access.url).scheme == "https" and urlsplit(url).scheme == "http":
+            return trouble.of_redirect(f"for its next page, {_OPEN}", access.told, self._at)
+        for _ in range(_MOST_REDIRECTS):
+            self._wait(slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
+            found = self._sent(method, url, ask)
+            if isinstance(found, Trouble) or found.status not in _REDIRECTS:
+                return found
+            target, told = joined(url, found.headers.get("Location", "")), access.shown(url)
+            if target is None:
+                return trouble.of_redirect("but does not say where to", told, self._at)
+            if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
+                return trouble.of_redirect(_OPEN, told, self._at)
+            if method == "POST" and found.status in (301, 302, 303):
+                return trouble.of_redirect(f"where a POST does not go (status {found.status})", told, self._at)
+            url = target
+        return trouble.of_redirect(f"more than {_MOST_REDIRECTS} times", access.told, self._at)
+
+    def _sent(self, method: str, url: str, ask: Ask) -> Answer | Trouble:
+        access = self.access
+        headers = {**access.headers(url), **ask.headers}
+        body = access.body(url, ask.params)
+        if body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        seconds = self._origin.timeout_seconds
+        try:
+            with self._session.request(
+                method, url, headers=headers, data=body, timeout=seconds, allow_redirects=False, stream=True
+            ) as response:
+                return self._read(response, url, ask)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
+            return trouble.of_failure(error, access, self._origin, self._at)
+
+    def _read(self, response: requests.Response, url: str, ask: Ask) -> Answer | Trouble:
+        status, headers = response.status_code, response.headers
+        if status in _REDIRECTS or (ask.is_glance and (status < 300 or status == 304)):
+            return Answer(status, url, headers)
+        if status >= 300:
+            start = next(response.iter_content(_START), b"")[:_START].decode(errors="replace")
+            return trouble.of_status(status, headers, start, url, self.access, self._at)
+        chunks, size = [], 0
+        for chunk in response.iter_content(_CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MOST_BYTES:
+                return trouble.too_large(self.access.shown(url), MOST_BYTES, self._at)
+        return Answer(status, url, headers, b"".join(chunks))
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request

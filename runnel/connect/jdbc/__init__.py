@@ -1,0 +1,1 @@
+"""Databases over SQL: PostgreSQL, MySQL, MariaDB and SQLite."""

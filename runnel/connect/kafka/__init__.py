@@ -1,0 +1,1 @@
+"""Kafka: topics as a source, and a producer for those who write to one."""

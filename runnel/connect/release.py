@@ -1,0 +1,177 @@
+"""Send rows that were set aside through their source again, as they are or corrected. Publishes one commit.
+
+Rows that pass go to the table, as rows of the file that they came from: when that changes, they go with its others.
+Rows that are still bad stay aside, with what is wrong now.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.connect import quarantine
+from runnel.connect.globs import File, format_of
+from runnel.connect.ingest.batch import Batch, read_batch
+from runnel.connect.quarantine import Aside
+from runnel.declare.flow import Files, Source, quarantine_of
+from runnel.errors import Mistake, Moved
+from runnel.lake import tables
+from runnel.lake.commits import Change, Commit, Version
+from runnel.lake.identity import of_files
+from runnel.lake.ingested import seen
+from runnel.lake.pins import pinned
+from runnel.lake.publish import Draft, publish, sequence
+from runnel.lake.seen import Seen
+from runnel.lake.snapshots import Edit, stage
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Released:
+    """How many rows were sent through again, how many the table got, and how many are still bad."""
+
+    rows: int
+    taken: int
+    bad: int
+    commit: Commit | None
+
+
+def release(
+    store: "Store",
+    source: Source,
+    root: Path,
+    chosen: Sequence[Aside],
+    corrected: Path | None = None,
+    *,
+    branch: str = "main",
+) -> Released:
+    """Send the `chosen` rows through again, or in their place those of the file `corrected`."""
+    with tempfile.TemporaryDirectory(prefix="runnel-release-") as folder, pinned(store.db, "write") as pin:
+        files, read = _files(source, root, chosen, corrected, Path(folder))
+        for attempt in range(_ATTEMPTS):
+            try:
+                return _released(store, read, files, chosen, branch, pin)
+            except Moved:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+    raise AssertionError("unreachable")
+
+
+def _released(
+    store: "Store", source: Source, files: Sequence[File], chosen: Sequence[Aside], branch: str, pin: str
+) -> Released:
+    planned, commit = store.db.read(sequence), store.commit(branch)
+    state, aside = store.state(branch), quarantine_of(source.table)
+    now, held = state.get(source.table), state[aside]
+    batch = read_batch(store, source, files, now.location if now else None, "release", None, is_anew=now is None)
+    rows = sum(file.record_count for made in batch.made.values() for file in made)
+    after = quarantine.without(store, held.location, chosen, batch.asides)
+    changes = [Change(aside, held.location, after, after)] if after != held.location else []
+    if rows:
+        changes.append(_table_change(store, source, batch, now))
+    if not changes or (not rows and batch.dropped == len(chosen)):
+        return Released(len(chosen), 0, batch.dropped, None)
+    message = f"release {rows:,} rows of {source.table}"
+    position = _position(seen(store.db, commit, source.table), batch) if rows else ()
+    draft = Draft(
+        branch,
+        message,
+        store.author,
+        tuple(changes),
+        kind="release",
+        head=commit.id,
+        planned=planned,
+        pin=pin,
+        seen=tuple((source.table, one) for one in position),
+    )
+    return Released(len(chosen), rows, batch.dropped, publish(store.db, draft))
+
+
+def _table_change(store: "Store", source: Source, batch: Batch, now: Version | None) -> Change:
+    added = [file for files in batch.made.values() for file in files]
+    target = batch.target
+    location = stage(store, target.location, Edit(added=added, updates=target.updates))
+    names = sorted(file.file_path.rpartition("/")[2] for file in added)
+    content = of_files(now.content if now else None, [f"released:{name}" for name in names])
+    return Change(source.table, now.location if now else None, location, content)
+
+
+def _position(now: Mapping[str, Seen], batch: Batch) -> tuple[Seen, ...]:
+    """Return what is recorded of files whose rows are in more data files now."""
+    return tuple(
+        replace(now[path], files=(*now[path].files, *(file.file_path for file in made)))
+        for path, made in batch.made.items()
+        if path in now
+    )
+
+
+def _files(
+    source: Source, root: Path, chosen: Sequence[Aside], corrected: Path | None, folder: Path
+) -> tuple[list[File], Source]:
+    """Return the files to read, called as those that the rows came from, and how to read them."""
+    if corrected is None:
+        return _as_they_are(source, root, chosen, folder)
+    names = {row.file for row in chosen}
+    if len(names) > 1:
+        what = f"the rows come from {len(names):,} files, and corrected ones would belong to none of them"
+        raise Mistake("RELEASE_FILES", what, fix="release them file by file: --file NAME")
+    if not corrected.is_file():
+        raise Mistake("RELEASE_NO_FILE", f"there is no file {corrected}", fix="name the file with the corrected rows")
+    form = format_of([_file(str(corrected), corrected)])
+    return [_file(names.pop() or str(source.table), corrected)], _reading(source, form)
+
+
+def _as_they_are(source: Source, root: Path, chosen: Sequence[Aside], folder: Path) -> tuple[list[File], Source]:
+    origin = source.origin
+    is_csv = isinstance(origin, Files) and origin.format == "csv"
+    groups: dict[str, list[str]] = {}
+    for row in chosen:
+        groups.setdefault(row.file or str(source.table), []).append(row.raw or "")
+    files = []
+    for number, (name, lines) in enumerate(groups.items()):
+        path = folder / f"{number}.{'csv' if is_csv else 'jsonl'}"
+        first = [_header(source, root / name)] if is_csv else []
+        path.write_text("\n".join([*first, *lines]) + "\n")
+        files.append(_file(name, path))
+    return files, _reading(source, "csv" if is_csv else "jsonl")
+
+
+def _header(source: Source, path: Path) -> str:
+    """Return the header of a file of CSV, or as the source declares it where the file is gone or has none."""
+    origin = source.origin
+    assert isinstance(origin, Files)
+    options = dict(origin.options)
+    if options.get("header", "true") == "true" and path.is_file() and not path.name.endswith(".gz"):
+        with path.open(encoding=options.get("encoding", "utf-8-sig"), newline="") as file:
+            return file.readline().rstrip("\r\n")
+    delimiter = options.get("delimiter") or ("\t" if ".tsv" in path.name else ",")
+    return delimiter.join(column.name for column in origin.schema or ())
+
+
+def _reading(source: Source, form: str) -> Source:
+    options = tuple(
+        (name, value)
+        for name, value in (source.origin.options if isinstance(source.origin, Files) else ())
+        if form == "csv" and name not in ("header", "encoding")
+    )
+    read = Files(str(source.table), form, source.origin.schema, options=options)  # type: ignore[arg-type]
+    return replace(source, origin=read, on_bad="quarantine")
+
+
+def _file(name: str, path: Path) -> File:
+    found = path.stat()
+    return File(name, str(path), found.st_size, found.st_mtime)
+
+
+def held(store: "Store", source: Source, branch: str = "main", file: str | None = None) -> list[Aside]:
+    """Return the rows of a source that are aside; a file that could not be read at all is none."""
+    found = store.state(branch).get(quarantine_of(source.table))
+    if found is None:
+        return []
+    rows = quarantine.rows(store, tables.load(store, found.location))
+    return [row for row in rows if row.raw is not None and file in (None, row.file)]

@@ -1,0 +1,119 @@
+"""A folder as a sink: one file for each partition, and a manifest. Only partitions that changed are replaced."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runnel.connect.sinks import failpoints
+from runnel.connect.sinks.columns import check_columns
+from runnel.connect.sinks.files import PACKED, FilesOutlet, move, sync, write
+from runnel.errors import Mistake
+from runnel.lake.duckdb_types import literal, quoted
+
+if TYPE_CHECKING:
+    from runnel.connect.sinks.change import Change
+
+MANIFEST = "_manifest.json"
+
+
+class FolderOutlet(FilesOutlet):
+    """A folder: one file, or one in each folder that the partition's values name, and a manifest that lists them."""
+
+    def position(self, recorded: str | None) -> str | None:
+        """Return what is recorded, nothing where the manifest or one of its files is gone."""
+        listed = self._listed()
+        if listed is None or not all((self._path / name).is_file() for name in listed):
+            return None
+        return recorded
+
+    def take(self, change: "Change") -> int:
+        """Replace the files of the partitions that changed, then the manifest."""
+        self._check(change)
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            for left in self._path.glob(".runnel-*"):  # by a process that was killed: nobody else writes here now
+                shutil.rmtree(left)
+            with tempfile.TemporaryDirectory(prefix=".runnel-", dir=self._path) as folder:
+                return self._replace(change, Path(folder))
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _replace(self, change: "Change", folder: Path) -> int:
+        listed = self._listed() or {}
+        new, touched = folder / "new", folder / "touched"
+        names = ", ".join(map(quoted, self._target.partition))
+        if change.is_whole or not names:
+            rows, stale = f"FROM {change.whole()}", set(listed)
+        else:
+            differs = f"SELECT {names} FROM {change.came()} UNION SELECT {names} FROM {change.gone()}"
+            change.connection.execute(f"CREATE TEMP TABLE touched AS {differs}")
+            same = " AND ".join(
+                f"w.{quoted(one)} IS NOT DISTINCT FROM t.{quoted(one)}" for one in self._target.partition
+            )
+            rows = f"SELECT w.* FROM {change.whole()} AS w WHERE EXISTS (SELECT 1 FROM touched AS t WHERE {same})"
+            self._copy(change, "SELECT *, 1 AS runnel FROM touched", touched, ["FORMAT csv"], "csv")
+            stale = {name for name in listed if (touched / name).parent.is_dir()}
+        options, ending = self._options(PACKED.get(self._target.compress or "")), self._ending()
+        self._copy(change, rows, new, options, ending)
+        came = {str(path.relative_to(new)) for path in new.rglob("*") if path.is_file()}
+        for name in sorted(came):
+            (self._path / name).parent.mkdir(parents=True, exist_ok=True)
+            move(new / name, self._path / name)
+            failpoints.reach(failpoints.REPLACING)
+        gone = stale - came
+        self._note(change, {**{name: one for name, one in listed.items() if name not in gone}, **self._sizes(came)})
+        for name in gone:
+            self._remove(self._path / name)
+        return sum(change.sizes) if not change.is_whole and names else change.rows
+
+    def _copy(self, change: "Change", rows: str, to: Path, options: list[str], ending: str) -> None:
+        """Write rows below a folder, laid out as the sink is; where there are none it stays empty."""
+        to.mkdir()
+        if self._target.partition and change.one(f"SELECT 1 FROM ({rows}) LIMIT 1") is None:
+            return
+        if self._target.partition:
+            names = ", ".join(map(quoted, self._target.partition))
+            most = "SET partitioned_write_max_open_files = 10000"  # so that each partition is one file
+            change.connection.execute(most)
+            laid = [f"PARTITION_BY ({names})", "FILENAME_PATTERN 'part-{i}'", f"FILE_EXTENSION '{ending}'"]
+            write(change, f"COPY ({rows}) TO {literal(str(to))} ({', '.join([*options, *laid])}, OVERWRITE_OR_IGNORE)")
+        else:
+            path = to / f"part-0.{ending}"
+            write(change, f"COPY ({rows}) TO {literal(str(path))} ({', '.join(options)})")
+
+    def _check(self, change: "Change") -> None:
+        check_columns(self._sink, change, self._target.partition)
+        known = {column.name for column in change.columns}
+        if known and known <= set(self._target.partition):
+            what = f"every column of `{change.table}` names a folder, so that its files would be empty"
+            raise Mistake("SINK_PARTITION", what, at=str(self._sink.place), fix="partition by fewer columns")
+
+    def _ending(self) -> str:
+        return self._target.format + (f".{self._target.compress}" if self._target.compress else "")
+
+    def _listed(self) -> dict[str, Any] | None:
+        """Return the files of the manifest, by path; None where there is no manifest."""
+        try:
+            return dict(json.loads((self._path / MANIFEST).read_text())["files"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def _sizes(self, names: set[str]) -> dict[str, Any]:
+        return {name: {"bytes": (self._path / name).stat().st_size} for name in names}
+
+    def _note(self, change: "Change", files: dict[str, Any]) -> None:
+        told = {"table": str(change.table), "commit": change.commit, "rows": change.rows}
+        aside = self._path / f".{MANIFEST}.runnel"
+        aside.write_text(json.dumps({**told, "files": dict(sorted(files.items()))}, indent=1))
+        move(aside, self._path / MANIFEST)
+        sync(self._path)
+
+    def _remove(self, file: Path) -> None:
+        """Remove a file, and the folders that are empty then."""
+        file.unlink(missing_ok=True)
+        for folder in file.parents:
+            if folder == self._path or any(folder.iterdir()):
+                break
+            shutil.rmtree(folder)

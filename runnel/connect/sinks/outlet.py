@@ -1,0 +1,52 @@
+"""What a sink of any kind does: say what it has, and take a change."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from runnel.declare.flow import Files, Jdbc, Kafka, Sink, Webhook
+
+if TYPE_CHECKING:
+    from runnel.connect.sinks.change import Change
+
+
+class Outlet(Protocol):
+    """A sink while something is delivered to it."""
+
+    def position(self, recorded: str | None) -> str | None:
+        """Return the commit whose table it has; `recorded` is what Runnel knows, None is nothing.
+
+        A sink that keeps this with the rows says more than Runnel knows, where a process was killed in between.
+        """
+
+    def take(self, change: "Change") -> int:
+        """Take a change, all of it or nothing, and return how many rows that were.
+
+        Raises Unreachable where the same may pass later.
+        """
+
+
+def outlet_of(sink: Sink, root: Path, epoch: int) -> "AbstractContextManager[Outlet]":
+    """Return the outlet of a sink; entering it connects. `epoch` is how often the sink was told to begin anew."""
+    target = sink.target
+    if isinstance(target, Jdbc):
+        from runnel.connect.sinks.sql.outlet import SqlOutlet
+
+        return SqlOutlet(sink, target, root, epoch)
+    if isinstance(target, Files):
+        from runnel.connect.sinks.files import FileOutlet
+        from runnel.connect.sinks.folder import FolderOutlet
+
+        kind = FolderOutlet if target.glob.endswith("/") else FileOutlet
+        return kind(sink, target, root / target.glob)
+    if isinstance(target, Kafka):
+        from runnel.connect.sinks.kafka import KafkaOutlet
+
+        return KafkaOutlet(sink, target)
+    if isinstance(target, Webhook):
+        from runnel.connect.sinks.webhook import WebhookOutlet
+
+        return WebhookOutlet(sink, target)
+    from runnel.connect.sinks.function import FunctionOutlet
+
+    return FunctionOutlet(sink, target)

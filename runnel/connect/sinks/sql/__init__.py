@@ -1,0 +1,1 @@
+"""Tables of databases as sinks: PostgreSQL, SQLite, MySQL and MariaDB."""

@@ -1,0 +1,48 @@
+"""The formats of files, by name and by ending, and what may be said about each. Pure."""
+
+from pathlib import PurePosixPath
+
+FORMATS = ("csv", "jsonl", "json", "parquet", "avro", "orc", "xml", "text", "binary")
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".avro": "avro",
+    ".orc": "orc",
+    ".xml": "xml",
+    ".txt": "text",
+    ".log": "text",
+}
+PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_WRITTEN = ("csv", "jsonl", "json", "xml")  # formats of text that is read into types
+OF_FORMATS = {  # which option is about which formats
+    "delimiter": ("csv",),
+    "header": ("csv",),
+    "null": ("csv",),
+    "quote": ("csv",),
+    "escape": ("csv",),
+    "comment": ("csv",),
+    "skip": ("csv",),
+    "missing": ("csv",),
+    "trim": ("csv",),
+    "decimal": ("csv", "xml"),
+    "date_format": _WRITTEN,
+    "timestamp_format": _WRITTEN,
+    "encoding": ("csv", "jsonl", "json", "text"),
+    "records": ("json",),
+    "row_tag": ("xml",),
+}
+
+
+def format_of(glob: str) -> str | None:
+    """Return the format that an ending names; a packed file has it before the last dot.
+
+    >>> format_of("data/*.csv.gz"), format_of("s3://logs/**/*.JSON"), format_of("data/*")
+    ('csv', 'json', None)
+    """
+    path = PurePosixPath(glob.lower())
+    return ENDINGS.get(PurePosixPath(path.stem).suffix if path.suffix in PACKED else path.suffix)

@@ -1,0 +1,53 @@
+"""`rn.webhook`: an address that is told of changes."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runnel.declare.flow import Webhook
+from runnel.declare.given import Given
+from runnel.declare.origins import NotYet
+from runnel.declare.registry import current
+from runnel.declare.secret import Secret
+from runnel.names import shown
+
+_URL = re.compile(r"https?://[^\s/]+\S*\Z")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+
+
+def webhook(
+    url: str | Secret,
+    *,
+    rows: bool | None = None,
+    batch: int | None = None,
+    headers: Mapping[str, str | Secret] | None = None,
+    token: Secret | None = None,
+    secret: Secret | None = None,
+    timeout: str | float | None = None,
+    **unknown: object,
+) -> Webhook | NotYet:
+    """Name an address as a sink: it gets one POST of JSON for each commit, or several of up to `batch` rows.
+
+    `rows=False` sends only how many rows came and went. `token` is sent as `Authorization: Bearer`; with `secret` every
+    request is signed. `timeout` is how long an answer may take, 10 seconds by default.
+    """
+    registry = current()
+    place = registry.here()
+    values: dict[str, Any] = {"url": url, "rows": rows, "batch": batch, "headers": headers}
+    values |= {"token": token, "secret": secret, "timeout": timeout}
+    given = Given("rn.webhook(...)", values, lambda _, mistake: registry.note(mistake, place))
+    given.unknown(list(unknown), list(values)[1:])
+    for name in ("token", "secret"):
+        if values[name] is not None and not isinstance(values[name], Secret):
+            given.wrong(name, f"`{name}` is a secret, which must not stand in a file", f'{name}=rn.secret("HOOK")')
+            return NotYet()
+    if not isinstance(url, Secret) and not (isinstance(url, str) and _URL.match(url)):
+        given.wrong("url", "the url must start with http:// or https://", 'write rn.webhook("https://host/path")')
+        return NotYet()
+    found = given.pairs("headers", (str, Secret), '"value"')
+    for name, _ in found:
+        if not _HEADER.match(name):
+            given.wrong("headers", f"{shown(name)} is not the name of a header", 'write headers={"X-Team": "data"}')
+    size = given.number("batch", 1000) or 1000
+    sends = rows is None or given.flag("rows")
+    return Webhook(url, sends, size, found, token, secret, given.seconds("timeout") or 10.0)

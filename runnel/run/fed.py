@@ -1,0 +1,74 @@
+"""Take in what a feed has into its table, or a version that has the same rows already."""
+
+from typing import TYPE_CHECKING
+
+from runnel.declare.flow import quarantine_of
+from runnel.plan.facts import Head
+from runnel.plan.reasons import NOTHING_NEW
+from runnel.run.ingest import warnings
+from runnel.run.report import Done, Event
+from runnel.run.retry import attempt
+
+if TYPE_CHECKING:
+    from runnel.connect.feed import News
+    from runnel.plan.steps import Step
+    from runnel.run.work import Work
+
+_RETRIES = 2
+
+
+def take_in(work: "Work", step: "Step") -> Done:
+    """Read what is new of a source that is no files, and stage its table's next version."""
+    news = work.facts.news(step.table)
+    if news is None or news.is_empty:
+        return Done(step.table, "skip", "skipped", step.reason)
+    work.tell(Event("start", step.reason, step.table, "ingest"))
+
+    def again(number: int, pause: float, error: BaseException) -> None:
+        text = f"attempt {number} failed ({str(error).splitlines()[0][:200]}); again in {pause:.0f} s"
+        work.tell(Event("retry", text, step.table, "ingest"))
+
+    return attempt(lambda: _taken(work, step, news), _RETRIES, work.cancelled, again)
+
+
+def _taken(work: "Work", step: "Step", news: "News") -> Done:
+    from runnel.connect.feed.open import feed_of
+    from runnel.connect.feed.position import state_of
+    from runnel.connect.feed.take import take
+
+    def report(what: str, done: int, total: int | None) -> None:
+        work.watch(Event("progress", what, step.table, "ingest", done, total))
+        work.check()
+
+    source = work.flow.sources[step.table]
+    feed, before = feed_of(source, work.root, lambda: work.borrow().session), state_of(work.facts.seen(step.table))
+    assert feed is not None
+    head, aside = work.heads.get(step.table), work.heads.get(quarantine_of(step.table))
+    made = take(
+        work.store,
+        source,
+        feed,
+        before,
+        news,
+        head.location if head else None,
+        head.content if head else None,
+        aside.location if aside else None,
+        work.order.run,
+        report,
+    )
+    is_same = head is not None and (made.location == head.location or made.content == head.content)
+    if is_same and state_of({one.path: one for one in made.seen}) == before:
+        return Done(step.table, "skip", "skipped", NOTHING_NEW)
+    return Done(
+        step.table,
+        "ingest",
+        "succeeded",
+        step.reason,
+        rows=made.rows,
+        head=head if is_same else Head(made.location, made.content),
+        aside=Head(*made.quarantine) if made.quarantine else None,
+        set_aside=made.dropped,
+        seen=made.seen,
+        detail={"run": work.order.run},
+        warnings=warnings(made.dropped, made.new_columns, bool(made.quarantine)),
+    )

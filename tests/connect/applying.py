@@ -1,0 +1,106 @@
+"""A log of changes with the table that follows from it, below the level of runs, and what the table ought to be."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from runnel.connect.changes.apply import Applied, apply
+from runnel.declare.flow import Changes, Files, Source, log_of
+from runnel.declare.place import Place
+from runnel.declare.types import columns
+from runnel.lake import datafiles, snapshots, tables
+from runnel.lake.duck import connect
+from runnel.lake.identity import of_files
+from runnel.lake.manifests import entries
+from runnel.lake.scan import rows_sql
+from runnel.lake.store import Store
+from runnel.names import TableName
+from runnel.plan.applying import content_of
+from runnel.plan.facts import Head
+from tests.lake.factories import iceberg_schema
+
+Row = tuple[Any, ...]
+LOG = pa.schema(
+    [("region", pa.string()), ("id", pa.int64()), ("ts", pa.int64()), ("op", pa.string()), ("name", pa.string())]
+)
+TEXT = "region string, id long, ts long, op string, name string"
+CUSTOMERS = TableName("ods", "customers")
+DELETES = '"t1"."op" = \'D\''
+
+
+def customers(**changes: Any) -> Source:
+    """Return a source that applies changes of customers."""
+    origin = Changes(Files("cdc/*.jsonl", "jsonl", columns(TEXT)), ("region", "id"), ("ts",), "op = 'D'", 1)
+    source = Source(CUSTOMERS, replace(origin, **{k: v for k, v in changes.items() if k != "on_bad"}), Place("f.py", 1))
+    return replace(source, on_bad=changes.get("on_bad", "stop"))
+
+
+@dataclass
+class Applying:
+    """A log, and the table that follows from it."""
+
+    store: Store
+    source: Source
+    log: Head | None = None
+    head: Head | None = None
+    done: Applied | None = None
+
+    def take(self, *batches: Sequence[Row]) -> None:
+        """Append rows to the log, one data file for each batch."""
+        if self.log is None:
+            location, _ = tables.create(self.store, log_of(CUSTOMERS), iceberg_schema(LOG))
+            self.log = Head(location, of_files(None, ()))
+        metadata = tables.load(self.store, self.log.location)
+        files = []
+        for batch in batches:
+            rows = pa.Table.from_pylist([dict(zip(LOG.names, row, strict=True)) for row in batch], LOG)
+            files += datafiles.write_rows(self.store, metadata, datafiles.batches_of(rows))
+        self._edit(snapshots.Edit(files), [file.file_path for file in files])
+
+    def lose(self, number: int) -> None:
+        """Take a data file out of the log, as when a file of its source changes."""
+        assert self.log is not None
+        gone = sorted(entries(self.store, tables.load(self.store, self.log.location)), key=lambda one: one.path)
+        self._edit(snapshots.Edit(removed=[gone[number]]), [f"without {gone[number].path}"])
+
+    def _edit(self, edit: snapshots.Edit, identities: Iterable[str]) -> None:
+        assert self.log is not None
+        location = snapshots.stage(self.store, self.log.location, edit)
+        self.log = Head(location, of_files(self.log.content, identities))
+
+    def apply(self, deletes: str | None = DELETES) -> Applied:
+        assert self.log is not None
+        self.done = apply(self.store, self.source, self.log, self.head, deletes, lambda *_: None)
+        self.head = Head(self.done.location, content_of(self.source, self.log.content))
+        return self.done
+
+    def rows(self, head: Head | None = None) -> list[Row]:
+        """Return the table's rows, or those of the log, sorted."""
+        at = head or self.head
+        assert at is not None
+        with connect(threads=1) as con:
+            found = con.execute(rows_sql(self.store, tables.load(self.store, at.location))).fetchall()
+        return sorted(found, key=repr)
+
+
+def expected(log: Iterable[Row], scd: int) -> list[Row]:
+    """Return what ought to follow from a log of customers, computed row by row."""
+    found: list[Row] = []
+    ordered = sorted(set(log), key=lambda row: (row[:2], row[2], row[3] == "D", _tie(row)))
+    for _, group in itertools.groupby(ordered, key=lambda row: row[:2]):
+        last_at = {row[2]: row for row in group}  # of rows at the same place the last one counts
+        versions = list(last_at.values())
+        if scd == 1:
+            found += [row for row in versions[-1:] if row[3] != "D"]
+            continue
+        ends = [*(row[2] for row in versions[1:]), None]
+        found += [(*row, row[2], end) for row, end in zip(versions, ends, strict=True) if row[3] != "D"]
+    return sorted(found, key=repr)
+
+
+def _tie(row: Row) -> tuple[Any, ...]:
+    named = dict(zip(LOG.names, row, strict=True))
+    return tuple((named[name] is not None, named[name]) for name in sorted(named))

@@ -46,10 +46,11 @@ if TYPE_CHECKING:
         row_count,
         unique,
     )
+    from runnel.declare.files import files
     from runnel.declare.http import http
     from runnel.declare.jdbc import jdbc
     from runnel.declare.kafka import kafka
-    from runnel.declare.origins import files, manual
+    from runnel.declare.manual import manual
     from runnel.declare.schedule import schedule
     from runnel.declare.secret import secret
     from runnel.declare.sink import sink
@@ -59,13 +60,24 @@ if TYPE_CHECKING:
     from runnel.errors import RunnelError
 
 _CHECKS = ("accepted", "between", "check", "fresh", "matches", "not_null", "references", "row_count", "unique")
-_ORIGINS = ("files", "manual")
-_OWN = ("changes", "http", "jdbc", "kafka", "schedule", "secret", "sink", "source", "task", "webhook")
+_OWN = (
+    "files",
+    "manual",
+    "changes",
+    "http",
+    "jdbc",
+    "kafka",
+    "schedule",
+    "secret",
+    "sink",
+    "source",
+    "task",
+    "webhook",
+)
 _HOMES = {
     "open": "runnel.client",
     "RunnelError": "runnel.errors",
     **dict.fromkeys(_CHECKS, "runnel.declare.check"),
-    **dict.fromkeys(_ORIGINS, "runnel.declare.origins"),
     **{name: f"runnel.declare.{name}" for name in _OWN},
 }
 _ROOMS = ("kit", "testing")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Files, Manual
+from runnel.declare.origin import Files, Manual
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 
 if TYPE_CHECKING:
@@ -140,14 +140,12 @@ class LakeFacts:
     def _fed(self, table: "TableName", news: "News") -> Arrivals:
         if news.is_empty:
             return Arrivals(problem=None if table in self._heads else news.told)
-        head, content, known = self._heads.get(table), None, None
+        head, content = self._heads.get(table), None
         if news.identity is not None:
             from runnel.lake.identity import of_files
 
             content = of_files(head.content if head and not news.replaces else None, [news.identity])
-            version = self._known(table, content)
-            known = Head(version, content) if version else None
-        return Arrivals(told=news.told, rows=news.rows, bytes=news.bytes or 0, content=content, known=known)
+        return Arrivals(told=news.told, rows=news.rows, bytes=news.bytes or 0, content=content)
 
     def seen(self, table: "TableName") -> "dict[str, Seen]":
         """Return what a source has already given to its table."""

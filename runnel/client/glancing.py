@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from runnel.client.facts import ask, look
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 from runnel.lake.glance import Glance
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 from runnel.plan.graph import Graph

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Changes, Files, Flow, log_of
+from runnel.declare.flow import Flow, log_of
 from runnel.declare.mistakes import ProjectMistakes
+from runnel.declare.origin import Changes, Files
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName
 

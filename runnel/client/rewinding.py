@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Changes, log_of, quarantine_of
+from runnel.declare.flow import log_of, quarantine_of
+from runnel.declare.origin import Changes
 from runnel.errors import RunnelError
 from runnel.lake.rewind import Rewound
 from runnel.lake.rewind import rewind as rewind_table

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel.connect.feed.news import Fetched, News, Part, Progress, State
-from runnel.declare.flow import Function, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Function
 from runnel.errors import Mistake, RunnelError
 from runnel.names import shown
 

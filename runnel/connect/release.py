@@ -14,7 +14,8 @@ from runnel.connect import quarantine
 from runnel.connect.globs import File, format_of
 from runnel.connect.ingest.batch import Batch, read_batch
 from runnel.connect.quarantine import Aside
-from runnel.declare.flow import Files, Source, quarantine_of
+from runnel.declare.flow import Source, quarantine_of
+from runnel.declare.origin import Files
 from runnel.errors import Mistake, Moved
 from runnel.lake import tables
 from runnel.lake.commits import Change, Commit, Version

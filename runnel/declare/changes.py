@@ -5,21 +5,9 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from runnel.declare.condition import columns_in
-from runnel.declare.flow import (
-    LOG_ENDING,
-    VALIDITY,
-    Changes,
-    Files,
-    Function,
-    Http,
-    Jdbc,
-    Kafka,
-    Manual,
-    Source,
-    log_of,
-)
+from runnel.declare.flow import LOG_ENDING, Source, log_of
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import VALIDITY, Changes, Files, Function, Http, Jdbc, Kafka, Manual, Wrong
 from runnel.declare.registry import current
 from runnel.declare.source import function_of
 from runnel.declare.types import Column
@@ -34,7 +22,7 @@ _LONGEST = 63 - len(LOG_ENDING)
 
 
 def changes(
-    source: Files | Jdbc | Kafka | Http | Callable[..., Any] | NotYet,
+    source: Files | Jdbc | Kafka | Http | Callable[..., Any] | Wrong,
     *,
     key: str | Sequence[str] | None = None,
     sequence_by: str | Sequence[str] | None = None,
@@ -42,7 +30,7 @@ def changes(
     scd: Literal[1, 2] = 1,
     schema: str | None = None,
     **unknown: object,
-) -> Changes | NotYet:
+) -> Changes | Wrong:
     """Apply a log of changes by key: `rn.changes(rn.files("cdc/*.jsonl", schema=...), key="id", sequence_by="ts")`.
 
     `source` is any other origin, or a function with its `schema`. Its rows are kept in `<table>__changes`; the table
@@ -76,7 +64,7 @@ def changes(
     )
     if origin is not None:
         made = _checked(given, made)
-    return NotYet() if origin is None or mistakes else made
+    return Wrong() if origin is None or mistakes else made
 
 
 def with_logs(sources: Iterable[Source], wrong: Callable[[Source, str, str], None]) -> Iterator[Source]:
@@ -116,7 +104,7 @@ def _origin(given: Given, source: object, schema: str | None) -> Files | Jdbc | 
     if isinstance(source, Manual | Changes):
         called = "rn.manual()" if isinstance(source, Manual) else "another rn.changes(...)"
         given.wrong("source", f"changes can't come from {called}", _ORIGINS)
-    elif not isinstance(source, NotYet):  # what is wrong with that was told
+    elif not isinstance(source, Wrong):  # what is wrong with that was told
         given.wrong("source", f"changes can't come from {shown(source)}", _ORIGINS)
     return None
 

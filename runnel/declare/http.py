@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from runnel.declare.flow import Http
 from runnel.declare.given import Given
 from runnel.declare.http_sent import access_of, body_of, pairs_of, url_of
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Http, Wrong
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
 from runnel.declare.types import Column
@@ -48,7 +47,7 @@ def http(
     retries: int | None = None,
     max_pages: int | None = None,
     **unknown: object,
-) -> Http | NotYet:
+) -> Http | Wrong:
     """Poll a REST API: `rn.http("https://api.example.com/orders", records="data.items", paging="page", schema=...)`.
 
     - `records`: where the list of records stands in an answer; without it the answer is the list, or NDJSON.
@@ -75,9 +74,9 @@ def http(
     given.unknown(list(unknown), [name for name in values if name != "url"])
     if url is None:
         given.wrong("url", _RESERVED, 'name the API: rn.http("https://api.example.com/orders", schema="id long")')
-        return NotYet()
+        return Wrong()
     found = _http(given, values)
-    return NotYet() if wrong else found
+    return Wrong() if wrong else found
 
 
 def _http(given: Given, values: Mapping[str, Any]) -> Http:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from runnel.declare.duration import seconds_of
-from runnel.declare.flow import Jdbc
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Jdbc, Wrong
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
 from runnel.errors import Mistake, nearest
@@ -36,7 +35,7 @@ def jdbc(
     mode: Literal["append", "overwrite", "upsert"] | None = None,
     schema: str | None = None,
     **unknown: object,
-) -> Jdbc | NotYet:
+) -> Jdbc | Wrong:
     """Name a table or a query of PostgreSQL, MySQL, MariaDB or SQLite, to read from or to write to.
 
     - `table="public.orders"`, or `query="select ..."` of a source.
@@ -74,7 +73,7 @@ def jdbc(
     _check_together(given, found)
     for mistake in wrong:
         registry.note(mistake, place)
-    return NotYet() if wrong else found
+    return Wrong() if wrong else found
 
 
 def _owner(url: object) -> str:

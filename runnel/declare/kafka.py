@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Literal, cast
 
-from runnel.declare.flow import Kafka
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Kafka, Wrong
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
 from runnel.declare.types import Column, columns
@@ -47,7 +46,7 @@ def kafka(
     key: str | Sequence[str] | None = None,
     options: Mapping[str, str | int | bool | Secret] | None = None,
     **unknown: object,
-) -> Kafka | NotYet:
+) -> Kafka | Wrong:
     """Name one topic of Kafka, several, or those that fit a `pattern`: `rn.kafka("clicks", servers="kafka:9092")`.
 
     - `format`: of messages, `"json"`, `"avro"` or `"raw"`. JSON needs a `schema`; Avro needs `avro`, the Avro schema as
@@ -86,7 +85,7 @@ def kafka(
         given.wrong("wire", f"`wire` is about Avro, but this is {kind}", "leave it out")
     for mistake in wrong:
         registry.note(mistake, place)
-    return NotYet() if wrong else found
+    return Wrong() if wrong else found
 
 
 def _topics(given: Given, topic: object, pattern: object) -> tuple[str, ...]:

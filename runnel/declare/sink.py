@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from runnel.declare.flow import Files, Function, Jdbc, Kafka, Sink, Target, Webhook
+from runnel.declare.flow import Sink
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Files, Function, Jdbc, Kafka, Target, Webhook, Wrong
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
 from runnel.errors import Mistake
@@ -24,7 +24,7 @@ _KNOWN = ("name", "branch", "retries")
 @overload
 def sink(
     table: str,
-    target: Target | NotYet,
+    target: Target | Wrong,
     *,
     name: str | None = None,
     branch: str | None = None,
@@ -73,7 +73,7 @@ def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] 
     if isinstance(target, _KINDS):
         if _fits(target, given):
             add(target)
-    elif not isinstance(target, NotYet):
+    elif not isinstance(target, Wrong):
         what = f"the sink of `{table}` can't go to {shown(target)}"
         registry.wrong("DECLARE_SINK", what, at=place, fix=f"pass {_TARGETS}")
     return None

@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast, overload
 
-from runnel.declare.flow import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Source
+from runnel.declare.flow import Source
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Wrong
 from runnel.declare.place import Place
 from runnel.declare.registry import Registry, current
 from runnel.errors import Mistake, nearest
@@ -24,7 +24,7 @@ _ORIGINS = "rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...), rn.changes
 @overload
 def source(
     table: str,
-    origin: Origin | Manual | NotYet,
+    origin: Origin | Manual | Wrong,
     *,
     on_bad: Literal["stop", "drop", "quarantine"] | None = None,
     on_new_column: Literal["add", "ignore", "stop"] | None = None,
@@ -89,7 +89,7 @@ def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F
     return declare
 
 
-def function_of(function: Callable[..., Any], given: Given) -> Function | NotYet:
+def function_of(function: Callable[..., Any], given: Given) -> Function | Wrong:
     """Return a function as an origin, its schema being among the options."""
     found = given.schema()
     try:
@@ -101,7 +101,7 @@ def function_of(function: Callable[..., Any], given: Given) -> Function | NotYet
         name = getattr(function, "__name__", "?")
         what = f"`{name}` takes {len(wanted)} parameters, but a source takes its last state alone"
         given.wrong("function", what, "write def rates(state): ... and return rows, state")
-        return NotYet()
+        return Wrong()
     return Function(function, found)
 
 
@@ -119,7 +119,7 @@ def _register(registry: Registry, place: Place, table: TableName, origin: object
         owner=given.text("owner"),
         description=given.text("description") or _doc(origin),
     )
-    if not isinstance(origin, (*_KINDS, NotYet)):
+    if not isinstance(origin, (*_KINDS, Wrong)):
         what = f"source `{table}` can't come from {shown(origin)}"
         registry.wrong("DECLARE_SOURCE", what, at=place, fix=f"pass {_ORIGINS}")
     read = origin.origin if isinstance(origin, Changes) else origin

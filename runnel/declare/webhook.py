@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runnel.declare.flow import Webhook
 from runnel.declare.given import Given
-from runnel.declare.origins import NotYet
+from runnel.declare.origin import Webhook, Wrong
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
 from runnel.names import shown
@@ -25,7 +24,7 @@ def webhook(
     secret: Secret | None = None,
     timeout: str | float | None = None,
     **unknown: object,
-) -> Webhook | NotYet:
+) -> Webhook | Wrong:
     """Name an address as a sink: it gets one POST of JSON for each commit, or several of up to `batch` rows.
 
     `rows=False` sends only how many rows came and went. `token` is sent as `Authorization: Bearer`; with `secret` every
@@ -40,10 +39,10 @@ def webhook(
     for name in ("token", "secret"):
         if values[name] is not None and not isinstance(values[name], Secret):
             given.wrong(name, f"`{name}` is a secret, which must not stand in a file", f'{name}=rn.secret("HOOK")')
-            return NotYet()
+            return Wrong()
     if not isinstance(url, Secret) and not (isinstance(url, str) and _URL.match(url)):
         given.wrong("url", "the url must start with http:// or https://", 'write rn.webhook("https://host/path")')
-        return NotYet()
+        return Wrong()
     found = given.pairs("headers", (str, Secret), '"value"')
     for name, _ in found:
         if not _HEADER.match(name):

@@ -6,7 +6,8 @@ Pure. The log is a source of its own and is decided before.
 import hashlib
 from dataclasses import replace
 
-from runnel.declare.flow import Changes, Source, log_of
+from runnel.declare.flow import Source, log_of
+from runnel.declare.origin import Changes
 from runnel.plan import reasons
 from runnel.plan.facts import Facts, Head
 from runnel.plan.steps import Step

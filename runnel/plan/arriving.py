@@ -3,7 +3,8 @@
 Pure: the facts say what the source has.
 """
 
-from runnel.declare.flow import Files, Manual, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files, Manual
 from runnel.plan import reasons
 from runnel.plan.facts import Arrivals, Facts, Head
 from runnel.plan.missing import no_files

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from runnel.declare.flow import Files, Flow, Manual, Source, Task
+from runnel.declare.flow import Flow, Source, Task
+from runnel.declare.origin import Files, Manual
 from runnel.errors import Mistake, listed
 from runnel.names import TableName
 from runnel.plan.facts import Arrivals
@@ -45,8 +46,12 @@ def missing_log(source: Source, log: TableName) -> Mistake:
 
 def no_files(source: Source, arrivals: Arrivals) -> Mistake:
     """Return the mistake of a source that has nothing to read and never had."""
-    glob = source.origin.glob if isinstance(source.origin, Files) else ""
     problem = arrivals.problem or ""
+    if not isinstance(source.origin, Files):
+        fix = f"run again when there is something; what was read before a revert, runnel rewind {source.table} --to REF"
+        what = f"{source.table} has nothing to read, and no table yet: {problem}"
+        return Mistake("SOURCE_NOTHING", what, at=str(source.place), fix=f"{fix} reads again")
+    glob = source.origin.glob
     if arrivals.left:
         what = f"{source.table} has nothing to read yet: {writing(arrivals.left)}"
         return Mistake("SOURCE_NO_FILES", what, at=str(source.place), fix="run again when its writer has finished")

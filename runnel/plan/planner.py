@@ -7,8 +7,9 @@ had changed, then for those of a level whose inputs turn out to be others.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from runnel.declare.flow import Changes, Flow, Task, log_of
+from runnel.declare.flow import Flow, Task, log_of
 from runnel.declare.mistakes import ProjectMistakes
+from runnel.declare.origin import Changes
 from runnel.errors import Mistake
 from runnel.names import TableName
 from runnel.plan.again import expected

@@ -4,7 +4,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from runnel.declare.condition import query_of
-from runnel.declare.flow import Changes, Source, log_of
+from runnel.declare.flow import Source, log_of
+from runnel.declare.origin import Changes
 from runnel.errors import Mistake
 from runnel.plan.applying import content_of
 from runnel.plan.facts import Head

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Changes, Files, Manual, quarantine_of
+from runnel.declare.flow import quarantine_of
+from runnel.declare.origin import Changes, Files, Manual
 from runnel.plan.facts import Head
 from runnel.plan.reasons import writing
 from runnel.run.report import Done, Event

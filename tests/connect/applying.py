@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from runnel.connect.changes.apply import Applied, apply
-from runnel.declare.flow import Changes, Files, Source, log_of
+from runnel.declare.flow import Source, log_of
+from runnel.declare.origin import Changes, Files
 from runnel.declare.place import Place
 from runnel.declare.types import columns
 from runnel.lake import datafiles, snapshots, tables

@@ -11,8 +11,9 @@ import pytest
 
 from runnel.connect.feed.news import Fetched, News, State
 from runnel.connect.kafka.feed import KafkaFeed
-from runnel.declare.flow import Kafka, Source
+from runnel.declare.flow import Source
 from runnel.declare.kafka import kafka
+from runnel.declare.origin import Kafka
 from runnel.declare.place import Place
 from runnel.errors import RunnelError
 from runnel.names import TableName

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from runnel.connect.load import Loaded, load
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.declare.place import Place
 from runnel.declare.types import columns
 from runnel.lake.store import Store

@@ -8,7 +8,8 @@ from typing import Any
 
 from runnel.connect.feed import Fetched, News
 from runnel.connect.http.feed import HttpFeed
-from runnel.declare.flow import Http, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Http
 from runnel.declare.place import Place
 from runnel.declare.secret import Secret
 from runnel.errors import RunnelError

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from runnel.connect.ingest import DigestCache, Found, Ingested, arrivals, read
-from runnel.declare.flow import Files, Source, quarantine_of
+from runnel.declare.flow import Source, quarantine_of
+from runnel.declare.origin import Files
 from runnel.declare.types import columns
 from runnel.lake.commits import Change
 from runnel.lake.ingested import Seen

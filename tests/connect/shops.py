@@ -14,7 +14,8 @@ import pytest
 
 from runnel.connect.feed.news import Fetched
 from runnel.connect.jdbc.feed import JdbcFeed
-from runnel.declare.flow import Jdbc, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Jdbc
 from runnel.declare.place import Place
 from runnel.names import TableName
 from tests.run.project import Project, did

@@ -18,7 +18,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.declare.flow import Files
+from runnel.declare.origin import Files
 from runnel.declare.types import columns
 from runnel.errors import RunnelError
 from tests.connect.conftest import Loading, Writing

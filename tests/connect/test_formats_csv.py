@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.flow import Files
+from runnel.declare.origin import Files
 from runnel.declare.types import columns
 from runnel.errors import RunnelError
 from tests.connect.ingesting import Ingesting

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.ingest.objects import regex_of
-from runnel.declare.flow import Files
+from runnel.declare.origin import Files
 from runnel.declare.types import columns
 from runnel.errors import RunnelError, Unreachable
 from tests.connect.ingesting import Ingesting

@@ -6,7 +6,7 @@ import pytest
 
 import runnel as rn
 from runnel.connect.jdbc.address import address_of
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 from runnel.errors import Mistake
 
 URL = "postgresql://reader@db/shop"

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runnel.declare.flow import Files, Flow, Manual, Options, Source, Task
+from runnel.declare.flow import Flow, Options, Source, Task
+from runnel.declare.origin import Files, Manual
 from runnel.declare.place import Place
 from runnel.names import TableName
 from runnel.plan.days import Dated, Days

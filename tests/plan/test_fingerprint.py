@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.declare.flow import Files, Manual, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files, Manual
 from runnel.declare.place import Place
 from runnel.declare.types import columns
 from runnel.names import TableName

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.types import BinaryType, BooleanType, DoubleType, FloatType, IcebergType, NestedField
 
-from runnel.declare.flow import VALIDITY, Changes, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import VALIDITY, Changes
 from runnel.errors import Mistake, nearest
 from runnel.lake.duckdb_types import quoted
 from runnel.names import shown

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.feed.news import Feed
-from runnel.declare.flow import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from runnel.connect.globs import File
 from runnel.connect.ingest.batch import Batch, read_batch, target_of
 from runnel.connect.ingest.failures import told
 from runnel.connect.ingest.reading import Ingested
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.lake import tables
 from runnel.lake.manifests import Entry, entries
 from runnel.lake.snapshots import Edit, stage

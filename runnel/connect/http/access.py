@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urljoin, urlsplit, urlunsplit
 
-from runnel.declare.flow import Http, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Http
 from runnel.declare.secret import Secret
 from runnel.errors import Mistake
 

@@ -16,7 +16,8 @@ from runnel.connect.http import trouble
 from runnel.connect.http.access import Access, joined
 from runnel.connect.http.pace import backoff, held, hold, slot
 from runnel.connect.http.trouble import Trouble
-from runnel.declare.flow import Http, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Http
 from runnel.errors import Mistake
 
 Pause = Callable[[float], object]

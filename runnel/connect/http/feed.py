@@ -15,7 +15,8 @@ from runnel.connect.http.lines import Newest, Parts, digest_of
 from runnel.connect.http.pace import when
 from runnel.connect.http.pages import walk
 from runnel.connect.http.since import Since
-from runnel.declare.flow import Http, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Http
 
 _WHOLE = 2**256
 _SURE = timedelta(seconds=2)  # a date of a change has whole seconds: there may be a later one within

@@ -7,7 +7,7 @@ from typing import Any
 
 from runnel.connect.http.client import Answer, Ask, Client
 from runnel.connect.http.records import Reading, look
-from runnel.declare.flow import Http
+from runnel.declare.origin import Http
 from runnel.errors import Mistake, nearest
 
 

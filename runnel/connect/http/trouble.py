@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runnel.connect.http.access import Access
 from runnel.connect.http.pace import LONGEST_SECONDS, retry_after
-from runnel.declare.flow import Http
+from runnel.declare.origin import Http
 from runnel.errors import Mistake, RunnelError, Unreachable, listed
 from runnel.names import shown
 

@@ -7,7 +7,8 @@ from runnel.connect.globs import File
 from runnel.connect.reader import CsvOptions, DocumentOptions
 from runnel.connect.request import Request
 from runnel.connect.text import Writing
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 
 
 def request_of(source: Source, files: Sequence[File]) -> Request:

@@ -6,7 +6,8 @@ from runnel.connect.csv import CsvReader
 from runnel.connect.globs import File
 from runnel.connect.opening import AnyReader, Unread
 from runnel.connect.parquet import ParquetReader
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.errors import RunnelError, listed, nearest
 
 

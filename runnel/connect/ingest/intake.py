@@ -18,7 +18,8 @@ from runnel.connect.ingest.still import changed, refused
 from runnel.connect.ingest.target import UNDECLARED
 from runnel.connect.opening import is_blank
 from runnel.connect.owners import prefix, prefix_of
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.errors import RunnelError
 from runnel.lake import tables
 from runnel.lake.identity import of_files

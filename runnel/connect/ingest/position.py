@@ -13,7 +13,8 @@ from runnel.connect.ingest.digests import DigestCache
 from runnel.connect.ingest.found import Arrival, Found
 from runnel.connect.ingest.listing import Present, is_address, nothing, present
 from runnel.connect.ingest.writers import is_written
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.lake.identity import of_files
 from runnel.lake.seen import Seen
 

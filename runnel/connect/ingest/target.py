@@ -10,7 +10,8 @@ from runnel.connect import evolve
 from runnel.connect.fit import Choice
 from runnel.connect.kinds import field_of
 from runnel.connect.partition import same_partitions, spec_of
-from runnel.declare.flow import Files, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Files
 from runnel.errors import Mistake, RunnelError
 from runnel.lake import tables
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 from runnel.declare.secret import Secret
 from runnel.errors import Mistake
 

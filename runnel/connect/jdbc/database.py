@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
 from runnel.connect.jdbc.address import Address, address_of
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 
 if TYPE_CHECKING:
     import pyarrow as pa

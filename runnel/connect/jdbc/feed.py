@@ -6,7 +6,8 @@ from runnel.connect.feed.news import Fetched, Held, News, Progress, State
 from runnel.connect.jdbc import marked, whole
 from runnel.connect.jdbc.database import Database, database_of
 from runnel.connect.jdbc.look import Look, look
-from runnel.declare.flow import Jdbc, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Jdbc
 
 
 class JdbcFeed:

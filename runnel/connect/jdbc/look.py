@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runnel.connect.jdbc.database import Column, Database, is_duration
-from runnel.declare.flow import Jdbc, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Jdbc
 from runnel.errors import Mistake, nearest
 
 

@@ -12,7 +12,7 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
 from runnel.connect.jdbc.mysql_types import typed
 from runnel.declare.duration import seconds_of
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 
 CONNECT_SECONDS = 10
 _BATCH_ROWS = 20_000

@@ -13,7 +13,7 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Column, Database, Row, T, Unfit, is_duration, split_name
 from runnel.connect.jdbc.postgres_types import Typed, typed
 from runnel.declare.duration import seconds_of
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
 from runnel.connect.jdbc.sqlite_types import declared, found_in
 from runnel.declare.duration import seconds_of
-from runnel.declare.flow import Jdbc
+from runnel.declare.origin import Jdbc
 from runnel.errors import Mistake
 
 _BATCH_ROWS = 20_000

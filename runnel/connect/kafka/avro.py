@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from runnel.declare.flow import Kafka
+from runnel.declare.origin import Kafka
 from runnel.errors import Mistake
 
 Change = Callable[[Any], Any]

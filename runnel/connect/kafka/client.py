@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.flow import Kafka
+from runnel.declare.origin import Kafka
 from runnel.declare.secret import Secret
 from runnel.errors import Mistake, RunnelError, Unreachable
 

@@ -13,7 +13,8 @@ from runnel.connect.kafka.messages import Gone, consume
 from runnel.connect.kafka.offsets import Place, Topics, at_time, look
 from runnel.connect.kafka.since import Since, known_offsets, refuse_lost, refuse_reset, since, told
 from runnel.connect.kafka.span import Span
-from runnel.declare.flow import Kafka, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Kafka
 from runnel.errors import RunnelError
 
 

@@ -11,7 +11,8 @@ from runnel.connect.kafka.bad import Bad
 from runnel.connect.kafka.lines import Lines
 from runnel.connect.kafka.message import Message
 from runnel.connect.kafka.span import Span
-from runnel.declare.flow import Kafka, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Kafka
 
 
 class Writer(Protocol):

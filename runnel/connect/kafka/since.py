@@ -7,7 +7,8 @@ from typing import Any
 from runnel.connect.feed.news import State
 from runnel.connect.kafka.offsets import Place, Topics
 from runnel.connect.kafka.span import Span
-from runnel.declare.flow import Kafka, Source
+from runnel.declare.flow import Source
+from runnel.declare.origin import Kafka
 from runnel.errors import RunnelError
 
 _MOST_TOLD = 5

@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from runnel.connect.sinks import failpoints
-from runnel.declare.flow import Files, Sink
+from runnel.declare.flow import Sink
+from runnel.declare.origin import Files
 from runnel.errors import RunnelError
 from runnel.lake.duckdb_types import literal
 

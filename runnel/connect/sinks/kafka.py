@@ -12,7 +12,8 @@ from runnel.connect.kafka.producer import Out, Producer
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.columns import check_columns
 from runnel.connect.sinks.texts import as_json
-from runnel.declare.flow import Kafka, Sink
+from runnel.declare.flow import Sink
+from runnel.declare.origin import Kafka
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change

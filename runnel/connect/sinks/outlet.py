@@ -4,7 +4,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.declare.flow import Files, Jdbc, Kafka, Sink, Webhook
+from runnel.declare.flow import Sink
+from runnel.declare.origin import Files, Jdbc, Kafka, Webhook
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.texts import as_json
-from runnel.declare.flow import Sink, Webhook
+from runnel.declare.flow import Sink
+from runnel.declare.origin import Webhook
 from runnel.declare.secret import Secret
 from runnel.errors import RunnelError, Unreachable
 from runnel.lake.duckdb_types import quoted

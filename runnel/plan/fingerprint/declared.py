@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import fields
 
-from runnel.declare.flow import Files, Options, Source, Task
+from runnel.declare.flow import Options, Source, Task
+from runnel.declare.origin import Files
 from runnel.plan.fingerprint.reach import Reach
 from runnel.plan.fingerprint.unit import Part, Unit, digest, mark
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.columns import check_columns
 from runnel.connect.sinks.sql.writer import Column, Writer, writer_of
-from runnel.declare.flow import Jdbc, Sink
+from runnel.declare.flow import Sink
+from runnel.declare.origin import Jdbc
 from runnel.errors import Conflict, Mistake
 from runnel.lake.duckdb_types import literal, quoted
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.types import IcebergType
 
-    from runnel.declare.flow import Jdbc
+    from runnel.declare.origin import Jdbc
 
 Row = tuple[Any, ...]
 STAGED = "runnel_staged"

@@ -1,18 +1,14 @@
-"""Where a source's rows come from: `rn.files`, `rn.manual`."""
+"""`rn.files`."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 from runnel.declare.file_options import written
-from runnel.declare.flow import Files, Manual
 from runnel.declare.formats import FORMATS, format_of
 from runnel.declare.given import Given
+from runnel.declare.origin import Files, Wrong
 from runnel.declare.registry import current
 from runnel.names import shown
-
-
-class NotYet:
-    """Stands for an origin that this version does not have; whoever gets it knows that it was told."""
 
 
 def files(
@@ -39,7 +35,7 @@ def files(
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
-) -> Files | NotYet:
+) -> Files | Wrong:
     """Name files as an origin, by a glob from the project's folder on, or in an object store: `s3://bucket/*.csv`.
 
     `format` is taken from the ending; `.gz`, `.zst`, `.bz2`, `.xz` and `.zip` after it are unpacked. `schema` is needed
@@ -65,17 +61,8 @@ def files(
     options = written(given, values, kind or "csv")
     layout, packed = given.texts("partition", "a column"), given.choice("compress", ("gz", "zst"))
     if kind is None or (schema is not None and found is None):
-        return NotYet()
+        return Wrong()
     return Files(glob, cast(Any, kind), found, cast(Any, kept), options, layout, cast(Any, packed))
-
-
-def manual(schema: str | None = None) -> Manual | NotYet:
-    """Let people fill a table with `runnel load` or `runnel put`."""
-    registry = current()
-    place = registry.here()
-    given = Given("rn.manual()", {"schema": schema}, lambda _, mistake: registry.note(mistake, place))
-    found = given.schema()
-    return NotYet() if schema is not None and found is None else Manual(found)
 
 
 def _format_of(given: Given, glob: Any) -> str | None:

@@ -87,9 +87,10 @@ def _wait(running: process.Process, staging: Path) -> bool:
 
 def _size(folder: Path) -> int:
     size = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # the resolver renames what it has finished
-            size += path.lstat().st_size
+    for place, _, files in os.walk(folder):  # which passes over a folder that has just gone; pathlib's does not
+        for name in files:
+            with suppress(FileNotFoundError):  # the resolver renames what it has finished
+                size += (Path(place) / name).lstat().st_size
     return size
 
 

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -9,6 +10,7 @@ from runnel.errors import Broken, RunnelError, Unreachable
 from runnel.spark import cache, jars, network
 from runnel.spark.jars import LAKE, ensure_jars
 from runnel.spark.java import find_java
+from runnel.spark.resolver import _size
 
 POINTS = [jars.FETCHED, jars.CHECKED, jars.MOVED, f"{jars.MOVED}:kill@3"]
 
@@ -129,3 +131,21 @@ def test_java_reads_the_trust_store(tmp_path):
     line = [find_java().home / "bin" / "keytool", "-list", "-keystore", tmp_path / "store", "-storepass", "changeit"]
     listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout
     assert listed.count("trustedCertEntry") == len(certificates)
+
+
+def test_folders_that_come_and_go_while_jars_arrive(tmp_path):
+    over = threading.Event()
+
+    def stir() -> None:
+        while not over.is_set():
+            (tmp_path / "a" / "b").mkdir(parents=True)
+            shutil.rmtree(tmp_path / "a")
+
+    (tmp_path / "kept").write_bytes(b"12345")
+    thread = threading.Thread(target=stir)
+    thread.start()
+    try:
+        assert {_size(tmp_path) for _ in range(2000)} == {5}
+    finally:
+        over.set()
+        thread.join()

@@ -95,6 +95,11 @@ class Machine:
         """Return the files of a source."""
         return [path for path in self.files if path.startswith(f"data/{source.name}/")]
 
+    def has_lost(self, source: Source) -> bool:
+        """Tell whether a source holds rows of files that are no longer there."""
+        prefix = f"data/{source.name}/"
+        return any(path.startswith(prefix) and path not in self.files for path in self.taken)
+
     def run(self, *select: str, branch: str = "main") -> Ran:
         """Run; on main, sources take in what their files hold."""
         self.last = self.project.run(*select, branch=branch)

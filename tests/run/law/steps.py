@@ -78,8 +78,11 @@ def gain_column(machine: "Machine", chance: Random) -> None:
 
 
 def respec(machine: "Machine", chance: Random) -> None:
-    """A table is partitioned otherwise; data changes too."""
-    tables = [source for source in machine.world.sources if source.form != "manual"]
+    """A table is partitioned otherwise; data changes too.
+
+    Of sources only those whose files are all there: rows that can't be read again can't be parted otherwise.
+    """
+    tables = [source for source in machine.world.sources if source.form != "manual" and not machine.has_lost(source)]
     if tables and chance.random() < 0.4:
         source = chance.choice(tables)
         machine.declare(machine.world.having(replace(source, partition=() if source.partition else ("day",))))

@@ -77,7 +77,7 @@ def _released(
         changes.append(_table_change(store, source, batch, now))
     if not changes or (not rows and batch.dropped == len(chosen)):
         return Released(len(chosen), 0, batch.dropped, None)
-    message = f"release {rows:,} rows of {source.table}"
+    message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
     position = _position(seen(store.db, commit, source.table), batch) if rows else ()
     draft = Draft(
         branch,

@@ -77,8 +77,9 @@ class Server:
     def _command(self, *words: str) -> list[str]:
         user = [f"--user={'root' if os.geteuid() == 0 else os.environ.get('USER', 'nobody')}"]
         messages = [f"--lc-messages-dir={self._usr / 'share' / 'mysql'}", f"--datadir={self._home / 'data'}"]
+        own = f"--tmpdir={self._home}"  # a server that starts removes what another has in a folder that they share
         (self._home / "data").mkdir(exist_ok=True)
-        return [str(self._usr / "sbin" / "mariadbd"), *_SETTINGS, *user, *messages, *words]
+        return [str(self._usr / "sbin" / "mariadbd"), *_SETTINGS, *user, *messages, own, *words]
 
     def _env(self) -> dict[str, str]:
         libraries = [str(path) for path in (self._usr / "lib").glob("*-linux-gnu")]

@@ -31,6 +31,7 @@ PARTS = [
     "slices_join",
     "slices_many",
     "slices_chain",
+    "ingest",
     "jdbc",
 ]
 RESULTS = Path(__file__).parent / "results"

@@ -40,7 +40,7 @@ PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy"
 
 def main() -> None:
     only = os.environ.get("ONLY", "")
-    chosen = [part for part in PARTS if only in part]
+    chosen = [part for part in PARTS if only == part] or [part for part in PARTS if only in part]
     if not chosen:
         sys.exit(f"no part has {only!r} in its name; there are: {', '.join(PARTS)}")
     missed = 0

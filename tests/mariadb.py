@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import pymysql
+import pytest
 
 from tests.postgres import _free_port
 
@@ -85,6 +88,17 @@ class Server:
         libraries = [str(path) for path in (self._usr / "lib").glob("*-linux-gnu")]
         libraries += [str(path) for path in (self._usr.parent / "lib").glob("*-linux-gnu")]
         return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)} if self._usr != Path("/usr") else dict(os.environ)
+
+
+@contextmanager
+def started() -> Iterator[Server]:
+    """Have a server, or skip the test where there is none."""
+    try:
+        made = Server()
+    except Absent as absent:
+        pytest.skip(str(absent))
+    with made:
+        yield made
 
 
 def _found() -> Path:

@@ -91,21 +91,16 @@ def _show(opened: "Lake", table: str, file: str | None, branch: str, limit: int,
 
 def _rows(opened: "Lake", table: str, file: str | None, branch: str) -> "list[Aside]":
     from runnel.client.releasing import named
-    from runnel.connect import quarantine as aside
+    from runnel.connect.quarantine import held
     from runnel.declare.flow import quarantine_of
     from runnel.errors import nearest
-    from runnel.lake.tables import load
 
     state, of = opened.store.state(branch), named(opened, table, branch)
-    found = state.get(quarantine_of(of))
-    if found is None:
-        if of not in state:
-            close = nearest(str(of), [str(name) for name in state])
-            what = f"there is no table `{of}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
-            raise Mistake("QUARANTINE_UNKNOWN", what, fix="`runnel quarantine` lists what is set aside")
-        return []
-    rows = aside.rows(opened.store, load(opened.store, found.location))
-    return [row for row in rows if file in (None, row.file)]
+    if of not in state and quarantine_of(of) not in state:
+        close = nearest(str(of), [str(name) for name in state])
+        what = f"there is no table `{of}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
+        raise Mistake("QUARANTINE_UNKNOWN", what, fix="`runnel quarantine` lists what is set aside")
+    return held(opened.store, of, branch, file)
 
 
 def _release(opened: "Lake", table: str, corrected: str | None, file: str | None, branch: str, as_json: bool) -> None:

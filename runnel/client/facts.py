@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from runnel.declare.origin import Files, Manual
+from runnel.client.asking import Asked
+from runnel.declare.origin import Files
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ _COLUMN = re.compile(r"`[^`]+`|\w+")
 class LakeFacts:
     """Facts about one state of the lake. `state` may hold versions that are not published yet."""
 
-    def __init__(self, store: "Store", flow: "Flow", commit: "Commit", state: "State") -> None:
+    def __init__(
+        self, store: "Store", flow: "Flow", commit: "Commit", state: "State", asked: Asked | None = None
+    ) -> None:
         self._store = store
         self._flow = flow
         self._commit = commit
         self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
         self._found: dict[TableName, Found | None] = {}
-        self._news: dict[TableName, News | None] = {}
+        self._asked = asked or Asked(flow)
         self._movements: dict[tuple[str, str], Movement] = {}
         self._slices: dict[tuple[str, str, tuple[str, ...]], tuple[Slice, ...] | None] = {}
         self._dated: dict[tuple[object, ...], Dated | None] = {}
@@ -133,9 +136,7 @@ class LakeFacts:
 
     def news(self, table: "TableName") -> "News | None":
         """Return what a source that is no files has; None for one of files."""
-        if table not in self._news:
-            self._news[table] = ask(self._flow, table, lambda: self.seen(table))
-        return self._news[table]
+        return self._asked.news(table, lambda: self.seen(table))
 
     def _fed(self, table: "TableName", news: "News") -> Arrivals:
         if news.is_empty:
@@ -186,15 +187,3 @@ def look(
     return arrivals(
         flow.root, source, source_fingerprint(source), seen(), head.content if head else None, cache, storage
     )
-
-
-def ask(flow: "Flow", table: "TableName", seen: "Callable[[], dict[str, Seen]]") -> "News | None":
-    """Return what a source that is no files has that its table lacks; None for one of files, or filled by hand."""
-    source = flow.sources[table]
-    if isinstance(source.origin, Files | Manual):
-        return None
-    from runnel.connect.feed.open import feed_of
-    from runnel.connect.feed.position import state_of
-
-    feed = feed_of(source, flow.root)
-    return feed.news(state_of(seen())) if feed is not None else None

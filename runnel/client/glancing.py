@@ -6,8 +6,8 @@ Whatever is unclear is left to a plan: it asks the lake itself.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from runnel.client.facts import ask, look
-from runnel.declare.origin import Jdbc
+from runnel.client.asking import Asked
+from runnel.client.facts import look
 from runnel.lake.glance import Glance
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 from runnel.plan.graph import Graph
@@ -31,7 +31,8 @@ class Unclear(Exception):
 class _GlanceFacts:
     """The facts that a skip needs; everything else is unclear."""
 
-    def __init__(self, glance: Glance, flow: "Flow", storage: Mapping[str, str]) -> None:
+    def __init__(self, glance: Glance, flow: "Flow", storage: Mapping[str, str], asked: Asked) -> None:
+        self._asked = asked
         self._glance = glance
         self._flow = flow
         self._storage = storage
@@ -43,7 +44,7 @@ class _GlanceFacts:
         return self._glance.results(keys)
 
     def arrivals(self, table: "TableName") -> Arrivals:
-        news = ask(self._flow, table, lambda: self._glance.seen(table))
+        news = self._asked.news(table, lambda: self._glance.seen(table))
         if news is not None and not news.is_empty:
             raise Unclear
         found = look(self._flow, table, self.head(table), lambda: self._glance.seen(table), self._storage)
@@ -76,19 +77,21 @@ class _GlanceFacts:
 
 
 def plan_of_nothing(
-    settings: "Settings", wish: "Wish", flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]"
+    settings: "Settings",
+    wish: "Wish",
+    flow: "Flow",
+    fingerprints: "Callable[[Task], Fingerprint]",
+    asked: Asked | None = None,
 ) -> "Plan | None":
-    """Return the plan where it skips everything, else None."""
+    """Return the plan where it skips everything, else None; what feeds said is kept in `asked`."""
     if wish.full_refresh or wish.verify or wish.days is not None or flow.started_spark is not None:
         return None
-    if any(isinstance(source.origin, Jdbc) for source in flow.sources.values()):
-        return None  # what is new may cost a database a scan: the plan asks, once
     glance = Glance.open(settings.catalog, settings.warehouse, wish.branch)
     if glance is None:
         return None
     try:
         selected = chosen(Graph(flow), flow, wish.select, wish.exclude, _unclear)
-        facts = _GlanceFacts(glance, flow, settings.storage)
+        facts = _GlanceFacts(glance, flow, settings.storage, asked or Asked(flow))
         plan = make_plan(flow, facts, fingerprints, branch=wish.branch, commit=glance.commit, selected=selected)
     except Unclear:
         return None

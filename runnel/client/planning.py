@@ -14,6 +14,7 @@ from runnel.plan.planner import make_plan
 from runnel.plan.selection import select as chosen
 
 if TYPE_CHECKING:
+    from runnel.client.asking import Asked
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow, Task
     from runnel.lake.commits import Commit, State
@@ -69,11 +70,12 @@ def plan_project(
     wish: Wish,
     flow: "Flow | None" = None,
     fingerprints: "Callable[[Task], Fingerprint] | None" = None,
+    asked: "Asked | None" = None,
 ) -> Planned:
     """Plan what a wish takes, on the newest commit of its branch."""
     flow = flow or flow_of(lake)
     commit = lake.store.commit(_branch(lake, wish.branch))
-    return plan_state(lake, wish, flow, commit, lake.store.state(commit), fingerprints)
+    return plan_state(lake, wish, flow, commit, lake.store.state(commit), fingerprints, asked)
 
 
 def plan_state(
@@ -83,9 +85,13 @@ def plan_state(
     commit: "Commit",
     state: "State",
     fingerprints: "Callable[[Task], Fingerprint] | None" = None,
+    asked: "Asked | None" = None,
 ) -> Planned:
-    """Plan on any state of the lake, published or not. Fingerprints that are known already need not be made again."""
-    facts = LakeFacts(lake.store, flow, commit, state)
+    """Plan on any state of the lake, published or not.
+
+    Fingerprints that are known already need not be made again, nor feeds be asked again.
+    """
+    facts = LakeFacts(lake.store, flow, commit, state, asked)
     fingerprints = fingerprints or Fingerprints(flow.root, lake.settings.secrets).of
     graph = Graph(flow)
 

@@ -16,11 +16,12 @@ def release(
     lake: "Lake", table: str, corrected: Path | None = None, *, file: str | None = None, branch: str = "main"
 ) -> "Released":
     """Send the rows of a source that are aside through again; those of one `file` if given."""
-    from runnel.connect.release import held
+    from runnel.connect.quarantine import held
     from runnel.connect.release import release as send
 
     source = _source(lake, named(lake, table, branch))
-    chosen = held(lake.store, source, branch, file)
+    aside = held(lake.store, source.table, branch, file)
+    chosen = [row for row in aside if row.raw is not None]  # else a file that could not be read at all
     if not chosen:
         of = f" of {file}" if file else ""
         what = f"no row{of} of `{source.table}` is set aside on branch `{branch}`"

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from runnel.client.asking import Asked
 from runnel.client.delivering import deliver_after, is_nothing_behind
 from runnel.client.planning import Planned, Wish, flow_of, plan_project
 from runnel.errors import Moved
@@ -43,11 +44,12 @@ def run_project(
     flow = flow or flow_of(lake)
     run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
     fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
-    idle = plan_of_nothing(lake.settings, wish, flow, fingerprints) if planned is None else None
+    asked = Asked(flow)
+    idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None
     if idle is not None:
         ran = Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
         return ran if is_nothing_behind(lake.settings, flow, wish.branch) else deliver_after(lake, flow, ran, watch)
-    ran = _run(lake, wish, flow, fingerprints, run, started_at, message, watch, planned)
+    ran = _run(lake, wish, flow, fingerprints, asked, run, started_at, message, watch, planned)
     return deliver_after(lake, flow, ran, watch)
 
 
@@ -56,6 +58,7 @@ def _run(
     wish: Wish,
     flow: "Flow",
     fingerprints: "Callable[[Task], Fingerprint]",
+    asked: Asked,
     run: str,
     started_at: datetime,
     message: str | None,
@@ -65,7 +68,7 @@ def _run(
     """Plan and carry out, until nobody else has been faster."""
     for attempt in range(1, _ATTEMPTS + 1):
         with hold(lake) as held:
-            found = plan_project(lake, wish, flow, fingerprints)
+            found = plan_project(lake, wish, flow, fingerprints, asked)
             if planned is not None:
                 planned(found)
             if not found.plan.work and not (wish.verify and found.plan.jvm):

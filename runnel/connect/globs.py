@@ -54,6 +54,12 @@ def find(patterns: Sequence[str]) -> tuple[File, ...]:
     return tuple(found.values())
 
 
+def file_at(name: str, path: Path) -> File:
+    """Return a file that is there, under the name by which people know what is in it."""
+    found = path.stat()
+    return File(name, str(path), found.st_size, found.st_mtime)
+
+
 def format_of(files: Sequence[File], given: str | None = None) -> str:
     """Return the one format of all files, from `given` or from their names."""
     if given is not None:

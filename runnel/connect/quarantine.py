@@ -71,6 +71,13 @@ def change(store: "Store", base: str, rows: Iterable[Aside], without: Collection
     return stage(store, base, Edit(added=added, removed=removed)) if added or removed else base
 
 
+def held(store: "Store", table: "TableName", branch: str = "main", file: str | None = None) -> list[Aside]:
+    """Return the rows of a table that are aside on a branch, the oldest first; only those of a `file`, if given."""
+    found = store.state(branch).get(quarantine_of(table))
+    kept = rows(store, tables.load(store, found.location)) if found is not None else []
+    return [row for row in kept if file in (None, row.file)]
+
+
 def rows(store: "Store", metadata: "TableMetadata") -> list[Aside]:
     """Return every row of a version of a quarantine table, the oldest first."""
     from runnel.lake.duck import connect, told

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect import quarantine
-from runnel.connect.globs import File, format_of
+from runnel.connect.globs import File, file_at, format_of
 from runnel.connect.ingest.batch import Batch, read_batch
 from runnel.connect.quarantine import Aside
 from runnel.declare.flow import Source, quarantine_of
 from runnel.declare.origin import Files
 from runnel.errors import Mistake, Moved
-from runnel.lake import tables
 from runnel.lake.commits import Change, Commit, Version
 from runnel.lake.identity import of_files
 from runnel.lake.ingested import seen
@@ -123,8 +122,8 @@ def _files(
         raise Mistake("RELEASE_FILES", what, fix="release them file by file: --file NAME")
     if not corrected.is_file():
         raise Mistake("RELEASE_NO_FILE", f"there is no file {corrected}", fix="name the file with the corrected rows")
-    form = format_of([_file(str(corrected), corrected)])
-    return [_file(names.pop() or str(source.table), corrected)], _reading(source, form)
+    form = format_of([file_at(str(corrected), corrected)])
+    return [file_at(names.pop() or str(source.table), corrected)], _reading(source, form)
 
 
 def _as_they_are(source: Source, root: Path, chosen: Sequence[Aside], folder: Path) -> tuple[list[File], Source]:
@@ -138,7 +137,7 @@ def _as_they_are(source: Source, root: Path, chosen: Sequence[Aside], folder: Pa
         path = folder / f"{number}.{'csv' if is_csv else 'jsonl'}"
         first = [_header(source, root / name)] if is_csv else []
         path.write_text("\n".join([*first, *lines]) + "\n")
-        files.append(_file(name, path))
+        files.append(file_at(name, path))
     return files, _reading(source, "csv" if is_csv else "jsonl")
 
 
@@ -162,17 +161,3 @@ def _reading(source: Source, form: str) -> Source:
     )
     read = Files(str(source.table), form, source.origin.schema, options=options)  # type: ignore[arg-type]
     return replace(source, origin=read, on_bad="quarantine")
-
-
-def _file(name: str, path: Path) -> File:
-    found = path.stat()
-    return File(name, str(path), found.st_size, found.st_mtime)
-
-
-def held(store: "Store", source: Source, branch: str = "main", file: str | None = None) -> list[Aside]:
-    """Return the rows of a source that are aside; a file that could not be read at all is none."""
-    found = store.state(branch).get(quarantine_of(source.table))
-    if found is None:
-        return []
-    rows = quarantine.rows(store, tables.load(store, found.location))
-    return [row for row in rows if row.raw is not None and file in (None, row.file)]

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from typing import overload
 
 from runnel.errors import Mistake
 
@@ -27,6 +28,29 @@ class Secret:
             what = f"the secret {self.name} comes from the variable {self.name}, which is not set"
             raise Mistake("PROJECT_SECRET", what, fix=f"export {self.name}=...")
         return found
+
+
+@overload
+def revealed(value: str | Secret, at: str | None = None) -> str: ...
+
+
+@overload
+def revealed(value: None, at: str | None = None) -> None: ...
+
+
+@overload
+def revealed(value: str | Secret | None, at: str | None = None) -> str | None: ...
+
+
+def revealed(value: str | Secret | None, at: str | None = None) -> str | None:
+    """Return a value that may be a secret; `at` is where a user named it, for the one that is not set."""
+    if not isinstance(value, Secret):
+        return value
+    try:
+        return value.reveal()
+    except Mistake as mistake:
+        mistake.at = mistake.at or at
+        raise
 
 
 def secret(name: str) -> Secret:

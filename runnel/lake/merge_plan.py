@@ -166,16 +166,15 @@ def _decide(
         return made("same", f"{into} has it already")
     if _content(theirs) == _content(was):
         return made("same", f"unchanged on {source}")
+    read = sources(store, base[0], facts.target, facts.source, table)
     if _content(ours) == _content(was):
         if theirs is None:
             return made("drop", f"dropped on {source}, unchanged on {into}")
-        read = sources(store, base[0], facts.target, facts.source, table)
         reason = f"created on {source}" if was is None else f"unchanged on {into}"
         return made("take", reason, seen=read.taken(whole=True))
     if ours is None or theirs is None:
         gone, kept = (into, source) if ours is None else (source, into)
         return made("conflict", f"dropped on {gone}, changed on {kept}")
-    read = sources(store, base[0], facts.target, facts.source, table)
     if is_fed(read) and all(only_runs(store, base[0], tip, table) for tip in (facts.target, facts.source)):
         if theirs_is_further(read):
             return made("take", f"{source} has read more of its source", seen=read.taken(whole=True))
@@ -184,7 +183,7 @@ def _decide(
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, on both {into} and {source}")
         return made("conflict", f"created on both {into} and {source}")
-    return _combine(store, facts, made, base[0], was, ours, theirs, names)
+    return _combine(store, facts, made, base[0], was, ours, theirs, names, read)
 
 
 def _combine(
@@ -196,6 +195,7 @@ def _combine(
     ours: Version,
     theirs: Version,
     names: tuple[str, str],
+    read: "Sources",
 ) -> Decision:
     from runnel.lake.definition import Clash
     from runnel.lake.replay import Side
@@ -208,7 +208,6 @@ def _combine(
     try:
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, and changed on both {names[0]} and {names[1]}")
-        read = sources(store, base, facts.target, facts.source, table)
         found = combine(store, was.location, *sides, read=read)
     except Clash as clash:
         return made("conflict", clash.reason)

@@ -6,6 +6,7 @@ value. Otherwise Spark has to look.
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.conversions import from_bytes
@@ -66,8 +67,21 @@ def is_aligned(store: "Store", location: str, columns: Sequence[str]) -> bool:
     return len(ids) == len(columns) and all(ids <= _identities(spec) for spec in _specs(store, metadata))
 
 
-def buckets(store: "Store", location: str, name: str) -> int | None:
-    """Return into how many buckets of a column all files of a version are parted, or None where they are not."""
+@dataclass(frozen=True)
+class Buckets:
+    """How many buckets of a column the files of a version are parted into; `kind` is the column's type."""
+
+    number: int
+    kind: IcebergType
+
+    def of(self, value: Any) -> int | None:
+        """Return the bucket of a value; None for null."""
+        stored = (value - _EPOCH).days if isinstance(self.kind, DateType) and value is not None else value
+        return BucketTransform(self.number).transform(self.kind)(stored)
+
+
+def buckets(store: "Store", location: str, name: str) -> Buckets | None:
+    """Return the buckets of a column that all files of a version are parted into, or None where they are not."""
     metadata = load(store, location)
     field = _field(metadata, name)
     parts = {spec.fields for spec in _specs(store, metadata)}
@@ -75,17 +89,7 @@ def buckets(store: "Store", location: str, name: str) -> int | None:
         return None
     transform = fields[0].transform
     is_its = fields[0].source_id == field.field_id and isinstance(transform, BucketTransform)
-    return transform.num_buckets if is_its else None
-
-
-def bucket(store: "Store", location: str, name: str, value: Any) -> int | None:
-    """Return the bucket of a column's value in a version that has `buckets`; None for null."""
-    field = _field(load(store, location), name)
-    number = buckets(store, location, name)
-    assert field is not None
-    assert number is not None
-    stored = (value - _EPOCH).days if isinstance(value, dt.date) and not isinstance(value, dt.datetime) else value
-    return BucketTransform(number).transform(field.field_type)(stored)
+    return Buckets(transform.num_buckets, field.field_type) if is_its else None
 
 
 def _specs(store: "Store", metadata: "TableMetadata") -> list[Any]:

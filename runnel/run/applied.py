@@ -40,12 +40,8 @@ def apply_changes(work: "Work", source: Source, step: "Step") -> Done:
         return Done(source.table, "reuse", "succeeded", step.reason, head=known)
     work.tell(Event("start", step.reason, source.table, "ingest"))
 
-    def report(what: str, done: int, total: int | None) -> None:
-        work.watch(Event("progress", what, source.table, "ingest", done, total))
-        work.check()
-
     deletes = condition_of(source, load(work.store, log.location).schema())
-    made = apply(work.store, source, log, head, deletes, report)
+    made = apply(work.store, source, log, head, deletes, work.reading(source.table))
     left = f"{made.left_out:,} rows of the log are null in a column of the key or the sequence: not applied"
     return Done(
         source.table,

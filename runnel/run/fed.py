@@ -36,10 +36,6 @@ def _taken(work: "Work", step: "Step", news: "News") -> Done:
     from runnel.connect.feed.position import state_of
     from runnel.connect.feed.take import take
 
-    def report(what: str, done: int, total: int | None) -> None:
-        work.watch(Event("progress", what, step.table, "ingest", done, total))
-        work.check()
-
     source = work.flow.sources[step.table]
     feed, before = feed_of(source, work.root, lambda: work.borrow().session), state_of(work.facts.seen(step.table))
     assert feed is not None
@@ -54,7 +50,7 @@ def _taken(work: "Work", step: "Step", news: "News") -> Done:
         head.content if head else None,
         aside.location if aside else None,
         work.order.run,
-        report,
+        work.reading(step.table),
     )
     is_same = head is not None and (made.location == head.location or made.content == head.content)
     if is_same and state_of({one.path: one for one in made.seen}) == before:

@@ -47,10 +47,6 @@ def ingest(work: "Work", step: "Step") -> Done:
 def _read(work: "Work", step: "Step", found: "Found") -> Done:
     from runnel.connect.ingest import read
 
-    def report(what: str, done: int, total: int | None) -> None:
-        work.watch(Event("progress", what, step.table, "ingest", done, total))
-        work.check()
-
     head, aside = work.heads.get(step.table), work.heads.get(quarantine_of(step.table))
     made = read(
         work.store,
@@ -61,7 +57,7 @@ def _read(work: "Work", step: "Step", found: "Found") -> Done:
         work.facts.seen(step.table),
         quarantine=aside.location if aside else None,
         run=work.order.run,
-        progress=report,
+        progress=work.reading(step.table),
     )
     told = warnings(made.dropped, made.new_columns, bool(made.quarantine))
     if head is not None and made.location == head.location:

@@ -19,7 +19,7 @@ from runnel.run.report import Event, Watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runnel.connect.feed import News
+    from runnel.connect.feed import News, Progress
     from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow, Task
     from runnel.lake.ingested import Seen
@@ -131,6 +131,15 @@ class Work:
                 )
                 self._loan = self._stack.enter_context(lent)
             return self._loan
+
+    def reading(self, table: TableName) -> "Progress":
+        """Return what is told how far the reading of a source is; it raises where the run was cancelled."""
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            self.watch(Event("progress", what, table, "ingest", done, total))
+            self.check()
+
+        return tell
 
     def place(self, heads: "Mapping[TableName, Head]") -> None:
         """Let the tables of the run be at these versions, for every step that reads them later."""

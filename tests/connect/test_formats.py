@@ -8,9 +8,10 @@ import lzma
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -288,16 +289,19 @@ def test_avro_types(ods: Ingesting) -> None:
         field("tags", {"type": "map", "values": "int"}),
         field("inner", {"type": "record", "name": "inner", "fields": [field("n", "int")]}),
         field("either", ["null", "string", "long"]),
+        field("who", {"type": "string", "logicalType": "uuid"}),
+        field("opens", ["null", {"type": "int", "logicalType": "time-millis"}]),
     ]
     row = {"price": Decimal("1.50"), "day": date(2026, 1, 2), "at": datetime(2026, 1, 2, 3, tzinfo=UTC)}
-    row |= {"kind": "B", "tags": {"x": 1}, "inner": {"n": 5}, "either": 7}
+    row |= {"kind": "B", "tags": {"x": 1}, "inner": {"n": 5}, "either": 7, "who": UUID(int=5), "opens": time(8, 30)}
     schema = {"type": "record", "name": "order", "fields": fields}
     reading(ods, "avro", schema=None)
     ods.write("a.avro", _written(lambda out: fastavro.writer(out, schema, [row], codec="deflate")))
     ods.run()
-    [(price, day, at, kind, tags, inner, either)] = ods.rows
+    [(price, day, at, kind, tags, inner, either, who, opens)] = ods.rows
     assert (price, day, at, kind) == (Decimal("1.50"), date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC), "B")
     assert (dict(tags), inner, either) == ({"x": 1}, {"n": 5}, "7")
+    assert (who, opens) == (str(UUID(int=5)), "08:30:00")
 
 
 def test_columns_in_the_path(ods: Ingesting) -> None:

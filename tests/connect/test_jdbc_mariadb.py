@@ -9,7 +9,7 @@ import pytest
 
 from runnel.errors import Mistake, RunnelError
 from tests.connect.shops import Shop, feed_of, fetched
-from tests.mariadb import Absent, Server
+from tests.mariadb import Server, started
 from tests.run.project import Project
 
 MARKED = 'rn.source("ods.orders", rn.jdbc("{url}", table="orders", watermark="changed", key="id", overlap="1 hour"))'
@@ -19,12 +19,8 @@ ONE, TWO, THREE = (1, "a", "2026-01-01 10:00:00"), (2, "b", "2026-01-01 11:00:00
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    try:
-        made = Server()
-    except Absent as absent:
-        pytest.skip(str(absent))
-    with made:
-        yield made
+    with started() as server:
+        yield server
 
 
 @pytest.fixture

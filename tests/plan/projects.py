@@ -46,3 +46,9 @@ class Shop:
 
     def fingerprint(self, table: str = "dws.a", *overrides: str) -> Fingerprint:
         return Fingerprints(self.root).of(self.tasks(*overrides)[str(TableName.parse(table))])
+
+
+def body(*lines: str, before: str = "", options: str = "", signature: str = "orders") -> str:
+    """Return a flow file with one task; its body begins at line 6 plus the lines before."""
+    text = "".join(f"    {line}\n" for line in lines)
+    return f'{before}@rn.task("dws.a"{options})\ndef a({signature}):\n{text}'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.mariadb import Absent, Server
+from tests.mariadb import Server, started
 from tests.sinks.shop import KILLED, Shop
 
 SINK = 'rn.sink("ods.orders", rn.jdbc("{url}", table="orders", {options}))'
@@ -17,12 +17,8 @@ Ask = Callable[..., list[tuple[Any, ...]]]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Start MariaDB."""
-    try:
-        made = Server()
-    except Absent as absent:
-        pytest.skip(str(absent))
-    with made:
-        yield made
+    with started() as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from runnel.connect import quarantine
 from runnel.connect.feed import failpoints
-from runnel.connect.feed.news import Comparing, Feed, Fetched, News, Part, Progress, State
+from runnel.connect.feed.news import Comparing, Feed, Fetched, News, Progress, State
 from runnel.connect.feed.position import content_after, seen_of
 from runnel.connect.feed.upsert import Holding, displaced
-from runnel.connect.globs import File
+from runnel.connect.globs import file_at
 from runnel.connect.ingest.batch import Batch, read_batch, target_of
 from runnel.connect.ingest.failures import told
 from runnel.connect.ingest.reading import Ingested
@@ -68,17 +68,12 @@ def _read(store: "Store", source: Source, fetched: Fetched, base: str | None, ru
     """Read all parts, by the policy of the source."""
     filled = [part for part in fetched.parts if part.path.stat().st_size]
     is_anew = base is None
-    files = [_file(part) for part in filled]
+    files = [file_at(part.name, part.path) for part in filled]
     form = filled[0].format if filled else "jsonl"
     read = replace(source, origin=Files(str(source.table), form, source.origin.schema))
     if not filled:
         return Batch(target_of(store, read, (), base, is_anew=is_anew))
     return read_batch(store, read, files, base, run, progress, is_anew=is_anew)
-
-
-def _file(part: Part) -> File:
-    found = part.path.stat()
-    return File(part.name, str(part.path), found.st_size, found.st_mtime)
 
 
 def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None) -> str:

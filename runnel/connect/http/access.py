@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urljoin, urlsp
 
 from runnel.declare.flow import Source
 from runnel.declare.origin import Http
-from runnel.declare.secret import Secret
+from runnel.declare.secret import Secret, revealed
 from runnel.errors import Mistake
 
 _PORTS = {"http": 80, "https": 443}
@@ -105,11 +105,7 @@ class Access:
     def _revealed(self, value: str | Secret) -> str:
         if not isinstance(value, Secret):
             return value
-        try:
-            found = value.reveal()
-        except Mistake as mistake:
-            mistake.at = self._at
-            raise
+        found = revealed(value, self._at)
         for form in {found, found.strip(), quote(found, safe=""), quote_plus(found), json.dumps(found)[1:-1]}:
             if form:
                 self._hidden[form] = str(value)

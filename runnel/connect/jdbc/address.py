@@ -6,7 +6,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from runnel.declare.origin import Jdbc
-from runnel.declare.secret import Secret
+from runnel.declare.secret import revealed
 from runnel.errors import Mistake
 
 Kind = Literal["postgresql", "mysql", "sqlite"]
@@ -51,7 +51,7 @@ class Address:
 
 def address_of(origin: Jdbc, root: Path, at: str) -> Address:
     """Return where a declared database is; a relative path of SQLite is below `root`."""
-    text = _revealed(origin.url, at) or ""
+    text = revealed(origin.url, at) or ""
     parts = urlsplit(text.strip().removeprefix("jdbc:"))
     kind = _KINDS.get(parts.scheme.lower())
     if kind is None:
@@ -65,20 +65,10 @@ def address_of(origin: Jdbc, root: Path, at: str) -> Address:
         what = "the port in the url is no number up to 65535"
         raise Mistake("SOURCE_DATABASE_URL", what, at=at, fix="write postgresql://host:5432/database") from None
     options = dict(parse_qsl(parts.query))
-    user = _revealed(origin.user, at) or options.pop("user", None) or _decoded(parts.username)
-    password = _revealed(origin.password, at) or options.pop("password", None) or _decoded(parts.password)
+    user = revealed(origin.user, at) or options.pop("user", None) or _decoded(parts.username)
+    password = revealed(origin.password, at) or options.pop("password", None) or _decoded(parts.password)
     database = unquote(parts.path.lstrip("/"))
     return Address(kind, parts.hostname or "localhost", port, database, user, password, tuple(options.items()))
-
-
-def _revealed(value: str | Secret | None, at: str) -> str | None:
-    if not isinstance(value, Secret):
-        return value
-    try:
-        return value.reveal()
-    except Mistake as mistake:
-        mistake.at = mistake.at or at
-        raise
 
 
 def _decoded(text: str | None) -> str | None:

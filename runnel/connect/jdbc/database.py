@@ -90,9 +90,16 @@ class Database(ABC):
     def columns(self, relation: str) -> tuple[Column, ...]:
         """Return the columns of what `relation` made."""
 
-    @abstractmethod
     def relation(self, origin: Jdbc) -> str:
         """Return what stands behind FROM, with the alias `t`; raises where there is no such table."""
+        if origin.query is not None:
+            return f"({origin.query.strip().rstrip(';')}\n) AS {ALIAS}"
+        assert origin.table is not None
+        return f"{self.table(origin.table)} AS {ALIAS}"
+
+    @abstractmethod
+    def table(self, name: str) -> str:
+        """Return a table, as a user names it, as SQL; raises where there is no such table."""
 
     @abstractmethod
     def checksum(self, columns: Sequence[Column]) -> str:
@@ -119,8 +126,8 @@ class Database(ABC):
         return []
 
     def another(self) -> "AbstractContextManager[Database]":
-        """Return one more connection that sees the same moment."""
-        raise NotImplementedError
+        """Return one more connection that sees the same moment; only asked for where there are `splits`."""
+        raise AssertionError(f"{self.address.kind} shares its rows out among no connections")
 
     @contextmanager
     def aside(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:

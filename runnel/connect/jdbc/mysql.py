@@ -12,7 +12,6 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
 from runnel.connect.jdbc.mysql_types import typed
 from runnel.declare.duration import seconds_of
-from runnel.declare.origin import Jdbc
 
 CONNECT_SECONDS = 10
 _BATCH_ROWS = 20_000
@@ -73,20 +72,16 @@ class MySql(Database):
         """Return a name in backticks."""
         return "`" + name.replace("`", "``") + "`"
 
-    def relation(self, origin: Jdbc) -> str:
-        """Return what stands behind FROM."""
-        if origin.query is not None:
-            return f"({origin.query.strip().rstrip(';')}\n) AS {ALIAS}"
-        assert origin.table is not None
-        schema, name = split_name(origin.table)
-        quoted = ".".join(self.quote(part) for part in (schema, name) if part)
+    def table(self, name: str) -> str:
+        """Return a table that can be asked."""
+        quoted = ".".join(self.quote(part) for part in split_name(name) if part)
         try:
             self._ask(f"SELECT 1 FROM {quoted} LIMIT 0")
         except pymysql.Error as error:
             if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR):
-                raise told.no_table(self.address, origin.table, self.tables(), self.at) from None
+                raise told.no_table(self.address, name, self.tables(), self.at) from None
             raise self._failure(error) from None
-        return f"{quoted} AS {ALIAS}"
+        return quoted
 
     def columns(self, relation: str) -> tuple[Column, ...]:
         """Return columns with the types that the server describes."""

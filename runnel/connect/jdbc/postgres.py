@@ -80,15 +80,12 @@ class Postgres(Database):
         """Return a name in double quotes."""
         return '"' + name.replace('"', '""') + '"'
 
-    def relation(self, origin: Jdbc) -> str:
-        """Return what stands behind FROM."""
-        if origin.query is not None:
-            return f"({origin.query.strip().rstrip(';')}\n) AS {ALIAS}"
-        assert origin.table is not None
-        name = self._name(origin.table)
-        if not self._rows("SELECT to_regclass(%s) IS NOT NULL", name)[0][0]:
-            raise told.no_table(self.address, origin.table, self.tables(), self.at)
-        return f"{name} AS {ALIAS}"
+    def table(self, name: str) -> str:
+        """Return a table that the server knows by this name, on its search path or with its schema."""
+        found = self._name(name)
+        if not self._rows("SELECT to_regclass(%s) IS NOT NULL", found)[0][0]:
+            raise told.no_table(self.address, name, self.tables(), self.at)
+        return found
 
     def columns(self, relation: str) -> tuple[Column, ...]:
         """Return columns with the types that the server describes."""

@@ -11,7 +11,6 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
 from runnel.connect.jdbc.sqlite_types import declared, found_in
 from runnel.declare.duration import seconds_of
-from runnel.declare.origin import Jdbc
 from runnel.errors import Mistake
 
 _BATCH_ROWS = 20_000
@@ -80,15 +79,12 @@ class Sqlite(Database):
         """Return a name in double quotes."""
         return '"' + name.replace('"', '""') + '"'
 
-    def relation(self, origin: Jdbc) -> str:
-        """Return what stands behind FROM."""
-        if origin.query is not None:
-            return f"({origin.query.strip().rstrip(';')}\n) AS {ALIAS}"
-        assert origin.table is not None
-        _, name = split_name(origin.table)
-        if name.lower() not in [one.lower() for one in self.tables()]:
-            raise told.no_table(self.address, origin.table, self.tables(), self.at)
-        return f"{self.quote(name)} AS {ALIAS}"
+    def table(self, name: str) -> str:
+        """Return a table or view of the file."""
+        _, own = split_name(name)
+        if own.lower() not in [one.lower() for one in self.tables()]:
+            raise told.no_table(self.address, name, self.tables(), self.at)
+        return self.quote(own)
 
     def columns(self, relation: str) -> tuple[Column, ...]:
         """Return columns by the types that they are declared with, else by the values that they have."""

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.origin import Kafka
-from runnel.declare.secret import Secret
+from runnel.declare.secret import Secret, revealed
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Client:
     def __init__(self, origin: Kafka, at: str | None) -> None:
         self.servers = origin.servers
         self.at = at
-        self._options = {name: value.reveal() if isinstance(value, Secret) else value for name, value in origin.options}
+        self._options = {name: revealed(value, at) for name, value in origin.options}
         self._hidden = [self._options[name] for name, value in origin.options if isinstance(value, Secret)]
         self._last: KafkaError | None = None
         self._are_down = False

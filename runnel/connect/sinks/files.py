@@ -2,10 +2,10 @@
 
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
+from runnel.connect.sinks.outlet import Forgetful
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Files
 from runnel.errors import RunnelError
@@ -19,21 +19,13 @@ PACKED = {"gz": "gzip", "zst": "zstd"}
 _CSV = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape": "ESCAPE"}
 
 
-class FilesOutlet:
+class FilesOutlet(Forgetful):
     """What a file and a folder have in common."""
 
     def __init__(self, sink: Sink, target: Files, path: Path) -> None:
         self._sink = sink
         self._target = target
         self._path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is held."""
 
     def _options(self, packed: str | None) -> list[str]:
         """Return how DuckDB writes the format."""

@@ -2,10 +2,10 @@
 
 import inspect
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
+from runnel.connect.sinks.outlet import Forgetful
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Function
 from runnel.errors import RunnelError, Unreachable
@@ -30,25 +30,13 @@ class Change:
     gone: "pa.Table" = field(repr=False)
 
 
-class FunctionOutlet:
+class FunctionOutlet(Forgetful):
     """A user's function."""
 
     def __init__(self, sink: Sink, target: Function) -> None:
         self._sink = sink
         self._function = target.function
         self._takes_change = "change" in inspect.signature(target.function).parameters
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is held."""
-
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded: a function keeps nothing."""
-        return recorded
 
     def take(self, change: "Going") -> int:
         """Call the function; one that does not ask for `change` is called only where rows came."""

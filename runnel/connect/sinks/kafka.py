@@ -5,12 +5,12 @@ Headers say which commit a message is of, and a key that is the same when it is 
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from runnel.connect.kafka.producer import Out, Producer
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.columns import check_columns
+from runnel.connect.sinks.outlet import Forgetful
 from runnel.connect.sinks.texts import as_json
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Kafka
@@ -21,24 +21,12 @@ if TYPE_CHECKING:
 KEY_HEADER, COMMIT_HEADER = "runnel-key", "runnel-commit"
 
 
-class KafkaOutlet:
+class KafkaOutlet(Forgetful):
     """A topic."""
 
     def __init__(self, sink: Sink, target: Kafka) -> None:
         self._sink = sink
         self._target = target
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is held between changes."""
-
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded: a topic says nothing."""
-        return recorded
 
     def take(self, change: "Change") -> int:
         """Send all messages of a change; it is taken once Kafka has every one of them."""

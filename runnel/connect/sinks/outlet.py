@@ -2,7 +2,8 @@
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Files, Jdbc, Kafka, Webhook
@@ -25,6 +26,22 @@ class Outlet(Protocol):
 
         Raises Unreachable where the same may pass later.
         """
+
+
+class Forgetful:
+    """An outlet that holds nothing open between changes, and has only what is recorded of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def position(self, recorded: str | None) -> str | None:
+        """Return what is recorded."""
+        return recorded
 
 
 def outlet_of(sink: Sink, root: Path, epoch: int) -> "AbstractContextManager[Outlet]":

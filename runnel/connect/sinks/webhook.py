@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from runnel.connect.sinks import failpoints
+from runnel.connect.sinks.outlet import Forgetful
 from runnel.connect.sinks.texts import as_json
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Webhook
-from runnel.declare.secret import Secret
+from runnel.declare.secret import Secret, revealed
 from runnel.errors import RunnelError, Unreachable
 from runnel.lake.duckdb_types import quoted
 
@@ -28,13 +29,13 @@ _LONGEST_PAUSE_SECONDS = 5.0
 _PASSING = (408, 425, 429)
 
 
-class WebhookOutlet:
+class WebhookOutlet(Forgetful):
     """An address."""
 
     def __init__(self, sink: Sink, target: Webhook) -> None:
         self._sink = sink
         self._target = target
-        self._url = _revealed(target.url)
+        self._url = revealed(target.url)
         self._session: requests.Session | None = None
 
     def __enter__(self) -> Self:
@@ -43,7 +44,7 @@ class WebhookOutlet:
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "runnel"
         for name, value in self._target.headers:
-            self._session.headers[name] = _revealed(value)
+            self._session.headers[name] = revealed(value)
         if self._target.token is not None:
             self._session.headers["Authorization"] = f"Bearer {self._target.token.reveal()}"
         return self
@@ -53,10 +54,6 @@ class WebhookOutlet:
     ) -> None:
         if self._session is not None:
             self._session.close()
-
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded: an address says nothing."""
-        return recorded
 
     def take(self, change: "Change") -> int:
         """Send a change, part by part, each accepted before the next one goes."""
@@ -137,10 +134,6 @@ class WebhookOutlet:
 
         parts = urlsplit(self._url)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
-
-
-def _revealed(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else value
 
 
 def _pause(after: str | None) -> None:

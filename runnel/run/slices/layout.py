@@ -50,8 +50,8 @@ def partition_of(
     if kinds[task.options.by[0].strip("`").lower()] == "boolean":
         return ()
     wanted, found = _buckets_for(largest), buckets(work.store, base.location, task.options.by[0]) if base else None
-    if found is not None and wanted < found * _LASTING and found < wanted * _LASTING:
-        wanted = found
+    if found is not None and wanted < found.number * _LASTING and found.number < wanted * _LASTING:
+        wanted = found.number
     return _in_buckets(task, wanted) if wanted > 1 else ()
 
 
@@ -61,8 +61,8 @@ def kept_partition(store: "Store", task: "Task", base: "Head") -> tuple[str, ...
         return task.options.partition
     if is_aligned(store, base.location, task.options.by):
         return task.options.by
-    number = buckets(store, base.location, task.options.by[0])
-    return _in_buckets(task, number) if number else ()
+    found = buckets(store, base.location, task.options.by[0])
+    return _in_buckets(task, found.number) if found else ()
 
 
 def _in_buckets(task: "Task", number: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from runnel.declare.literal import column, literal
 from runnel.lake import slots
 from runnel.lake.descent import RUN
 from runnel.lake.movement import size
-from runnel.lake.slices import bucket, buckets, is_aligned
+from runnel.lake.slices import buckets, is_aligned
 from runnel.names import TableName
 from runnel.plan.facts import Head
 from runnel.run import tally
@@ -49,15 +49,14 @@ def is_small(context: "Context", base: str) -> bool:
 
 def by_buckets(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
     """Return the condition for the buckets of a version that the slices are in; None where it has none."""
-    name = task.options.by[0]
-    number = buckets(context.store, base, name)
-    if number is None or not keys.values:
+    found = buckets(context.store, base, task.options.by[0])
+    if found is None or not keys.values:
         return None
-    chosen = {bucket(context.store, base, name, value) for value in {key[0] for key in keys.values}}
+    chosen = {found.of(value) for value in {key[0] for key in keys.values}}
     numbers = ", ".join(str(one) for one in sorted(one for one in chosen if one is not None))
-    column_of = by_columns(task)[0]
-    inside = f"`{context.slot.name}`.system.bucket({number}, {column_of}) IN ({numbers})"
-    return " OR ".join([inside] * bool(numbers) + [f"{column_of} IS NULL"] * (None in chosen))
+    name = by_columns(task)[0]
+    inside = f"`{context.slot.name}`.system.bucket({found.number}, {name}) IN ({numbers})"
+    return " OR ".join([inside] * bool(numbers) + [f"{name} IS NULL"] * (None in chosen))
 
 
 @dataclass(frozen=True)

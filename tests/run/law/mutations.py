@@ -76,7 +76,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "lookback is not counted on": {"runnel.plan.slices.following": _uncounted},
     "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
     "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
-    "only one bucket is looked at": {"runnel.run.slices.replace.bucket": lambda store, location, name, value: 0},
+    "only one bucket is looked at": {"runnel.lake.slices.Buckets.of": lambda found, value: 0},
     "old rows stay": {
         "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
         "runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base,

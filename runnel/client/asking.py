@@ -1,0 +1,36 @@
+"""Ask the feeds of a project what is new, each once for a state: what they say may cost a database a scan."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from runnel.declare.origin import Files, Manual
+
+if TYPE_CHECKING:
+    from runnel.connect.feed import News
+    from runnel.declare.flow import Flow
+    from runnel.lake.seen import Seen
+    from runnel.names import TableName
+
+
+class Asked:
+    """What feeds said in the course of one command."""
+
+    def __init__(self, flow: "Flow") -> None:
+        self._flow = flow
+        self._known: dict[tuple[TableName, str | None], News | None] = {}
+
+    def news(self, table: "TableName", seen: "Callable[[], dict[str, Seen]]") -> "News | None":
+        """Return what a source has that its table lacks; None for one of files, or that is filled otherwise."""
+        source = self._flow.sources[table]
+        if isinstance(source.origin, Files | Manual):
+            return None
+        from runnel.connect.feed.open import feed_of
+        from runnel.connect.feed.position import state_of
+        from runnel.lake.seen import STATE
+
+        position = seen()
+        key = (table, position[STATE].state if STATE in position else None)
+        if key not in self._known:
+            feed = feed_of(source, self._flow.root)
+            self._known[key] = feed.news(state_of(position)) if feed is not None else None
+        return self._known[key]

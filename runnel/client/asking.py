@@ -1,4 +1,4 @@
-"""Ask the feeds of a project what is new, each once for a state: what they say may cost a database a scan."""
+"""Ask the sources of a project what is new, each once in a command: to answer may cost them a scan or a listing."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,17 +7,25 @@ from runnel.declare.origin import Files, Manual
 
 if TYPE_CHECKING:
     from runnel.connect.feed import News
+    from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow
     from runnel.lake.seen import Seen
     from runnel.names import TableName
 
 
 class Asked:
-    """What feeds said in the course of one command."""
+    """What sources said in the course of one command."""
 
     def __init__(self, flow: "Flow") -> None:
         self._flow = flow
         self._known: dict[tuple[TableName, str | None], News | None] = {}
+        self._found: dict[tuple[TableName, str], Found | None] = {}
+
+    def files(self, table: "TableName", commit: str, look: "Callable[[], Found | None]") -> "Found | None":
+        """Return what the files of a source mean for its table at a commit."""
+        if (table, commit) not in self._found:
+            self._found[table, commit] = look()
+        return self._found[table, commit]
 
     def news(self, table: "TableName", seen: "Callable[[], dict[str, Seen]]") -> "News | None":
         """Return what a source has that its table lacks; None for one of files, or that is filled otherwise."""

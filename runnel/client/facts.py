@@ -35,7 +35,6 @@ class LakeFacts:
         self._flow = flow
         self._commit = commit
         self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
-        self._found: dict[TableName, Found | None] = {}
         self._asked = asked or Asked(flow)
         self._movements: dict[tuple[str, str], Movement] = {}
         self._slices: dict[tuple[str, str, tuple[str, ...]], tuple[Slice, ...] | None] = {}
@@ -130,9 +129,7 @@ class LakeFacts:
 
     def found(self, table: "TableName") -> "Found | None":
         """Return the files of a source that came, changed or went; None for a source that has none."""
-        if table not in self._found:
-            self._found[table] = self._look(table)
-        return self._found[table]
+        return self._asked.files(table, self._commit.id, lambda: self._look(table))
 
     def news(self, table: "TableName") -> "News | None":
         """Return what a source that is no files has; None for one of files."""

@@ -16,6 +16,7 @@ from runnel.plan.selection import select as chosen
 
 if TYPE_CHECKING:
     from runnel.client.planning import Wish
+    from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow, Task
     from runnel.declare.settings import Settings
     from runnel.names import TableName
@@ -47,12 +48,15 @@ class _GlanceFacts:
         news = self._asked.news(table, lambda: self._glance.seen(table))
         if news is not None and not news.is_empty:
             raise Unclear
-        found = look(self._flow, table, self.head(table), lambda: self._glance.seen(table), self._storage)
+        found = self._asked.files(table, self._glance.commit, lambda: self._look(table))
         if found is None:
             return Arrivals()
         if not found.is_empty or found.problem or found.renamed:
             raise Unclear
         return Arrivals(content=found.content, left=found.left)
+
+    def _look(self, table: "TableName") -> "Found | None":
+        return look(self._flow, table, self.head(table), lambda: self._glance.seen(table), self._storage)
 
     def made(self, table: "TableName", head: Head) -> NoReturn:
         raise Unclear

@@ -32,6 +32,7 @@ def jdbc(
     overlap: str | float | None = None,
     key: str | Sequence[str] | None = None,
     partitions: int | None = None,
+    removed: Literal["keep", "delete"] | None = None,
     mode: Literal["append", "overwrite", "upsert"] | None = None,
     schema: str | None = None,
     **unknown: object,
@@ -42,7 +43,7 @@ def jdbc(
     - `watermark`: a column that only grows, such as `updated_at`; then only rows that came since are read.
       `overlap="10 minutes"`: how far back to look again for rows that came late. It needs a `key`.
     - `key`: the columns that identify a row. A row that is read again takes the place of the earlier one, and one that
-      has vanished from the database goes.
+      has vanished from the database goes; with `removed="keep"` it stays, and nobody has to count rows to see it.
     - `partitions`: how many connections read a whole table at once.
     - `mode` of a sink: `"append"`, `"overwrite"`, or `"upsert"` by `key`.
     - `url` may be `rn.secret(...)`; a `password` always is.
@@ -51,6 +52,7 @@ def jdbc(
     place = registry.here()
     values: dict[str, Any] = {"url": url, "table": table, "query": query, "user": user, "password": password}
     values |= {"watermark": watermark, "overlap": overlap, "key": key, "partitions": partitions, "mode": mode}
+    values["removed"] = removed
     values["schema"] = schema
     wrong: list[Mistake] = []
     given = Given(_owner(url), values, lambda _, mistake: wrong.append(mistake))
@@ -67,10 +69,11 @@ def jdbc(
         overlap=_overlap(given, overlap),
         key=given.texts("key", "a column"),
         partitions=_partitions(given, partitions),
+        removed=cast(Any, given.choice("removed", ("keep", "delete"), "delete")),
         mode=cast(Any, given.choice("mode", MODES)),
         schema=given.schema(),
     )
-    _check_together(given, found)
+    _check_together(given, found, removed)
     for mistake in wrong:
         registry.note(mistake, place)
     return Wrong() if wrong else found
@@ -130,7 +133,7 @@ def _partitions(given: Given, value: object) -> int:
     return max(found, 1)
 
 
-def _check_together(given: Given, found: Jdbc) -> None:
+def _check_together(given: Given, found: Jdbc, removed: object) -> None:
     if found.table is not None and found.query is not None:
         given.wrong("query", "it has both `table` and `query`", "leave one of them out")
     if found.table is None and found.query is None:
@@ -140,6 +143,8 @@ def _check_together(given: Given, found: Jdbc) -> None:
     elif found.overlap is not None and not found.key and found.mode is None:
         what = "`overlap` reads rows again, and without a `key` they would be there twice"
         given.wrong("overlap", what, 'add key="id"')
+    if removed is not None and not found.key:
+        given.wrong("removed", "`removed` is about rows that a `key` identifies, and there is none", 'add key="id"')
     if found.mode == "upsert" and not found.key:
         given.wrong("mode", 'mode="upsert" needs to know which rows are the same', 'add key="id"')
     if found.mode is not None and found.query is not None:

@@ -39,6 +39,7 @@ class Jdbc:
     overlap: str | None = None  # a duration, or a number for a watermark that is one
     key: tuple[str, ...] = ()
     partitions: int = 1
+    removed: Literal["keep", "delete"] = "delete"  # of rows with a key
     mode: Literal["append", "overwrite", "upsert"] | None = None  # of a sink
     schema: tuple[Column, ...] | None = None
 

@@ -51,11 +51,13 @@ def position(connection: Connection, commit: Commit, table: TableName) -> dict[s
     return found
 
 
-def has_ingested(connection: Connection, commit: Commit, table: TableName) -> bool:
-    """Tell whether a source ever gave files to a table on the way to a commit."""
+def has_ingested(connection: Connection, commit: Commit, table: TableName, *, files: bool = False) -> bool:
+    """Tell whether a source ever gave rows to a table on the way to a commit, or rows of `files`."""
     columns = schema.ingested.c
+    kind = columns.state.is_(None) if files else sa.true()
     for line, seq in path(connection, commit.line, commit.seq):
-        query = sa.select(columns.seq).where(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
+        here = (columns.line == line, columns.table_name == str(table), columns.seq <= seq, kind)
+        query = sa.select(columns.seq).where(*here)
         if connection.execute(query.limit(1)).first():
             return True
     return False

@@ -40,7 +40,7 @@ def size(store: "Store", location: str) -> Size:
     def number(name: str) -> int:
         return int(summary.get(f"total-{name}", 0))
 
-    return Size(number("records"), number("files-size"), number("data-files"))
+    return Size(number("records") - number("position-deletes"), number("files-size"), number("data-files"))
 
 
 def _counted(found: Delta) -> Movement:

@@ -22,7 +22,16 @@ from runnel.lake.storage import local_path, plain
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-__all__ = ["FILE_COLUMN", "POSITION_COLUMN", "Unscannable", "duckdb_type", "literal", "quoted", "rows_sql"]
+__all__ = [
+    "FILE_COLUMN",
+    "POSITION_COLUMN",
+    "Unscannable",
+    "deleted_sql",
+    "duckdb_type",
+    "literal",
+    "quoted",
+    "rows_sql",
+]
 
 FILE_COLUMN = "_file"
 POSITION_COLUMN = "_pos"
@@ -155,10 +164,10 @@ def _read(shown: list[str], data: Sequence[Entry], deletes: Sequence[Entry], pla
     if not deletes:
         return f"SELECT {', '.join(shown)} FROM {rows}"
     same = "kept.filename = gone.gone_file AND kept.file_row_number = gone.gone_pos"
-    return f"SELECT {', '.join(shown)} FROM {rows} AS kept ANTI JOIN ({_gone(data, deletes)}) AS gone ON {same}"
+    return f"SELECT {', '.join(shown)} FROM {rows} AS kept ANTI JOIN ({deleted_sql(data, deletes)}) AS gone ON {same}"
 
 
-def _gone(data: Sequence[Entry], deletes: Sequence[Entry]) -> str:
+def deleted_sql(data: Sequence[Entry], deletes: Sequence[Entry]) -> str:
     """Return a SELECT of the places that are deleted: a delete counts in its partition, and not for newer files."""
     numbers: dict[tuple[int, Any], int] = {}
     for entry in [*data, *deletes]:

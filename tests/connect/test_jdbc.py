@@ -49,6 +49,36 @@ def test_with_a_key_only_rows_that_differ_are_written(small: Shop) -> None:
     assert small.names == "cdz"
 
 
+@pytest.mark.parametrize("text", [KEYED, MARKED], ids=["key", "watermark"])
+def test_rows_that_vanish_can_stay(shop: Shop, text: str) -> None:
+    shop.execute("CREATE INDEX orders_changed ON orders (changed)")
+    shop.flow(text[:-2] + ', removed="keep"))')
+    shop.insert((1, "a", "2026-01-01"), (2, "b", "2026-01-02"))
+    shop.run()
+    shop.execute("DELETE FROM orders WHERE id = 1")
+    shop.run()
+    assert shop.names == "ab" and shop.run() == {}
+    shop.insert((3, "c", "2026-01-03"))
+    shop.execute("UPDATE orders SET name = 'B', changed = '2026-01-04' WHERE id = 2")
+    shop.run()
+    assert shop.names == "Bac" and shop.run() == {}
+
+
+def test_an_index_of_the_watermark_changes_nothing_but_the_time(shop: Shop) -> None:
+    shop.execute("CREATE INDEX orders_changed ON orders (changed)")
+    shop.flow(MARKED)
+    shop.insert((1, "a", "2026-01-01"), (2, "b", "2026-01-02"))
+    shop.run()
+    assert shop.run() == {}
+    shop.insert((3, "c", "2026-01-03"))
+    shop.execute("DELETE FROM orders WHERE id = 1")
+    shop.run()
+    assert shop.names == "bc" and shop.run() == {}
+    shop.execute("DELETE FROM orders WHERE id = 3")
+    shop.run()
+    assert shop.names == "b" and shop.run() == {}
+
+
 def test_a_late_row_within_the_overlap_is_found(shop: Shop) -> None:
     shop.flow(MARKED)
     shop.insert(ONE, TWO)

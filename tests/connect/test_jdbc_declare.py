@@ -25,6 +25,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "overlap": ({"watermark": "at", "key": "id", "overlap": "soon"}, "`overlap` can't be 'soon'"),
     "no partitions": ({"partitions": 0}, "`partitions` can't be '0'"),
     "too many partitions": ({"partitions": 1000}, "write 1 to 64"),
+    "removed": ({"key": "id", "removed": "kept"}, "close: `keep`"),
+    "removed without key": ({"removed": "keep"}, "`removed` is about rows that a `key` identifies"),
     "mode": ({"mode": "upsrt"}, "close: `upsert`"),
     "upsert without key": ({"mode": "upsert"}, "needs to know which rows are the same"),
     "unknown": ({"tabel": "orders"}, "close: `table`"),

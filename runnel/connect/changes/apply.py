@@ -16,7 +16,7 @@ from runnel.connect.changes.keys import Keys
 from runnel.connect.changes.rule import Rule, listed, names, rule_of
 from runnel.connect.changes.target import created, evolved, follows, log_before
 from runnel.connect.feed.news import Progress
-from runnel.connect.feed.upsert import displaced
+from runnel.connect.feed.upsert import Displaced, displaced
 from runnel.connect.ingest.target import Target
 from runnel.declare.flow import Source
 from runnel.errors import Broken, RunnelError
@@ -131,8 +131,8 @@ class _Applying:
         """Stage a version in which rows of differing keys are those of `added`."""
         gone = self.folder / "gone.parquet"
         count = self.con.execute(f"COPY {_DIFFERING} TO {literal(str(gone))} (FORMAT parquet)").fetchall()[0][0]
-        kept, removed = displaced(self.store, base, target.metadata, added, self.rule.key, gone) if count else ([], [])
-        edit = Edit([*added, *kept], removed, updates=target.updates, summary=follows(self.log))
+        taken = displaced(self.store, base, target.metadata, added, self.rule.key, gone) if count else Displaced()
+        edit = Edit([*added, *taken.added], taken.removed, updates=target.updates, summary=follows(self.log))
         return stage(self.store, base, edit)
 
     def written(self, rows: str, target: Target) -> "list[DataFile]":

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from runnel.connect import quarantine
 from runnel.connect.feed import failpoints
+from runnel.connect.feed.holding import Holding
 from runnel.connect.feed.news import Comparing, Feed, Fetched, News, Progress, State
 from runnel.connect.feed.position import content_after, seen_of
-from runnel.connect.feed.upsert import Holding, displaced
+from runnel.connect.feed.upsert import Displaced, displaced
 from runnel.connect.globs import file_at
 from runnel.connect.ingest.batch import Batch, read_batch, target_of
 from runnel.connect.ingest.failures import told
@@ -17,12 +18,10 @@ from runnel.connect.ingest.reading import Ingested
 from runnel.declare.flow import Source
 from runnel.declare.origin import Files
 from runnel.lake import tables
-from runnel.lake.manifests import Entry, entries
+from runnel.lake.manifests import entries
 from runnel.lake.snapshots import Edit, stage
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
-
     from runnel.lake.store import Store
 
 
@@ -43,14 +42,15 @@ def take(
     Raises where rows are bad, by the source's `on_bad`; then nothing is to be published.
     """
     with tempfile.TemporaryDirectory(prefix="runnel-feed-") as folder:
+        held = Holding(store, base)
         if isinstance(feed, Comparing):
-            feed.compare(Holding(store, base))
+            feed.compare(held)
         fetched = feed.fetch(state, news, Path(folder), progress)
         failpoints.reach(failpoints.FETCHED)
         with told(source):
             batch = _read(store, source, fetched, base, run, progress)
         failpoints.reach(failpoints.READ)
-        location = _staged(store, batch, fetched, base)
+        location = _staged(store, batch, fetched, base, held)
     failpoints.reach(failpoints.STAGED)
     return Ingested(
         location=location,
@@ -76,7 +76,7 @@ def _read(store: "Store", source: Source, fetched: Fetched, base: str | None, ru
     return read_batch(store, read, files, base, run, progress, is_anew=is_anew)
 
 
-def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None) -> str:
+def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None, held: Holding) -> str:
     added = [file for files in batch.made.values() for file in files]
     target = batch.target
     if base is None or target.location != base:
@@ -84,13 +84,14 @@ def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None) ->
     if fetched.mode == "replace":
         removed = list(entries(store, tables.load(store, base)))
         return stage(store, base, Edit(added, removed, updates=target.updates))
-    kept: list[DataFile] = []
-    gone: list[Entry] = []
+    taken = Displaced()
     if fetched.mode == "upsert":
-        kept, gone = displaced(store, base, target.metadata, added, fetched.key, fetched.gone, fetched.present)
-    if not (added or gone or target.updates):
+        is_all = fetched.gone is None and not fetched.present
+        places = held.places(sum(file.record_count for file in added)) if is_all else None
+        taken = displaced(store, base, target.metadata, added, fetched.key, fetched.gone, fetched.present, places)
+    if not (added or taken.removed or taken.added or target.updates):
         return base
-    return stage(store, base, Edit([*added, *kept], gone, updates=target.updates))
+    return stage(store, base, Edit([*added, *taken.added], taken.removed, updates=target.updates))
 
 
 def _quarantined(

@@ -1,23 +1,28 @@
-"""Take the rows out of a version whose keys came anew or went: only files that have one of them are written again."""
+"""Take the rows out of a version whose keys came anew or went.
+
+Of a large file that loses few rows those are marked as deleted, so that what is written follows the change; any other
+file is written again without them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from runnel.connect.feed.news import Part
+from runnel.connect.feed.keys import kept_keys
 from runnel.lake import tables
 from runnel.lake.datafiles import ROW_GROUP_ROWS, RowWriter
 from runnel.lake.duck import connect, told
-from runnel.lake.duckdb_types import duckdb_type, exact_path, literal, quoted
+from runnel.lake.duckdb_types import literal, quoted
 from runnel.lake.manifests import Entry, entries
-from runnel.lake.scan import FILE_COLUMN, rows_sql, spelled
+from runnel.lake.marking import Partition, mark
+from runnel.lake.scan import FILE_COLUMN, POSITION_COLUMN, deleted_sql, partition_of, rows_sql, spelled
 from runnel.lake.storage import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import duckdb
     from pyiceberg.manifest import DataFile
@@ -25,7 +30,19 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-_KEYS, _PRESENT = "runnel_keys", "runnel_present"
+LARGE_BYTES = 1024 * 1024  # a smaller file is written again in no time
+MOST_MARKED = 0.1  # of a file's rows: with more, reading past them costs more than writing the file again
+MOST_MARKS = 8  # files of deletes in a partition; then they are put together
+PLACES = f"old.{quoted(FILE_COLUMN)} AS file, old.{quoted(POSITION_COLUMN)} AS pos"
+_KEYS, _PRESENT, _GONE = "runnel_keys", "runnel_present", "runnel_gone"
+
+
+@dataclass(frozen=True)
+class Displaced:
+    """Files that a version gains, and those that it loses, so that the rows which go are not in it any more."""
+
+    added: "tuple[DataFile, ...]" = ()
+    removed: tuple[Entry, ...] = ()
 
 
 def displaced(
@@ -36,98 +53,115 @@ def displaced(
     key: Sequence[str],
     gone: Path | None,
     present: Sequence[Path] = (),
-) -> "tuple[list[DataFile], list[Entry]]":
-    """Return the files of a version that have rows which go, and files with their other rows.
+    places: "pa.Table | None" = None,
+) -> Displaced:
+    """Return what takes rows out of a version; `places` of them, where those are known already.
 
-    Rows go whose keys are in `added` or `gone` or, where there are files `present`, are in none of them. The other rows
-    are written for `metadata`, the version with the columns that it will have.
+    Rows go whose keys are in `added` or `gone` or, where there are files `present`, are in none of them. Other rows of
+    files that are written again are written for `metadata`, the version with the columns that it will have.
     """
     before = tables.load(store, base)
     found = list(entries(store, before))
     files = [plain(file.file_path) for file in added] + ([str(gone)] if gone else [])
     if not found or not (files or present):
-        return [], []
+        return Displaced()
     with told(), connect() as con:
-        goes = _listed(con, _KEYS, before, key, files)
-        if present:
-            goes = f"({goes} OR NOT {_listed(con, _PRESENT, before, key, [str(path) for path in present])})"
-        rows = rows_sql(store, before, found, places=True)
-        touched = con.execute(f"SELECT DISTINCT {quoted(FILE_COLUMN)} FROM ({rows}) AS old WHERE {goes}").fetchall()
-        paths = {spelled(path) for (path,) in touched}
-        removed = [entry for entry in found if entry.is_data and spelled(plain(entry.path)) in paths]
-        if not removed:
-            return [], []
-        some = rows_sql(store, before, [*removed, *(entry for entry in found if not entry.is_data)])
-        columns = [quoted(field.name) for field in before.schema().fields]
-        kept = con.sql(f"SELECT {', '.join(columns)} FROM ({some}) AS old WHERE NOT {goes}")
-        writer = RowWriter(store, metadata)
+        if places is not None:
+            con.register(_GONE, places)
+        else:
+            goes = kept_keys(con, _KEYS, before, key, files)
+            if present:
+                goes = f"({goes} OR NOT {kept_keys(con, _PRESENT, before, key, [str(path) for path in present])})"
+            rows = rows_sql(store, before, found, places=True)
+            con.execute(f"CREATE TEMP TABLE {_GONE} AS SELECT {PLACES} FROM ({rows}) AS old WHERE {goes}")
+        return _Taking(store, con, before, metadata, found).taken()
+
+
+class _Taking:
+    """Takes rows at known places out of a version with certain files."""
+
+    def __init__(
+        self,
+        store: "Store",
+        con: "duckdb.DuckDBPyConnection",
+        before: "TableMetadata",
+        metadata: "TableMetadata",
+        found: Sequence[Entry],
+    ) -> None:
+        self._store = store
+        self._con = con
+        self._before = before
+        self._metadata = metadata
+        self._data = {spelled(plain(entry.path)): entry for entry in found if entry.is_data}
+        self._deletes = [entry for entry in found if not entry.is_data]
+
+    def taken(self) -> Displaced:
+        """Return what takes them out."""
+        going = self._counted(f"SELECT file, count(*) FROM {_GONE} GROUP BY file")
+        gone = self._counted(self._marked_before("gone_file, count(DISTINCT gone_pos)") + " GROUP BY gone_file")
+        again: list[Entry] = []
+        marked: list[Entry] = []
+        for path, count in going.items():
+            entry = self._data.pop(path)
+            is_large = entry.file.file_size_in_bytes >= LARGE_BYTES
+            is_few = count + gone.get(path, 0) <= MOST_MARKED * entry.file.record_count
+            (marked if is_large and is_few else again).append(entry)
+        made, dropped = self._marks(marked, [*marked, *self._data.values()])
+        return Displaced((*self._written(again), *made), (*again, *dropped))
+
+    def _counted(self, sql: str) -> dict[str, int]:
+        return {spelled(path): int(count) for path, count in self._con.execute(sql).fetchall()}
+
+    def _marked_before(self, columns: str, data: Sequence[Entry] | None = None) -> str:
+        """Return a SELECT of the places that are deleted in this version already."""
+        held = list(self._data.values()) if data is None else data
+        if not (self._deletes and held):
+            return f"SELECT {columns} FROM (SELECT '' AS gone_file, 0 AS gone_pos WHERE false)"
+        return f"SELECT {columns} FROM ({deleted_sql(held, self._deletes)})"
+
+    def _written(self, again: Sequence[Entry]) -> "list[DataFile]":
+        """Write the rows of files that stay."""
+        if not again:
+            return []
+        some = rows_sql(self._store, self._before, [*again, *self._deletes], places=True)
+        columns = [quoted(field.name) for field in self._before.schema().fields]
+        same = f"old.{quoted(FILE_COLUMN)} = gone.file AND old.{quoted(POSITION_COLUMN)} = gone.pos"
+        kept = self._con.sql(f"SELECT {', '.join(columns)} FROM ({some}) AS old ANTI JOIN {_GONE} AS gone ON {same}")
+        writer = RowWriter(self._store, self._metadata)
         for batch in cast("Iterable[pa.RecordBatch]", kept.to_arrow_reader(ROW_GROUP_ROWS)):
             writer.write(_widened(pa.Table.from_batches([batch]), writer.arrow_schema))
-        return writer.close(), removed
+        return writer.close()
+
+    def _marks(self, marked: Sequence[Entry], left: Sequence[Entry]) -> "tuple[list[DataFile], list[Entry]]":
+        """Mark rows, partition by partition; return also the deletes whose places the new ones have taken over."""
+        made: list[DataFile] = []
+        dropped: list[Entry] = []
+        for at, group in _by_partition(marked).items():
+            old = [entry for entry in self._deletes if partition_of(entry) == at]
+            places = f"SELECT file, pos FROM {_GONE}"
+            if len(old) >= MOST_MARKS:
+                group = [entry for entry in left if partition_of(entry) == at]
+                places += f" UNION {self._marked_before('gone_file AS file, gone_pos AS pos', group)}"
+                dropped += old
+            partition = Partition(group[0].file.spec_id, group[0].file.partition)
+            made.append(mark(self._store, self._metadata, partition, self._sorted(places, group)))
+        return made, dropped
+
+    def _sorted(self, places: str, data: Sequence[Entry]) -> "Iterator[pa.RecordBatch]":
+        """Yield places in some files, each called as the version's manifests call it."""
+        named = ", ".join(f"({literal(plain(entry.path))}, {literal(entry.path)})" for entry in data)
+        sql = (
+            f"SELECT named.file_path, places.pos FROM ({places}) AS places"
+            f" JOIN (VALUES {named}) AS named(file, file_path) USING (file) ORDER BY ALL"
+        )
+        yield from self._con.sql(sql).to_arrow_reader(ROW_GROUP_ROWS)
 
 
-@dataclass(frozen=True)
-class Holding:
-    """A version that rows are compared with; `base` is None where there is none yet."""
-
-    store: "Store"
-    base: str | None
-
-    def rows_after(self, parts: Sequence[Part], key: Sequence[str]) -> int:
-        """Return how many rows it has once those of Parquet files have taken the place of the ones with their keys."""
-        with told(), connect() as con:
-            count = con.execute(f"SELECT count(*) FROM {_read(parts)}").fetchall()[0][0] if parts else 0
-            before, rows = self._rows()
-            if before is None:
-                return int(count)
-            goes = _listed(con, _KEYS, before, key, [str(part.path) for part in parts])
-            left = con.execute(f"SELECT count(*) FROM ({rows}) AS old WHERE NOT {goes}").fetchall()
-            return int(count + left[0][0])
-
-    def differing(self, parts: Sequence[Part], path: Path) -> bool:
-        """Write the rows of Parquet files that it does not have; False where there is no version, or an empty one."""
-        with told(), connect() as con:
-            before, rows = self._rows()
-            if before is None or not parts:
-                return False
-            described = con.execute(f"DESCRIBE SELECT * FROM {_read(parts)}").fetchall()
-            there = {str(name).lower(): str(name) for name, *_ in described}
-            same = " AND ".join(
-                f"old.{quoted(one.name)} IS NOT DISTINCT FROM "
-                f"TRY_CAST(new.{quoted(there[one.name.lower()])} AS {duckdb_type(one.field_type)})"
-                for one in before.schema().fields
-                if one.name.lower() in there
-            )
-            found = f"SELECT * FROM {_read(parts)} AS new WHERE NOT EXISTS (SELECT 1 FROM ({rows}) AS old WHERE {same})"
-            con.execute(f"COPY ({found}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)")
-            return True
-
-    def _rows(self) -> "tuple[TableMetadata | None, str]":
-        before = tables.load(self.store, self.base) if self.base is not None else None
-        found = list(entries(self.store, before)) if before is not None else []
-        return (before, rows_sql(self.store, before, found)) if before is not None and found else (None, "")
-
-
-def _read(parts: Sequence[Part]) -> str:
-    paths = ", ".join(exact_path(str(part.path)) for part in parts)
-    return f"read_parquet([{paths}], hive_partitioning = false)"
-
-
-def _listed(
-    con: "duckdb.DuckDBPyConnection", name: str, before: "TableMetadata", key: Sequence[str], files: Sequence[str]
-) -> str:
-    """Keep the keys of files as a table, in the types of a version; return the SQL of whether it has that of `old`."""
-    fields = [before.schema().find_field(one, case_sensitive=False) for one in key]
-    columns = ", ".join(
-        f"CAST({quoted(one.name)} AS {duckdb_type(one.field_type)}) AS {quoted(one.name)}" for one in fields
-    )
-    union = " UNION ".join(
-        f"SELECT {columns} FROM read_parquet({exact_path(file)}, hive_partitioning = false)" for file in files
-    )
-    nulls = ", ".join(f"CAST(NULL AS {duckdb_type(one.field_type)}) AS {quoted(one.name)}" for one in fields)
-    con.execute(f"CREATE TEMP TABLE {name} AS {union or f'SELECT {nulls} WHERE false'}")
-    same = " AND ".join(f"old.{quoted(one.name)} IS NOT DISTINCT FROM {name}.{quoted(one.name)}" for one in fields)
-    return f"EXISTS (SELECT 1 FROM {name} WHERE {same})"
+def _by_partition(found: Sequence[Entry]) -> dict[tuple[int, Any], list[Entry]]:
+    groups: dict[tuple[int, Any], list[Entry]] = {}
+    for entry in found:
+        groups.setdefault(partition_of(entry), []).append(entry)
+    return groups
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:

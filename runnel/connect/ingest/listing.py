@@ -64,7 +64,7 @@ def _present(root: Path, pattern: str) -> Iterator[Present]:
         if is_passed_over(path, pattern):
             continue
         try:
-            found = os.stat(root / path)  # noqa: PTH116
+            found = os.stat(f"{root}/{path}" if path[0] != "/" else path)  # noqa: PTH116
         except OSError:  # gone since, or a link to nothing
             continue
         if S_ISREG(found.st_mode):

@@ -139,6 +139,10 @@ class Database(ABC):
         """Tell whether the database itself sees to it that a key is there once."""
         return False
 
+    def is_indexed(self, origin: Jdbc, column: str) -> bool:
+        """Tell whether an index of the table has its rows in the order of a column, so that few are found at once."""
+        return False
+
     def estimate(self, origin: Jdbc) -> int | None:
         """Return about how many rows there are, where that costs nothing."""
         return None

@@ -57,6 +57,7 @@ def _declared(
         [origin.table, origin.query, origin.watermark, [column.name for column in key]],
         [repr(origin.schema), list(source.partition)],
         [[column.name, column.kind] for column in columns] if is_mirror else [],
+        *(["keep"] if origin.removed == "keep" else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

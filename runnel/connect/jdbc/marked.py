@@ -5,7 +5,7 @@ With a key, rows up to `overlap` before it are looked at again, and rows that va
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 class Marks:
     """Rows that have a watermark, how many of them are beyond the last one seen, and the greatest now.
 
-    `fell`: it is less than the last one, because rows were deleted or restored. `without` have no watermark.
+    `fell`: it is less than the last one, because rows were deleted or restored. `without` have no watermark. `rows` is
+    None where nobody counted them.
     """
 
-    rows: int
+    rows: int | None
     new: int
     last: str | None
     fell: bool
@@ -36,7 +37,10 @@ class Marks:
 
 def news(database: Database, looked: Look, known: State | None, *, is_first: bool) -> News:
     """Return whether there are rows beyond the watermark, others in the overlap, or fewer than there were."""
-    marks = _marks(database, looked, known)
+    is_quick = _is_quick(database, looked, known)
+    marks = _glimpse(database, looked, known) if is_quick else _marks(database, looked, known)
+    if is_quick and not marks.new and _is_counted(looked):
+        marks = _marks(database, looked, known)
     aside = unmarked(database, looked, known, marks.without)
     if known is None or known["watermark"] is None:
         if known is not None and not marks.rows and not aside.is_news:
@@ -48,7 +52,8 @@ def news(database: Database, looked: Look, known: State | None, *, is_first: boo
     if marks.new:
         differs = True
     elif looked.key:
-        differs = marks.rows != known["rows"] or marks.fell or _window(database, looked, known) != known["window"]
+        is_other = _is_counted(looked) and marks.rows != known["rows"]
+        differs = is_other or marks.fell or _window(database, looked, known) != known["window"]
     else:
         differs = bool(_late(marks, known) and looked.source.on_bad == "stop")
     if not (differs or aside.is_news):
@@ -60,19 +65,22 @@ def fetch(
     database: Database, looked: Look, known: State | None, folder: Path, tell: Progress, held: Held | None
 ) -> Fetched:
     """Read what is new, and all keys where fewer rows are left than the table will have."""
-    marks = _marks(database, looked, known)
+    is_quick = _is_quick(database, looked, known)
+    marks = _glimpse(database, looked, known) if is_quick else _marks(database, looked, known)
     aside = unmarked(database, looked, known, marks.without)
     aside.judge()
-    is_anew = known is None or known["watermark"] is None
+    is_anew, is_unique = known is None or known["watermark"] is None, is_once(database, looked)
+    names = tuple(column.name for column in looked.key)
+    with database.aside(lambda: _counted(database, looked, marks)) as counted:
+        found = _read(database, looked, known if not is_anew else None, marks, folder, tell)
+        if not is_unique:
+            once(looked, found.parts)
+        is_mirror = bool(names) and not is_anew and _is_counted(looked)
+        rows = held.rows_after(found.parts, names) if held is not None and is_mirror else None
+    marks = counted()
     if not is_anew and not looked.key:
         _refuse_late(looked, marks, known)
-    found = _read(database, looked, known if not is_anew else None, marks, folder, tell)
-    if not is_once(database, looked):
-        once(looked, found.parts)
-    names = tuple(column.name for column in looked.key)
-    present: tuple[Path, ...] = ()
-    if names and not is_anew and (held is None or held.rows_after(found.parts, names) != marks.rows):
-        present = (_keys(database, looked, folder, tell),)
+    present = (_keys(database, looked, folder, tell),) if is_mirror and rows != marks.rows else ()
     state = _state(database, looked, marks, known, aside)
     mode: Any = "replace" if is_anew else "upsert" if names else "append"
     identity = hashlib.sha256(json.dumps([known, state], sort_keys=True).encode()).hexdigest()
@@ -103,6 +111,38 @@ def _low(database: Database, looked: Look, known: State, marks: Marks) -> str:
     if looked.key and looked.origin.overlap is not None:
         return database.earlier(last, looked.mark, looked.origin.overlap)
     return database.literal(last, looked.mark)
+
+
+def _is_counted(looked: Look) -> bool:
+    """Tell whether rows have to be counted: to see that some vanished or, where they only come, that some came late."""
+    return looked.origin.removed == "delete" or not looked.key
+
+
+def _is_quick(database: Database, looked: Look, known: State | None) -> bool:
+    """Tell whether what is new is found without looking at all rows."""
+    assert looked.mark is not None
+    is_known = known is not None and known["watermark"] is not None
+    return is_known and database.is_indexed(looked.origin, looked.mark.name)
+
+
+def _glimpse(database: Database, looked: Look, known: State | None) -> Marks:
+    """Return what an index of the watermark tells: all but how many rows there are."""
+    assert looked.mark is not None and known is not None
+    raw, relation = looked.mark.raw, looked.relation
+    last = database.literal(known["watermark"], looked.mark)
+    new = database.row(f"SELECT count(*) FROM {relation} WHERE {raw} > {last}")[0]
+    fell = f"CASE WHEN max({raw}) < {last} THEN 1 ELSE 0 END"
+    top, is_less = database.row(f"SELECT {database.text(f'max({raw})')}, {fell} FROM {relation}")
+    without = database.row(f"SELECT count(*) FROM {relation} WHERE {raw} IS NULL")[0]
+    return Marks(None, int(new), top, bool(is_less) or top is None, int(without))
+
+
+def _counted(database: Database, looked: Look, marks: Marks) -> Marks:
+    """Return the same, with the number of rows where that is wanted."""
+    if marks.rows is not None or not _is_counted(looked):
+        return marks
+    rows = int(database.row(f"SELECT count(*) FROM {looked.relation}")[0])
+    return replace(marks, rows=rows - marks.without)
 
 
 def _marks(database: Database, looked: Look, known: State | None) -> Marks:
@@ -150,7 +190,7 @@ def _keys(database: Database, looked: Look, folder: Path, tell: Progress) -> Pat
 
 def _late(marks: Marks, known: State) -> int:
     """Return how many rows came at or before the watermark since it was reached, as far as the counts tell."""
-    return max(marks.rows - marks.new - int(known["rows"]), 0)
+    return max((marks.rows or 0) - marks.new - int(known["rows"] or 0), 0)
 
 
 def _refuse_late(looked: Look, marks: Marks, known: State | None) -> None:
@@ -169,7 +209,7 @@ def _told(looked: Look, marks: Marks, known: State, aside: Unmarked) -> str:
         said.append(f"{marks.new:,} new or changed row{'s' if marks.new != 1 else ''} of {looked.name}")
     elif aside.is_news:
         said.append(f"{aside.count:,} rows of {looked.name} without a watermark")
-    elif marks.rows < known["rows"]:
+    elif (marks.rows or 0) < (known["rows"] or 0):
         said.append(f"rows of {looked.name} are gone")
     else:
         said.append(f"rows of {looked.name} came late")

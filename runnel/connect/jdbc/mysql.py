@@ -12,6 +12,7 @@ from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
 from runnel.connect.jdbc.mysql_types import typed
 from runnel.declare.duration import seconds_of
+from runnel.declare.origin import Jdbc
 
 CONNECT_SECONDS = 10
 _BATCH_ROWS = 20_000
@@ -134,6 +135,20 @@ class MySql(Database):
                     waiting, size = [], 0
             if waiting:
                 yield waiting
+
+    def is_indexed(self, origin: Jdbc, column: str) -> bool:
+        """Tell whether an index begins with the column."""
+        if origin.table is None:
+            return False
+        schema, table = split_name(origin.table)
+        assert self._connection is not None
+        within = str(self._connection.escape(schema)) if schema else "database()"
+        name, first = (str(self._connection.escape(one)) for one in (table, column))
+        found = self._rows(
+            "SELECT count(*) FROM information_schema.statistics WHERE seq_in_index = 1 AND index_type = 'BTREE' "
+            f"AND table_schema = {within} AND table_name = {name} AND column_name = {first}"
+        )
+        return bool(found[0][0])
 
     def _rows(self, sql: str) -> list[Row]:
         with self._asking():

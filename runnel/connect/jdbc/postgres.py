@@ -34,6 +34,13 @@ _UNIQUE = (
     "FROM pg_index i WHERE i.indisunique AND i.indisvalid AND i.indrelid = to_regclass(%s)"
 )
 
+_INDEXED = (
+    "SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam "
+    "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+    "WHERE i.indrelid = to_regclass(%s) AND a.attname = %s AND i.indisvalid AND i.indpred IS NULL "
+    "AND m.amname = 'btree'"
+)
+
 
 class Postgres(Database):
     """A server of PostgreSQL. `snapshot` is one that another connection has exported."""
@@ -188,6 +195,10 @@ class Postgres(Database):
         if origin.table is None:
             return False
         return bool(self._rows(_UNIQUE, list(key), self._name(origin.table))[0][0])
+
+    def is_indexed(self, origin: Jdbc, column: str) -> bool:
+        """Tell whether a B-tree over all rows begins with the column."""
+        return origin.table is not None and bool(self._rows(_INDEXED, self._name(origin.table), column)[0][0])
 
     def estimate(self, origin: Jdbc) -> int | None:
         """Return what the statistics of the server say."""

@@ -42,9 +42,9 @@ def fetch(database: Database, looked: Look, folder: Path, tell: Progress, held: 
     path = folder / "differing.parquet"
     if looked.key and held is not None and held.differing(found.parts, path):
         key = tuple(column.name for column in looked.key)
-        present = tuple(part.path for part in found.parts)
-        parts = (Part(path, looked.name, "parquet"),)
-        return Fetched(parts, state, identity, "upsert", key, present=present, is_all=True, bad=bad)
+        parts, is_all = (Part(path, looked.name, "parquet"),), origin.removed == "delete"
+        present = tuple(part.path for part in found.parts) if is_all else ()
+        return Fetched(parts, state, identity, "upsert", key, present=present, is_all=is_all, bad=bad)
     return Fetched(found.parts, state, identity, "replace", bad=bad)
 
 

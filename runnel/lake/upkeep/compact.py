@@ -6,6 +6,7 @@ waits for or stops a writer: where somebody else changed the same files meanwhil
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFile
@@ -13,7 +14,7 @@ from pyiceberg.manifest import DataFile
 from runnel.errors import Moved
 from runnel.lake import failpoints
 from runnel.lake.branches import branch as branch_of
-from runnel.lake.commits import Change, Version, version_at
+from runnel.lake.commits import Change, Commit, Version, version_at
 from runnel.lake.datafiles import TARGET_BYTES
 from runnel.lake.ingested import has_ingested
 from runnel.lake.manifests import Entry, entries, manifests
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
-_KEPT_APART = "its rows are kept apart by the files of its source, so that a file that changes can replace its own"
+_KEPT_APART = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def compact(
     versions = store.versions(commit, [table]) if table is not None else store.state(commit)
     found = []
     for name, version in versions.items():
-        if store.db.read(lambda connection, name=name: has_ingested(connection, commit, name)):  # type: ignore[misc]
+        if _is_kept_apart(store, commit, name, version):
             found.append(Compacted(str(name), None, note=_KEPT_APART))
             continue
         try:
@@ -88,6 +89,14 @@ def compact(
         except (Unscannable, Unwritable) as error:
             found.append(Compacted(str(name), None, note=error.what))
     return tuple(found)
+
+
+def _is_kept_apart(store: "Store", commit: Commit, table: "TableName", version: Version) -> bool:
+    """Tell whether each file of a source has data files of its own, which it replaces when it changes."""
+    if store.db.read(partial(has_ingested, commit=commit, table=table, files=True)):
+        return True
+    is_fed = store.db.read(partial(has_ingested, commit=commit, table=table))
+    return not is_fed and load(store, version.location).properties.get("runnel.source") == "files"
 
 
 def _compact(
@@ -102,8 +111,6 @@ def _compact(
     with pinned(store.db, "write") as pin:
         metadata = load(store, version.location)
         check_writable(metadata)
-        if metadata.properties.get("runnel.source") == "files":  # a changed file's rows are replaced with their files
-            return Compacted(str(table), None, note="left alone: each file of its source has data files of its own")
         target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
         choice = choose(store, metadata, target, force=force)
         if choice.is_empty:

@@ -71,6 +71,7 @@ class Unreachable(RunnelError):
     """A system that is needed does not answer, or it is unknown whether it did what was asked."""
 
     exit_code = 3
+    is_tried = False  # whether it was asked again already, as often as is worth it
 
 
 class Cancelled(RunnelError):

@@ -1,6 +1,7 @@
 """A real Kafka for tests: one node in KRaft mode, from jars of Maven Central, with the Java that Runnel uses.
 
-It listens on loopback twice: without a password, and for the user `ada`, who has one.
+It listens on loopback: without a password, for the user `ada`, who has one, and, where there is openssl to make a
+certificate with, both ways over TLS.
 """
 
 import json
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.spark.command import spark_home
 from runnel.spark.jars import ensure_jars
 from runnel.spark.java import find_java
+from tests.http_server import certificate
 from tests.kafka_jars import BROKER, OF_SPARK
 
 if TYPE_CHECKING:
@@ -34,16 +36,23 @@ _JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto
 # Should the tests be killed, their end of the pipe closes, and the broker is killed too.
 _WATCHED = 'exec 3<&0; (read -r word <&3; [ "$word" ] || kill -9 $$) & exec "$@" 3<&- </dev/null'
 _LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="{password}";'
+_TLS = "ssl.keystore.type=PEM\nssl.keystore.location={certificate}"
 _SETTINGS = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{inner}
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{inner}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+listeners={listeners},CONTROLLER://127.0.0.1:{inner}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=\
+PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
 listener.name.sasl_plaintext.plain.sasl.jaas.config={login}
+listener.name.sasl_ssl.plain.sasl.jaas.config={login}
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=\
+org.apache.kafka.common.security.scram.ScramLoginModule required;
+{tls}
 log.dirs={data}
 num.network.threads=1
 num.io.threads=2
@@ -71,12 +80,21 @@ class Server:
     """A Kafka broker on loopback TCP, ended and removed at the end. It can be killed and started again on its data."""
 
     def __init__(self) -> None:
-        self.port, self.sasl_port, inner = _free_ports(3)
+        self.port, self.sasl_port, self.ssl_port, self.sasl_ssl_port, inner = _free_ports(5)
         self._home = Path(tempfile.mkdtemp(prefix="runnel-kafka-"))
+        self.certificate = certificate(self._home) if shutil.which("openssl") else None
         self._settings = self._home / "server.properties"
-        login = _LOGIN.format(password=PASSWORD)
+        ports = {"PLAINTEXT": self.port, "SASL_PLAINTEXT": self.sasl_port}
+        if self.certificate is not None:
+            ports |= {"SSL": self.ssl_port, "SASL_SSL": self.sasl_ssl_port}
         self._settings.write_text(
-            _SETTINGS.format(plain=self.port, sasl=self.sasl_port, inner=inner, login=login, data=self._home / "data")
+            _SETTINGS.format(
+                listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+                inner=inner,
+                login=_LOGIN.format(password=PASSWORD),
+                tls=_TLS.format(certificate=self.certificate) if self.certificate else "",
+                data=self._home / "data",
+            )
         )
         self._java = find_java()
         self._class_path = _class_path(ensure_jars(self._java, BROKER))
@@ -84,7 +102,8 @@ class Server:
 
     def __enter__(self) -> "Server":
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
-        words = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings))
+        scram = f'SCRAM-SHA-256=[name="ada",password="{PASSWORD}"]'
+        words = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings), "--add-scram", scram)
         done = subprocess.run(self._command(*words), capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"Kafka's storage could not be formatted: {done.stdout}{done.stderr}")
@@ -105,6 +124,16 @@ class Server:
     def sasl_servers(self) -> str:
         """Where it wants to know who asks: SASL_PLAINTEXT, PLAIN, ada."""
         return f"127.0.0.1:{self.sasl_port}"
+
+    @property
+    def ssl_servers(self) -> str:
+        """Where it speaks TLS, with `certificate`."""
+        return f"127.0.0.1:{self.ssl_port}"
+
+    @property
+    def sasl_ssl_servers(self) -> str:
+        """Where it speaks TLS and wants to know who asks."""
+        return f"127.0.0.1:{self.sasl_ssl_port}"
 
     @property
     def log(self) -> Path:

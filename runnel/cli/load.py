@@ -6,6 +6,7 @@ import click
 
 from runnel.cli.base import command, count, lake, print_json, size
 from runnel.cli.progress import progress
+from runnel.cli.sinks import hand_on
 from runnel.declare.formats import FORMATS
 from runnel.names import TableName
 
@@ -73,30 +74,37 @@ def load(
     from runnel.connect.reader import CsvOptions, DocumentOptions
 
     csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
-    with lake() as opened, progress(quiet=as_json) as report:
-        done = load_files(
-            opened.store,
-            TableName.parse(table),
-            files,
-            branch=branch,
-            format=format_,
-            schema=schema,
-            partition=partition,
-            key=key,
-            on_new_column=on_new_column,
-            on_bad=on_bad,
-            replace=replace,
-            in_place=in_place,
-            message=message,
-            csv=csv,
-            document=DocumentOptions(records, row_tag, encoding),
-            progress=report,
-        )
+    with lake() as opened:
+        with progress(quiet=as_json) as report:
+            done = load_files(
+                opened.store,
+                TableName.parse(table),
+                files,
+                branch=branch,
+                format=format_,
+                schema=schema,
+                partition=partition,
+                key=key,
+                on_new_column=on_new_column,
+                on_bad=on_bad,
+                replace=replace,
+                in_place=in_place,
+                message=message,
+                csv=csv,
+                document=DocumentOptions(records, row_tag, encoding),
+                progress=report,
+            )
+        if not as_json:
+            _show(table, done)
+        sent = hand_on(opened, branch, quiet=as_json) if done.commit else ()
     if as_json:
         facts = {"rows": done.rows, "files": done.files, "bytes": done.bytes, "created": done.created}
         dropped = {"dropped": done.dropped, "new_columns": list(done.new_columns)}
-        print_json({"table": table, "branch": branch, "commit": _id(done), **facts, **dropped})
-        return
+        told = {"table": table, "branch": branch, "commit": _id(done), **facts, **dropped}
+        print_json({**told, "sinks": [one.json() for one in sent]})
+
+
+def _show(table: str, done: "Loaded") -> None:
     word = "created" if done.created else "loaded"
     where = f"commit {done.commit.id[:8]}" if done.commit else "nothing new, no commit"
     click.echo(

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.base import command, grid, lake, print_json
+from runnel.cli.sinks import hand_on
 
 if TYPE_CHECKING:
+    from runnel.client.lake import Lake
+    from runnel.lake.commits import Commit
+    from runnel.lake.merge import Merged
     from runnel.lake.merge_plan import Decision
 
 
@@ -19,35 +23,22 @@ if TYPE_CHECKING:
 @click.option("-m", "--message", default=None, help="What the commit says.")
 def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | None, as_json: bool) -> None:
     """Merge a branch: tables that only it changed are taken as they are, others are replayed or reported."""
-    from runnel.lake.merge import merge as merge_branch
     from runnel.lake.merge_plan import plan_merge
 
     with lake() as opened:
         if dry_run:
             plan, commit = plan_merge(opened.store, branch, into), None
-        elif computes:
-            from runnel.cli.watch import watching
-            from runnel.client.merging import merge_and_run
-
-            with watching(quiet=as_json) as watch:
-                done = merge_and_run(opened, branch, into, message=message, watch=watch)
-            plan, commit = done.plan, done.commit
         else:
-            done = merge_branch(opened.store, branch, into, message)
+            done = _merge(opened, branch, into, message, computes=computes, quiet=as_json)
             plan, commit = done.plan, done.commit
-    steps = [step for step in plan.steps if step.action != "same"]
+        steps = [step for step in plan.steps if step.action != "same"]
+        if not as_json:
+            _show(steps, commit, branch, into, dry_run=dry_run)
+        sent = hand_on(opened, into, quiet=as_json) if commit is not None else ()
     if as_json:
         shown = [{"table": str(step.table), "action": step.action, "reason": step.reason} for step in steps]
-        print_json({"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown})
-        if commit is None:
-            _exit_on(steps)
-        return
-    if steps:
-        click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
-    if commit is not None:
-        click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
-    elif not dry_run or not steps:
-        click.echo(f"nothing to merge: {into} has all of {branch}")
+        told = {"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown}
+        print_json({**told, "sinks": [one.json() for one in sent]})
     if commit is None:
         _exit_on(steps)
 
@@ -63,10 +54,33 @@ def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None
     with lake() as opened:
         undone = opened.store.commit(commit)
         done = undo(opened.store, undone.id, branch, message)
+        if not as_json:
+            click.echo(f"reverted {undone.id[:8]} ({undone.message}) on {branch}, commit {done.id[:8]}")
+        sent = hand_on(opened, branch, quiet=as_json)
     if as_json:
-        print_json({"reverted": undone.id, "branch": branch, "commit": done.id})
-    else:
-        click.echo(f"reverted {undone.id[:8]} ({undone.message}) on {branch}, commit {done.id[:8]}")
+        told = {"reverted": undone.id, "branch": branch, "commit": done.id}
+        print_json({**told, "sinks": [one.json() for one in sent]})
+
+
+def _merge(opened: "Lake", branch: str, into: str, message: str | None, *, computes: bool, quiet: bool) -> "Merged":
+    if not computes:
+        from runnel.lake.merge import merge as merge_branch
+
+        return merge_branch(opened.store, branch, into, message)
+    from runnel.cli.watch import watching
+    from runnel.client.merging import merge_and_run
+
+    with watching(quiet=quiet) as watch:
+        return merge_and_run(opened, branch, into, message=message, watch=watch)
+
+
+def _show(steps: "list[Decision]", commit: "Commit | None", branch: str, into: str, *, dry_run: bool) -> None:
+    if steps:
+        click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
+    if commit is not None:
+        click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
+    elif not dry_run or not steps:
+        click.echo(f"nothing to merge: {into} has all of {branch}")
 
 
 def _exit_on(steps: "list[Decision]") -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, say, when
-from runnel.errors import Mistake
+from runnel.errors import Mistake, RunnelError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,23 @@ def _reset(opened: "Lake", name: str | None, as_json: bool) -> None:
         print_json({"sink": sink.name, "state": "reset"})
     else:
         click.echo(f"{sink.name} begins anew: the next run, or `runnel sinks deliver`, delivers everything again")
+
+
+def hand_on(opened: "Lake", branch: str, *, quiet: bool) -> "tuple[Sent, ...]":
+    """Deliver what was just committed by hand, and say so; nothing that goes wrong here fails the command."""
+    from runnel.cli.watch import watching
+    from runnel.client.delivering import deliver_by_hand
+
+    try:
+        with watching(quiet=quiet) as watch:
+            found = deliver_by_hand(opened, branch, watch)
+    except Exception as error:
+        what = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
+        say(f"warning: nothing was delivered to sinks, the next run goes on: {what}")
+        return ()
+    if not quiet:
+        show(found)
+    return found
 
 
 def show(found: "Sequence[Sent]") -> None:

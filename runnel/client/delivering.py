@@ -1,4 +1,4 @@
-"""Deliver to the sinks of a project: after a run, or because someone asks."""
+"""Deliver to the sinks of a project: after a run or a commit by hand, or because someone asks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,6 +55,21 @@ def deliver_after(lake: "Lake", flow: "Flow", ran: Ran, watch: Watch | None) -> 
         return ran
     sinks = [sink for sink in flow.sinks if sink.branch == ran.branch]
     return replace(ran, sinks=_deliver(lake, flow, sinks, ran, watch)) if sinks else ran
+
+
+def deliver_by_hand(lake: "Lake", branch: str, watch: Watch | None) -> "tuple[Sent, ...]":
+    """Deliver what a merge, a revert or a load has just made of a branch; each sink is tried once.
+
+    Where no sink was ever tried the project is not loaded: a run is what begins. Raises where it can't be loaded.
+    """
+    from runnel.client.planning import flow_of
+    from runnel.lake.deliveries import states
+
+    if not lake.store.db.read(states):
+        return ()
+    flow = flow_of(lake)
+    sinks = [replace(sink, retries=0) for sink in flow.sinks if sink.branch == branch]
+    return _deliver(lake, flow, sinks, None, watch)
 
 
 def is_nothing_behind(settings: "Settings", flow: "Flow", branch: str) -> bool:

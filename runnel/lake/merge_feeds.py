@@ -5,6 +5,7 @@ the next run: each row is there once, and none is lost. Pure but for what the da
 """
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -28,10 +29,26 @@ def is_fed(read: "Sources") -> bool:
     return all(one is not None and one.state is not None and one != read.base.get(STATE) for one in moved)
 
 
-def theirs_is_further(read: "Sources") -> bool:
-    """Tell whether their side has read all that ours has, and more."""
-    ours, theirs = (json.loads(at[STATE].state or "{}") for at in (read.ours, read.theirs))
-    return reaches(theirs, ours) and not reaches(ours, theirs)
+def theirs_is_further(store: "Store", read: "Sources", tips: "tuple[Commit, Commit]", table: "TableName") -> bool:
+    """Tell whether their side has read all that ours has, and more; where that can't be told, whether it read later.
+
+    `tips` are the heads of our side and of theirs.
+    """
+    ours, theirs = (ordered(json.loads(at[STATE].state or "{}")) for at in (read.ours, read.theirs))
+    is_further, is_behind = reaches(theirs, ours), reaches(ours, theirs)
+    if is_further and is_behind:
+        mine, other = (store.db.read(partial(_read_at, tip=tip, table=table)) for tip in tips)
+        return other > mine
+    return is_further and not is_behind
+
+
+def ordered(state: Any) -> Any:
+    """Return what grows in a state, without what only tells one from another, such as checksums.
+
+    >>> ordered({"watermark": "2026-01-02", "rows": 3, "window": [1, "77"], "declared": "1f"})
+    {'watermark': '2026-01-02'}
+    """
+    return {name: one for name, one in state.items() if name not in _APART} if isinstance(state, dict) else state
 
 
 def reaches(one: Any, other: Any) -> bool:
@@ -76,4 +93,16 @@ def _only_runs(connection: "Connection", base: "Commit", tip: "Commit", table: "
     return True
 
 
+def _read_at(connection: "Connection", tip: "Commit", table: "TableName") -> int:
+    """Return when, as a sequence number, the state was written that a table has at a commit."""
+    columns = schema.ingested.c
+    for line, seq in path(connection, tip.line, tip.seq):
+        here = (columns.line == line, columns.table_name == str(table), columns.path == STATE, columns.seq <= seq)
+        found = connection.execute(sa.select(sa.func.max(columns.seq)).where(*here)).scalar()
+        if found is not None:
+            return int(found)
+    return 0
+
+
+_APART = frozenset({"declared", "rows", "window", "unmarked", "ids", "digest", "of", "etag", "modified"})
 _OF_RUNS = frozenset({"run", "compact", "merge"})

@@ -176,7 +176,7 @@ def _decide(
         gone, kept = (into, source) if ours is None else (source, into)
         return made("conflict", f"dropped on {gone}, changed on {kept}")
     if is_fed(read) and all(only_runs(store, base[0], tip, table) for tip in (facts.target, facts.source)):
-        if theirs_is_further(read):
+        if theirs_is_further(store, read, (facts.target, facts.source), table):
             return made("take", f"{source} has read more of its source", seen=read.taken(whole=True))
         return made("same", f"{into} has read as much of its source; the next run reads on")
     if was is None:

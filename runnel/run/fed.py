@@ -66,5 +66,5 @@ def _taken(work: "Work", step: "Step", news: "News") -> Done:
         set_aside=made.dropped,
         seen=made.seen,
         detail={"run": work.order.run},
-        warnings=warnings(made.dropped, made.new_columns, bool(made.quarantine)),
+        warnings=(*warnings(made.dropped, made.new_columns, bool(made.quarantine)), *made.warnings),
     )

@@ -62,7 +62,9 @@ def tell(
 def is_transient(error: BaseException) -> bool:
     """Tell whether the same work may succeed when it is simply tried again."""
     if isinstance(error, RunnelError):
-        return is_transient(error.__cause__) if error.__cause__ else isinstance(error, Unreachable)
+        if error.__cause__:
+            return is_transient(error.__cause__)
+        return isinstance(error, Unreachable) and not error.is_tried
     if _is_lost(error):
         return _is_alive()
     text = _text(error)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.news import Fetched, News, State
+from runnel.connect.feed.news import Fetched, News, Progress, State
 from runnel.connect.kafka.feed import KafkaFeed
 from runnel.declare.flow import Source
 from runnel.declare.kafka import kafka
@@ -91,11 +91,11 @@ class Reading:
     def news(self) -> News:
         return self.feed.news(self.state)
 
-    def read(self, news: News | None = None) -> list[dict[str, Any]]:
-        """Return the rows that are new."""
+    def read(self, news: News | None = None, tell: Progress = lambda what, done, total: None) -> list[dict[str, Any]]:
+        """Return the rows that are new; `tell` hears how far it is."""
         folder = self.folder / uuid.uuid4().hex
         folder.mkdir()
-        self.last = self.feed.fetch(self.state, news or self.news(), folder, lambda what, done, total: None)
+        self.last = self.feed.fetch(self.state, news or self.news(), folder, tell)
         self.state = json.loads(json.dumps(self.last.state))
         rows: list[dict[str, Any]] = []
         for part in self.last.parts:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
-from tests.faults.crew import killed, start
 from tests.run.project import Project, did, reasons
 
 SCHEMA = "id long, ts long, op string, name string"
@@ -260,23 +259,6 @@ POINTS = [
 
 def _run(root: str) -> None:
     Project(Path(root)).run()
-
-
-def test_killed_at_every_point_and_run_again(shop: Project) -> None:
-    put(shop, "a", A)
-    shop.run()
-    wanted = [A]
-    for number, point in enumerate(POINTS, 10):
-        late, row = (number, 1, "I", "late"), (number, 2, "U", point)
-        put(shop, f"b{number}", row)
-        put(shop, f"c{number}", late, row)
-        assert killed(start(_run, str(shop.root), fail=f"{point}:kill")), point
-        is_out = point == "publish.after_commit"
-        assert customers(shop) == ([*wanted, row] if is_out else wanted), point
-        assert did(shop.run()) == ({} if is_out else BOTH), point
-        wanted = sorted([*wanted, row], key=repr)
-        assert customers(shop) == wanted, point
-    assert len(shop.rows("ods.customers__changes")) == 1 + 3 * len(POINTS)
 
 
 MISTAKES = {

@@ -42,26 +42,6 @@ def days(project: Project) -> list[str]:
     return [str(row[0]) for row in project.rows("ods.rates")]
 
 
-def test_each_row_comes_once_and_nothing_new_is_nothing(shop: Project) -> None:
-    put(shop, ONE)
-    assert did(shop.run()) == {"ods.rates": "ingest"}
-    assert did(shop.run()) == {}
-    put(shop, ONE, TWO)
-    assert did(shop.run()) == {"ods.rates": "ingest"}
-    assert days(shop) == ["2026-01-01", "2026-01-02"]
-
-
-def test_a_revert_keeps_the_state(shop: Project) -> None:
-    put(shop, ONE)
-    shop.run()
-    put(shop, ONE, TWO)
-    ran = shop.run()
-    with shop.open() as lake:
-        lake.revert(ran.commit)
-    assert did(shop.run()) == {}
-    assert days(shop) == ["2026-01-01"]
-
-
 def test_a_bad_row_publishes_nothing_and_is_read_again(shop: Project) -> None:
     put(shop, ONE, {"day": "soon", "rate": "1.2"})
     assert "not a date" in str(shop.run().errors[0])
@@ -77,18 +57,6 @@ def test_bad_rows_go_to_quarantine(shop: Project) -> None:
     assert days(shop) == ["2026-01-01"]
     ((raw, reason, file, *_),) = shop.rows("quarantine.ods_rates")
     assert "soon" in raw and "not a date" in reason and file == "rates()"
-
-
-def test_a_key_makes_rows_take_the_place_of_earlier_ones(shop: Project) -> None:
-    shop.flow(RATES.format(options=', key="day"'), orders=None)
-    put(shop, ONE, TWO)
-    shop.run()
-    put(shop, ONE, TWO, {"day": "2026-01-01", "rate": "9.9"})
-    shop.run()
-    assert sorted((str(day), str(rate)) for day, rate in shop.rows("ods.rates")) == [
-        ("2026-01-01", "9.9000"),
-        ("2026-01-02", "1.2000"),
-    ]
 
 
 def test_a_function_without_a_state_says_all_there_is(shop: Project) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from runnel.connect.feed import failpoints
 from runnel.lake import failpoints as of_lake
-from tests.faults.crew import killed, start
 from tests.http_server import Server
 from tests.run.project import Project, did
 
@@ -111,15 +110,6 @@ def test_an_api_that_ignores_since_gives_no_row_twice(shop: Project, server: Ser
     assert ids(shop) == [1, 2, 3, 4]
 
 
-def test_records_take_the_place_of_earlier_ones_by_key(shop: Project, server: Server) -> None:
-    declare(shop, server.url("/all"), ', since="at", key="id"')
-    shop.run()
-    server.records[0] = order(1, second=9, amount="9.99")
-    assert did(shop.run()) == {"ods.orders": "ingest"}
-    assert did(shop.run()) == {}
-    assert amounts(shop) == {1: "9.99", 2: "1.50", 3: "1.50"}
-
-
 def test_of_records_with_one_key_the_newest_counts(shop: Project, server: Server) -> None:
     server.records = [order(1, second=9, amount="9.99"), order(2), order(1), order(2, amount="2.50")]
     declare(shop, server.url("/all"), ', since="at", key="id"')
@@ -162,17 +152,6 @@ def test_a_page_that_fails_for_good_publishes_nothing(shop: Project, server: Ser
     assert "HTTP_REFUSED" in str(ran.errors[0]) and ids(shop) == [1, 2, 3]
     assert did(shop.run()) == {"ods.orders": "ingest"}
     assert ids(shop) == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_revert_keeps_the_position(shop: Project, server: Server) -> None:
-    declare(shop, server.url("/all"), ', since="at"')
-    shop.run()
-    server.records.append(order(4))
-    ran = shop.run()
-    with shop.open() as lake:
-        lake.revert(ran.commit)
-    assert did(shop.run()) == {}
-    assert ids(shop) == [1, 2, 3]
 
 
 def test_a_bad_record_publishes_nothing_and_is_asked_for_again(shop: Project, server: Server) -> None:
@@ -244,21 +223,3 @@ POINTS = (
     of_lake.PUBLISH_BEFORE_COMMIT,
     of_lake.PUBLISH_AFTER_COMMIT,
 )
-
-
-@pytest.mark.crash
-def test_a_kill_anywhere_loses_and_doubles_nothing(shop: Project, server: Server) -> None:
-    declare(shop, server.url("/offset"), ', records="items", paging="offset", since="at"')
-    declare(shop, server.url("/offset"), ', records="items", paging="offset", since="at", key="id"', name="newest")
-    shop.run()
-    for number, point in enumerate(POINTS, start=10):
-        server.records = [*server.records[1:], order(number), order(1, second=number, amount=f"{number}.00")]
-        assert killed(start(run_once, str(shop.root), fail=f"{point}:kill")), point
-        shop.run()
-        rows = shop.rows("ods.orders")
-        wanted = [2, 3, *range(10, number + 1)]
-        assert sorted(row[0] for row in rows if row[0] != 1) == wanted, point
-        assert len([row for row in rows if row[0] == 1]) == number - 8, point
-        newest = shop.rows("ods.newest")
-        assert sorted(row[0] for row in newest) == [1, *wanted], point
-        assert str(next(row for row in newest if row[0] == 1)[2]) == f"{number}.00", point

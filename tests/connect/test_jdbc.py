@@ -15,25 +15,6 @@ GROWING = 'rn.source("ods.orders", rn.jdbc("{url}", table="orders", watermark="i
 ONE, TWO, THREE = (1, "a", "2026-01-01 10:00:00"), (2, "b", "2026-01-01 11:00:00"), (3, "c", "2026-01-02 10:00:00")
 
 
-@pytest.mark.parametrize("text", [WHOLE, KEYED, MARKED], ids=["whole", "key", "watermark"])
-def test_the_table_follows_the_database(shop: Shop, text: str) -> None:
-    shop.flow(text)
-    shop.insert(ONE, TWO)
-    assert shop.run() == {"ods.orders": "ingest"}
-    assert shop.names == "ab"
-    assert shop.run() == {}
-    shop.insert(THREE)
-    assert shop.run() == {"ods.orders": "ingest"}
-    assert shop.names == "abc"
-    shop.execute("UPDATE orders SET name = 'z', changed = '2026-01-03 10:00:00' WHERE id = 1")
-    assert shop.run() == {"ods.orders": "ingest"}
-    assert shop.names == "bcz"
-    shop.execute("DELETE FROM orders WHERE id = 2")
-    assert shop.run() == {"ods.orders": "ingest"}
-    assert shop.names == "cz"
-    assert shop.run() == {}
-
-
 def test_with_a_key_only_rows_that_differ_are_written(small: Shop) -> None:
     small.flow(KEYED)
     small.insert(ONE, TWO, THREE)
@@ -134,19 +115,6 @@ def test_an_empty_table_has_its_columns(small: Shop) -> None:
         assert lake.query("select * from ods.orders").columns == ["id", "name", "changed"]
     small.insert(ONE)
     small.run()
-    assert small.names == "a"
-
-
-@pytest.mark.parametrize("text", [WHOLE, MARKED], ids=["whole", "watermark"])
-def test_a_revert_keeps_the_position(small: Shop, text: str) -> None:
-    small.flow(text)
-    small.insert(ONE)
-    small.run()
-    small.insert(THREE)
-    ran = small.project.run()
-    with small.project.open() as lake:
-        lake.revert(ran.commit)
-    assert small.run() == {}
     assert small.names == "a"
 
 

@@ -13,7 +13,6 @@ from runnel.connect.feed import failpoints as feed_points
 from runnel.errors import Cancelled, RunnelError, Unreachable
 from runnel.lake import failpoints as lake_points
 from tests.connect.shops import Shop, feed_of, fetched
-from tests.faults.crew import killed, start
 from tests.run.project import Project
 
 MARKED = 'rn.source("ods.orders", rn.jdbc("{url}", table="orders", watermark="changed", key="id"))'
@@ -23,20 +22,6 @@ SECRET = "hunter2-s3cret"
 
 def _run(root: str) -> None:
     assert not Project(Path(root)).run().errors
-
-
-@pytest.mark.crash
-def test_kill_at_each_step(lite: Shop) -> None:
-    lite.execute("CREATE TABLE orders (id integer, name text, changed integer)")
-    lite.flow(MARKED)
-    for number, point in enumerate(POINTS):
-        lite.insert((number, f"n{number}", 300 + 2 * number), (100 + number, "moves", 301 + 2 * number))
-        lite.execute("UPDATE orders SET changed = ?, name = ? WHERE id = 100", (302 + 2 * number, f"moved {number}"))
-        lite.execute("DELETE FROM orders WHERE id = ?", (99 + number,)) if number > 1 else None
-        assert killed(start(_run, str(lite.project.root), fail=f"{point}:kill")), point
-        lite.project.run()
-        there = sorted(lite.execute("SELECT * FROM orders").fetchall(), key=repr)
-        assert lite.rows() == there, point
 
 
 @pytest.mark.postgres

@@ -32,23 +32,6 @@ def maria(server: Server, tmp_path: Path) -> Iterator[Shop]:
         yield Shop(Project(tmp_path), f"{server.url}/shop", cursor.execute)
 
 
-@pytest.mark.parametrize("text", [MARKED, WHOLE], ids=["watermark", "whole"])
-def test_the_table_follows_the_database(maria: Shop, text: str) -> None:
-    maria.execute("CREATE TABLE orders (id int PRIMARY KEY, name text, changed datetime(6))")
-    maria.flow(text)
-    maria.insert(ONE, TWO)
-    assert maria.run() == {"ods.orders": "ingest"}
-    assert maria.run() == {}
-    maria.insert(THREE)
-    maria.execute("UPDATE orders SET name = 'z', changed = '2026-01-03 10:00:00.5' WHERE id = 1")
-    assert maria.run() == {"ods.orders": "ingest"}
-    assert maria.names == "bcz"
-    maria.execute("DELETE FROM orders WHERE id = 2")
-    assert maria.run() == {"ods.orders": "ingest"}
-    assert maria.names == "cz"
-    assert maria.run() == {}
-
-
 TYPES = {
     "tiny": ("tinyint", "7", "int32", 7),
     "int": ("int unsigned", "4294967295", "int64", 4294967295),

@@ -5,10 +5,7 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.feed import failpoints
-from runnel.errors import Unreachable
 from tests.connect.clicks import SCHEMA, A, B, C, Clicks
-from tests.connect.once import run
-from tests.faults.crew import killed, start
 from tests.kafka import PASSWORD, Server
 
 POINTS = (*failpoints.ALL, "publish.before_commit", "publish.after_commit")
@@ -102,19 +99,6 @@ def test_columns_that_do_not_fit_are_told_with_their_offset(clicks: Clicks) -> N
     assert all(row[3] for row in clicks.project.rows("quarantine.ods_clicks"))
 
 
-@pytest.mark.crash
-def test_a_kill_anywhere_leaves_every_message_once(clicks: Clicks) -> None:
-    clicks.make()
-    clicks.declare()
-    for number, point in enumerate(POINTS):
-        clicks.put({"id": number, "page": point})
-        assert killed(start(run, str(clicks.root), fail=f"{point}:kill")), f"{point} was never reached"
-    assert clicks.run() == {}  # the last was killed after it had published
-    clicks.put({"id": len(POINTS), "page": "end"})
-    clicks.run()
-    assert clicks.rows() == list(enumerate((*POINTS, "end")))
-
-
 def test_a_secret_is_used_and_never_told(clicks: Clicks, monkeypatch: pytest.MonkeyPatch) -> None:
     clicks.make()
     clicks.put(A)
@@ -131,21 +115,3 @@ def test_a_secret_is_used_and_never_told(clicks: Clicks, monkeypatch: pytest.Mon
     assert clicks.run() == {"ods.clicks": "ingest"}
     kept = b"".join(path.read_bytes() for path in clicks.root.rglob("*") if path.is_file())
     assert PASSWORD.encode() not in kept
-
-
-def test_a_broker_that_is_down_is_unreachable_and_read_when_it_is_back(clicks: Clicks) -> None:
-    clicks.make()
-    clicks.declare()
-    clicks.put(A)
-    clicks.run()
-    clicks.put(B)
-    clicks.server.kill()
-    try:
-        error = clicks.fails()
-    finally:
-        clicks.server.start()
-        clicks.server.settle(clicks.topic, 1)
-    assert isinstance(error, Unreachable) and error.code == "KAFKA_UNREACHABLE"
-    assert clicks.server.servers in error.what and "flows/flow.py" in str(error)
-    clicks.run()
-    assert clicks.rows() == [(1, "a"), (2, "b")]

@@ -103,17 +103,6 @@ def test_a_table_that_no_source_fills_is_refused(files: Project) -> None:
             lake.rewind("ods.more", to="main~1")
 
 
-def test_branches_that_read_the_same_rows_have_them_once(rates: Project) -> None:
-    with rates.open() as lake:
-        lake.branch("dev")
-    put(rates, ONE, TWO)
-    rates.run(branch="dev")
-    rates.run()
-    with rates.open() as lake:
-        lake.merge("dev")
-    assert days(rates) == ["2026-01-01", "2026-01-02"]
-
-
 @pytest.mark.parametrize("further", ["main", "dev"])
 def test_of_two_branches_the_one_that_read_further_is_taken(further: str, rates: Project) -> None:
     with rates.open() as lake:
@@ -128,18 +117,3 @@ def test_of_two_branches_the_one_that_read_further_is_taken(further: str, rates:
     put(rates, ONE, TWO, THREE, {"day": "2026-01-04", "rate": "1.4"})
     rates.run()
     assert json.dumps(days(rates)) == json.dumps([f"2026-01-0{day}" for day in range(1, 5)])
-
-
-def test_a_log_of_changes_and_its_state_go_back_together(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    log = 'rn.files("log/*.jsonl", schema="id long, ts long, name string")'
-    project.flow(f'rn.source("ods.people", rn.changes({log}, key="id", sequence_by="ts"))\n', orders=None)
-    project.write("log/a.jsonl", '{"id": 1, "ts": 1, "name": "ann"}\n')
-    project.run()
-    project.write("log/b.jsonl", '{"id": 1, "ts": 2, "name": "eve"}\n')
-    project.run()
-    with project.open() as lake:
-        lake.rewind("ods.people", to="main~1")
-    assert project.rows("ods.people") == [(1, 1, "ann")]
-    project.run()
-    assert project.rows("ods.people") == [(1, 2, "eve")]

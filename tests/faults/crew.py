@@ -8,7 +8,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.faults.workload"])
+_RUNS = """
+    client.glancing client.running run.execute run.ingest run.deliver run.fed run.applied connect.ingest.intake
+    connect.feed.take connect.changes.apply connect.jdbc.postgres connect.kafka.feed connect.http.feed
+"""
+_context.set_forkserver_preload(["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split())])
 
 
 def start(work: Callable[..., None], *words: Any, fail: str | None = None) -> BaseProcess:

@@ -53,34 +53,12 @@ def change(shop: Shop) -> None:
 AFTER = {"upsert": CHANGED, "overwrite": CHANGED, "append": sorted(FIRST + CHANGED)}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_first_then_nothing_then_the_change(shop: Shop, target: str, mode: str) -> None:
-    declare(shop, target, MODES[mode])
-    assert (shop.sent().rows, rows(target)) == (2, FIRST)
-    assert shop.run().sinks == ()
-    change(shop)
-    assert (shop.sent().rows, rows(target)) == (2, AFTER[mode])
-    assert [one["state"] for one in shop.states()] == ["current"]
-
-
 KILLS = {
     "append, accepted": ("postgresql", "append", KILLED),
     "append, sending": ("postgresql", "append", "sink.sending:kill"),
     "upsert, accepted": ("postgresql", "upsert", KILLED),
     "sqlite": ("sqlite", "append", KILLED),
 }
-
-
-@pytest.mark.parametrize(("target", "mode", "fail"), KILLS.values(), ids=KILLS, indirect=["target"])
-def test_a_kill_before_the_state_moves_delivers_nothing_twice(shop: Shop, target: str, mode: str, fail: str) -> None:
-    declare(shop, target, MODES[mode])
-    shop.run()
-    change(shop)
-    shop.killed(fail)
-    assert shop.states()[0]["behind"] == 1
-    shop.run()
-    assert rows(target) == AFTER[mode]
-    assert shop.states()[0]["behind"] == 0 and shop.run().sinks == ()
 
 
 @SQLITE
@@ -92,18 +70,6 @@ def test_after_a_kill_what_came_since_is_one_change_from_what_is_there(shop: Sho
     shop.day("c", (4, "2026-01-03", "9.00"))
     assert shop.sent().rows == 1
     assert [row[0] for row in rows(target)] == [1, 2, 3, 4]
-
-
-@SQLITE
-def test_a_revert_flows_out(shop: Shop, target: str) -> None:
-    declare(shop, target, UPSERT)
-    shop.run()
-    change(shop)
-    ran = shop.run()
-    with shop.open() as lake:
-        lake.revert(ran.commit or "")
-    shop.run()
-    assert rows(target) == FIRST
 
 
 @SQLITE

@@ -1,41 +1,31 @@
 """Tables of MariaDB, which speaks as MySQL does."""
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.mariadb import Server, started
-from tests.sinks.shop import KILLED, Shop
+from tests.mariadb import Server
+from tests.sinks.conftest import of_mariadb
+from tests.sinks.shop import Shop
 
 SINK = 'rn.sink("ods.orders", rn.jdbc("{url}", table="orders", {options}))'
 UPSERT = 'mode="upsert", key=["id"]'
 Ask = Callable[..., list[tuple[Any, ...]]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Start MariaDB."""
-    with started() as server:
-        yield server
-
-
 @pytest.fixture
-def url(server: Server) -> str:
+def url(mariadb: Server) -> str:
     """Return the address of an empty database."""
-    name = f"out_{uuid.uuid4().hex[:12]}"
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"create database {name} character set utf8mb4")
-    return f"{server.url}/{name}"
+    return of_mariadb(mariadb)
 
 
 @pytest.fixture
-def ask(server: Server, url: str) -> Ask:
+def ask(mariadb: Server, url: str) -> Ask:
     """Return a function that asks the database."""
 
     def run(sql: str = "select id, cast(day as char), amount from orders order by id") -> list[tuple[Any, ...]]:
-        with server.connect() as connection, connection.cursor() as cursor:
+        with mariadb.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"use {url.rpartition('/')[2]}")
             cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()]
@@ -52,24 +42,6 @@ def test_upsert_follows_changes_and_deletes(shop: Shop, url: str, ask: Ask) -> N
     shop.write("data/orders/b.csv", "id,day,amount,note\n4,2026-01-03,8,é\n")
     shop.run()
     assert ask("select id, note from orders order by id") == [(1, None), (3, None), (4, "é")]
-
-
-@pytest.mark.parametrize("fail", [KILLED, "sink.sending:kill"])
-def test_append_is_exactly_once(shop: Shop, url: str, ask: Ask, fail: str) -> None:
-    shop.sinks(SINK.format(url=url, options='mode="append"'))
-    shop.run()
-    shop.day("b", (3, "2026-01-03", "8.00"))
-    shop.killed(fail)
-    shop.run()
-    assert [row[0] for row in ask()] == [1, 2, 3]
-
-
-def test_overwrite(shop: Shop, url: str, ask: Ask) -> None:
-    shop.sinks(SINK.format(url=url, options='mode="overwrite"'))
-    shop.run()
-    shop.day("a", (9, "2026-01-01", "7.00"))
-    shop.run()
-    assert [row[0] for row in ask()] == [9]
 
 
 def test_a_table_without_the_key_is_told(shop: Shop, url: str, ask: Ask) -> None:

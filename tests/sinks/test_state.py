@@ -1,19 +1,16 @@
 """How far a sink has come is kept on both databases, and one process at a time delivers."""
 
 import json
-import sys
 import threading
 from collections.abc import Callable
 
-import pytest
-
-from runnel.cli.main import main
 from runnel.errors import Conflict
 from runnel.lake import schema
 from runnel.lake.deliveries import held, reset, states
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.faults.crew import start
+from tests.sinks.conftest import Command
 from tests.sinks.shop import Shop, run
 from tests.sinks.test_function import PLAIN
 
@@ -135,26 +132,7 @@ def lose_versions(shop: Shop) -> None:
         lake.store.db.write(lambda connection: connection.execute(gone))
 
 
-@pytest.fixture
-def command(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs `runnel WORDS` in the project, and returns its code, output and errors."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["runnel", "-C", str(shop.root), *words])
-        capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as done:
-            code = int(done.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
-
-
-def test_the_command_line(shop: Shop, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_the_command_line(shop: Shop, command: Command) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out/o.csv"), name="daily")')
     shop.write("out", "in the way")
     code, out, err = command("run")

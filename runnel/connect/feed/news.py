@@ -55,7 +55,8 @@ class Fetched:
       `gone` go, and where there are Parquet files `present`, those whose key is in none of them. `is_all` tells that
       the rows which are there then are all that there is now.
 
-    `bad` are rows that the feed itself could not make out, such as an Avro message that is none.
+    `bad` are rows that the feed itself could not make out, such as an Avro message that is none. `warnings` are for
+    people, such as that messages expired.
     """
 
     parts: tuple[Part, ...]
@@ -67,6 +68,7 @@ class Fetched:
     present: tuple[Path, ...] = ()
     is_all: bool = False
     bad: "tuple[Aside, ...]" = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Feed(Protocol):

@@ -61,6 +61,7 @@ def take(
         dropped=batch.dropped + len(fetched.bad),
         quarantine=_quarantined(store, source, batch, fetched, aside, run),
         new_columns=batch.new_columns,
+        warnings=fetched.warnings,
     )
 
 
@@ -97,10 +98,22 @@ def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None, he
 def _quarantined(
     store: "Store", source: Source, batch: Batch, fetched: Fetched, aside: str | None, run: str
 ) -> tuple[str, str] | None:
+    """Set bad rows aside. One that is read once more is there already, and one that all rows lack now goes."""
     bad = (replace(row, run=row.run or run) for row in fetched.bad)
     found = (*batch.asides, *bad) if source.on_bad == "quarantine" else ()
-    if not found:
+    is_again = aside is not None and fetched.mode != "append"
+    held = quarantine.rows(store, tables.load(store, aside)) if aside is not None and is_again else []
+    known, now = {_what(row) for row in held}, {_what(row) for row in found}
+    more = [row for row in found if _what(row) not in known]
+    is_all = fetched.mode == "replace" or fetched.is_all
+    gone = [row for row in held if is_all and _what(row) not in now]
+    if not more and not gone:
         return None
     base = aside or quarantine.create(store, source.table)
-    location = quarantine.append(store, base, found)
+    location = quarantine.without(store, base, gone, more) if gone else quarantine.append(store, base, more)
     return location, location
+
+
+def _what(row: quarantine.Aside) -> tuple[str | None, ...]:
+    """Return what makes a row that was set aside the same as another, whenever it was."""
+    return row.raw, row.reason, row.file

@@ -18,11 +18,12 @@ from runnel.connect.http.pace import backoff, held, hold, slot
 from runnel.connect.http.trouble import Trouble
 from runnel.declare.flow import Source
 from runnel.declare.origin import Http
-from runnel.errors import Mistake
+from runnel.errors import Mistake, RunnelError, Unreachable
 
 Pause = Callable[[float], object]
 MOST_BYTES = 512 * 2**20
 _CHUNK = 64 * 1024
+_MOST_TIMEOUTS = 20  # within which an answer must be whole: one that comes byte by byte would else never end
 _MOST_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OPEN = "where what is sent can be read by others"
@@ -69,18 +70,18 @@ class Client:
         self._session.close()
 
     def ask(self, ask: Ask) -> Answer:
-        """Return the whole answer to a request, tried again where trouble may pass."""
+        """Return the whole answer to a request, tried again where trouble may pass: nobody else need try again."""
         number, host = 0, self.access.host
         if (seconds := held(host, time.monotonic())) is not None:
-            raise trouble.asks_to_wait(seconds, self.access.told, self._at).error
+            raise _tried(trouble.asks_to_wait(seconds, self.access.told, self._at).error)
         while True:
             found = self._once(ask)
             if isinstance(found, Answer):
                 return found
             if found.pause is not None and not found.may_pass:
-                hold(host, found.pause, time.monotonic())  # whoever tries the run again does not ask
+                hold(host, found.pause, time.monotonic())  # whoever runs it again before does not ask
             if not found.may_pass or number >= self._origin.retries:
-                raise found.error
+                raise _tried(found.error)
             self._wait(backoff(number) if found.pause is None else found.pause, f"again: {found.error.what}")
             number += 1
 
@@ -134,16 +135,40 @@ class Client:
         status, headers = response.status_code, response.headers
         if status in _REDIRECTS or (ask.is_glance and (status < 300 or status == 304)):
             return Answer(status, url, headers)
+        seconds = _MOST_TIMEOUTS * self._origin.timeout_seconds
+        body = self._body(response, _START if status >= 300 else MOST_BYTES, seconds)
+        if body is None:
+            return trouble.endless(self.access.shown(url), seconds, self._at)
         if status >= 300:
-            start = next(response.iter_content(_START), b"")[:_START].decode(errors="replace")
+            start = body[:_START].decode(errors="replace")
             return trouble.of_status(status, headers, start, url, self.access, self._at)
-        chunks, size = [], 0
-        for chunk in response.iter_content(_CHUNK):
+        if len(body) > MOST_BYTES:
+            return trouble.too_large(self.access.shown(url), MOST_BYTES, self._at)
+        return Answer(status, url, headers, body)
+
+    def _body(self, response: requests.Response, most: int, seconds: float) -> bytes | None:
+        """Return a body, or more than `most` bytes of it; None where it goes on for longer than `seconds`."""
+        chunks: list[bytes] = []
+        size, told_at = 0, time.monotonic()
+        until = told_at + seconds
+        # What is there is taken as it comes: to wait for a whole chunk may take as many timeouts as it has bytes.
+        while size <= most and (chunk := response.raw.read1(_CHUNK, decode_content=True)):
             chunks.append(chunk)
             size += len(chunk)
-            if size > MOST_BYTES:
-                return trouble.too_large(self.access.shown(url), MOST_BYTES, self._at)
-        return Answer(status, url, headers, b"".join(chunks))
+            now = time.monotonic()
+            if now > until:
+                return None
+            if now > told_at + 1.0:
+                self._tell("reading an answer", 0, None)
+                told_at = now
+        return b"".join(chunks)
+
+
+def _tried(error: RunnelError) -> RunnelError:
+    """Return an error that says that whoever raises it has tried again already."""
+    if isinstance(error, Unreachable):
+        error.is_tried = True
+    return error
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:

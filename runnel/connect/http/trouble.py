@@ -75,6 +75,13 @@ def too_large(told: str, most: int, at: str) -> Trouble:
     return Trouble(Mistake("HTTP_TOO_LARGE", what, at=at, fix="ask for it in pages: paging=..., size=..."))
 
 
+def endless(told: str, seconds: float, at: str) -> Trouble:
+    """Return the trouble of an answer that comes so slowly that it does not end. To ask again would take as long."""
+    what = f"an answer of {told} does not end: it came for {seconds:g} s"
+    fix = "run it again later, ask for smaller pages: size=..., or wait longer: timeout=..."
+    return Trouble(Unreachable("HTTP_UNREACHABLE", what, at=at, fix=fix))
+
+
 def asks_to_wait(seconds: float, told: str, at: str) -> Trouble:
     """Return the trouble of an API that asks to be left alone for longer than a run waits."""
     what, fix = f"{told} asks to wait {seconds:,.0f} s", 'run it again then; ask less often: rate="1 per second"'

@@ -23,8 +23,8 @@ class Ingested:
     """A staged version of a source's table, and what to record of the position with it.
 
     `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, where that changed.
-    `unread` says why files were skipped, `left` which are still being written. Where nothing is to be published, it is
-    the version that was there.
+    `unread` says why files were skipped, `left` which are still being written, `warnings` what else people should know.
+    Where nothing is to be published, it is the version that was there.
     """
 
     location: str
@@ -37,6 +37,7 @@ class Ingested:
     new_columns: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read(

@@ -25,6 +25,15 @@ _REFUSED = (
     "SASL_AUTHENTICATION_FAILED",
     "_AUTHENTICATION",
 )
+# How much the client reads ahead: what it takes of memory, and more where messages are packed well.
+_AHEAD = {
+    "fetch.max.bytes": 8_000_000,
+    "fetch.message.max.bytes": 1_000_000,  # of each partition
+    "queued.max.messages.kbytes": 32_000,
+    "queued.min.messages": 20_000,
+    "fetch.queue.backoff.ms": 20,
+}
+_UNTRUSTED = "certificate verify failed"
 
 
 class Client:
@@ -46,7 +55,7 @@ class Client:
             "log_level": 0,
             **self._options,
             "bootstrap.servers": self.servers,
-            "error_cb": self._note,
+            "error_cb": self.note,
             **{name.replace("_", "."): value for name, value in own.items()},
         }
 
@@ -65,9 +74,10 @@ class Client:
             Consumer,
             {
                 "group.id": "runnel",
-                "fetch.message.max.bytes": 8_000_000,
+                **_AHEAD,
                 "fetch.wait.max.ms": 100,  # after this it is told that a partition ends
                 "check.crcs": True,
+                "topic.metadata.propagation.max.ms": 5000,  # the topics are known to be there: one that is not is gone
                 **self.settings(
                     enable_auto_commit=False,
                     enable_auto_offset_store=False,
@@ -103,7 +113,7 @@ class Client:
             waited = time.monotonic() - began
             last = self._last
             is_down = self._are_down and waited > _DOWN_SECONDS
-            if is_down or waited > _REACH_SECONDS or (last is not None and last.name() in _REFUSED):
+            if is_down or waited > _REACH_SECONDS or (last is not None and _is_final(last)):
                 raise self.told(last)
 
     def told(self, error: "KafkaError | None") -> RunnelError:
@@ -112,9 +122,16 @@ class Client:
             what = f"Kafka at {self.servers} refuses us: {self.scrubbed(error.str())}"
             fix = "look at options= of rn.kafka: the user, the password, and what this user may read and write"
             return Mistake("KAFKA_REFUSED", what, at=self.at, fix=fix)
-        why = f": {self.scrubbed(error.str()).partition(' (after ')[0]}" if error is not None else " in time"
+        if error is not None and _UNTRUSTED in error.str():
+            what = f"the certificate of Kafka at {self.servers} is not trusted, or is for another host"
+            fix = 'name its authority: options={"ssl.ca.location": "/path/of/ca.pem"}; see that servers= has its name'
+            return RunnelError("KAFKA_UNTRUSTED", what, at=self.at, fix=fix)
+        why = " in time"
+        if error is not None and error.name() != "_ALL_BROKERS_DOWN":  # which says only how many are
+            why = f": {self.scrubbed(error.str()).partition(' (after ')[0]}"
         what = f"Kafka at {self.servers} does not answer{why}"
-        return Unreachable("KAFKA_UNREACHABLE", what, at=self.at, fix="look whether it runs, and whether servers= fits")
+        fix = "look whether it runs, and whether servers= and the security.protocol of options= fit"
+        return Unreachable("KAFKA_UNREACHABLE", what, at=self.at, fix=fix)
 
     def scrubbed(self, text: str) -> str:
         """Return a text without secrets."""
@@ -127,9 +144,19 @@ class Client:
         """Return the last error that came by itself."""
         return self._last
 
-    def _note(self, error: "KafkaError") -> None:
+    def calm(self) -> None:
+        """Forget what went wrong: it has passed."""
+        self._last, self._are_down = None, False
+
+    def note(self, error: "KafkaError") -> None:
+        """Remember what went wrong by itself; what tells more stays."""
         self._are_down |= error.name() == "_ALL_BROKERS_DOWN"
         # What a server answered tells more than that it does not, and that more than how many do not.
-        is_less = error.name() == "_ALL_BROKERS_DOWN" or (self._last is not None and self._last.name() in _REFUSED)
+        is_less = error.name() == "_ALL_BROKERS_DOWN" or (self._last is not None and _is_final(self._last))
         if self._last is None or not is_less:
             self._last = error
+
+
+def _is_final(error: "KafkaError") -> bool:
+    """Tell whether an error will not pass by itself."""
+    return error.name() in _REFUSED or _UNTRUSTED in error.str()

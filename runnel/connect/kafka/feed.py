@@ -5,17 +5,17 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from runnel.connect.feed.news import Fetched, News, Part, Progress, State
+from runnel.connect.feed.news import Fetched, News, Progress, State
 from runnel.connect.kafka.bad import Bad
 from runnel.connect.kafka.client import Client
 from runnel.connect.kafka.files import files_of
-from runnel.connect.kafka.messages import Gone, consume
+from runnel.connect.kafka.losses import Losses
+from runnel.connect.kafka.messages import consume
 from runnel.connect.kafka.offsets import Place, Topics, at_time, look
 from runnel.connect.kafka.since import Since, known_offsets, refuse_lost, refuse_reset, since, told
 from runnel.connect.kafka.span import Span
 from runnel.declare.flow import Source
 from runnel.declare.origin import Kafka
-from runnel.errors import RunnelError
 
 
 class KafkaFeed:
@@ -41,39 +41,33 @@ class KafkaFeed:
         refuse_lost(self._source, self._origin, new.lost)
         if state is not None and new.after == dict(state):
             return News("no new messages", is_empty=True)
-        until = {"spans": [[*vars(span).values()] for span in new.spans], "after": new.after}
+        lost = [[*place, count] for place, count in new.lost.items()]
+        until = {"spans": [[*vars(span).values()] for span in new.spans], "after": new.after, "lost": lost}
         return News(told(new, found), until=until, rows=new.count, identity=self._identity(new, found))
 
     def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
-        """Read exactly the messages that were announced."""
+        """Read exactly the messages that were announced; of those that expired since, by the source's policy."""
         assert news.until is not None and news.identity is not None
         spans = [Span(*values) for values in news.until["spans"]]
         bad = Bad(self._source)
-        parts = self._parts(spans, folder, bad, tell, is_first=state is None)
+        client = Client(self._origin, str(self._source.place))
+        before = {(topic, number): count for topic, number, count in news.until["lost"]}
+        losses = Losses(self._source, self._origin, client, news.until["after"]["ids"], before)
+        files = files_of(self._source, self._origin, self._root, folder, bad, len(spans))
+        writers = {span: files.of(span) for span in spans}
+        if spans:
+            consume(client, spans, lambda span, messages: writers[span].take(messages), losses.missed, tell)
+            losses.refuse_other({span.topic for span in spans})
+        parts = [part for writer in writers.values() for part in writer.close()]
         bad.refuse()
-        return Fetched(tuple(parts), news.until["after"], news.identity, bad=bad.rows)
+        made = tuple(parts or (files.nothing() if state is None else ()))
+        identity = losses.identity(news.identity)
+        return Fetched(made, news.until["after"], identity, bad=bad.rows, warnings=losses.warnings)
 
     def _starts(self, fresh: list[Place], found: Topics, *, is_first: bool) -> Mapping[Place, int]:
         """Return where topics start that no state has. What came to fit a pattern since is new from its beginning."""
         is_last = self._origin.start == "latest" and (is_first or self._origin.pattern is None)
         return {place: (found.high if is_last else found.low)[place] for place in fresh}
-
-    def _parts(self, spans: list[Span], folder: Path, bad: Bad, tell: Progress, *, is_first: bool) -> list[Part]:
-        client = Client(self._origin, str(self._source.place))
-        files = files_of(self._source, self._origin, self._root, folder, bad)
-        writers = {span: files.of(span) for span in spans}
-        if spans:
-            try:
-                consume(client, spans, lambda span, messages: writers[span].take(messages), tell)
-            except Gone as gone:
-                raise self._gone(gone.span) from None
-        parts = [part for writer in writers.values() for part in writer.close()]
-        return parts or (files.nothing() if is_first else [])
-
-    def _gone(self, span: Span) -> RunnelError:
-        what = f"messages of {span.place} from offset {span.start:,} on expired while they were read"
-        fix = f"run it again: it says how many; runnel plan {self._source.table} asks without reading"
-        return RunnelError("SOURCE_KAFKA_EXPIRED", what, at=str(self._source.place), fix=fix)
 
     def _identity(self, new: Since, found: Topics) -> str:
         """Return what the rows are: these messages of these topics, read this way."""

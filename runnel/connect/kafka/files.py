@@ -33,8 +33,8 @@ class FileKind:
     nothing: Callable[[], list[Part]]
 
 
-def files_of(source: Source, origin: Kafka, root: Path, folder: Path, bad: Bad) -> FileKind:
-    """Return how the messages of a source are written into a folder."""
+def files_of(source: Source, origin: Kafka, root: Path, folder: Path, bad: Bad, spans: int = 1) -> FileKind:
+    """Return how the messages of a source are written into a folder, those of so many spans at once."""
     numbers = count()
 
     def path() -> Path:
@@ -49,4 +49,4 @@ def files_of(source: Source, origin: Kafka, root: Path, folder: Path, bad: Bad) 
     if origin.format == "avro":
         shape = Avro(Decoder(origin, root, str(source.place)), origin.include, bad)
     name = ", ".join(origin.topics) or str(origin.pattern)
-    return FileKind(lambda span: Rows(span, path(), shape), lambda: [nothing(path(), name, shape)])
+    return FileKind(lambda span: Rows(span, path(), shape, max(spans, 1)), lambda: [nothing(path(), name, shape)])

@@ -14,27 +14,22 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
 Take = Callable[[Span, list[Message]], None]
+Missed = Callable[[Span, int], int]
+"""Called with a span and the offset in it that Kafka does not have; returns where to go on, or raises."""
 _AT_ONCE = 10_000
+_BYTES_AT_ONCE = 16_000_000
 _WAIT_SECONDS = 0.1
 _STALLED_SECONDS = 60.0
 _DOWN_SECONDS = 6.0
 _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MSG_TIMED_OUT", "_WAIT_COORD")
-_EXPIRED = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
+_MISSED = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
-class Gone(Exception):
-    """Messages of a span expired before they could be read."""
-
-    def __init__(self, span: Span) -> None:
-        super().__init__(span.place)
-        self.span = span
-
-
-def consume(client: Client, spans: Sequence[Span], take: Take, tell: Progress) -> None:
+def consume(client: Client, spans: Sequence[Span], take: Take, missed: Missed, tell: Progress) -> None:
     """Hand all messages of the spans to `take`, many at once."""
     consumer = client.consumer()
     try:
-        _Reading(client, consumer, spans, take, tell).run()
+        _Reading(client, consumer, spans, take, missed, tell).run()
     finally:
         consumer.close()
 
@@ -42,33 +37,46 @@ def consume(client: Client, spans: Sequence[Span], take: Take, tell: Progress) -
 class _Reading:
     """One pass over spans. A partition is done when its end is passed, whatever number of messages that took."""
 
-    def __init__(self, client: Client, consumer: "Consumer", spans: Sequence[Span], take: Take, tell: Progress) -> None:
+    def __init__(
+        self, client: Client, consumer: "Consumer", spans: Sequence[Span], take: Take, missed: Missed, tell: Progress
+    ) -> None:
         self._client = client
         self._consumer = consumer
         self._spans = {(span.topic, span.partition): span for span in spans}
         self._at = {place: span.start for place, span in self._spans.items()}
         self._total = sum(span.count for span in spans)
         self._take = take
+        self._missed = missed
         self._tell = tell
-        self._problem: KafkaError | None = None
+        self._at_once = 100  # until it is known how large they are
 
     def run(self) -> None:
+        self._tell("reading messages", 0, self._total)
+        self._assign()
+        moved_at = asked_at = time.monotonic()
+        while left := self._left():
+            batch = cast("list[Message]", self._consumer.consume(min(self._at_once, left), _WAIT_SECONDS))
+            self._passed(batch)
+            if batch:
+                size = sum(map(len, batch)) // len(batch)
+                self._at_once = max(1, min(_AT_ONCE, _BYTES_AT_ONCE // (size + 1)))
+            now, at = self._left(), time.monotonic()
+            if now != left:
+                moved_at = asked_at = at
+                self._client.calm()
+            elif at - moved_at > _STALLED_SECONDS:
+                raise self._stalled()
+            elif self._client.last is not None and at - asked_at > _DOWN_SECONDS:
+                self._ask()
+                asked_at = time.monotonic()
+            self._tell("reading messages", self._total - now, self._total)
+
+    def _assign(self) -> None:
+        """Read on in each partition from where it is now; what came already is not handed over again."""
         from confluent_kafka import TopicPartition
 
-        self._tell("reading messages", 0, self._total)
-        self._consumer.assign([TopicPartition(*place, at) for place, at in self._at.items()])
-        moved_at = time.monotonic()
-        while left := self._left():
-            batch = self._consumer.consume(min(_AT_ONCE, left), _WAIT_SECONDS)
-            self._passed(cast("list[Message]", batch))
-            now = self._left()
-            if now != left:
-                moved_at, self._problem = time.monotonic(), None
-                self._tell("reading messages", self._total - now, self._total)
-            elif time.monotonic() - moved_at > (_DOWN_SECONDS if self._problem else _STALLED_SECONDS):
-                raise self._stalled()
-            else:
-                self._tell("reading messages", self._total - now, self._total)
+        due = [(place, at) for place, at in self._at.items() if at < self._spans[place].end]
+        self._consumer.assign([TopicPartition(*place, at) for place, at in due])
 
     def _left(self) -> int:
         return sum(max(span.end - self._at[place], 0) for place, span in self._spans.items())
@@ -111,22 +119,28 @@ class _Reading:
         name = error.name()
         if name == "_PARTITION_EOF":
             self._reached(place, offset)
-        elif name in _EXPIRED:
-            raise Gone(self._spans[place])
+        elif name in _MISSED and place in self._spans:
+            self._at[place] = self._missed(self._spans[place], self._at[place])
+            self._assign()
         elif name in _PASSING or name.startswith("GROUP_"):
-            self._problem = error if name in _PASSING else self._problem
+            self._client.note(error)
         else:
             where = f"{place[0]}[{place[1]}], offset {offset}" if place[0] else "Kafka"
-            if error.retriable() or "AUTH" in name:
+            if error.retriable() or "AUTH" in name or name == "_SSL":
                 raise self._client.told(error)
             what = f"{where} can't be read: {self._client.scrubbed(error.str())}"
             raise RunnelError(
                 "SOURCE_KAFKA_MESSAGE", what, at=self._client.at, fix="look at the topic and at Kafka's log"
             )
 
+    def _ask(self) -> None:
+        """Raise where nobody answers, or a topic is gone. Else wait on: of several servers another takes over."""
+        place, at = next((place, at) for place, at in self._at.items() if at < self._spans[place].end)
+        self._at[place] = self._missed(self._spans[place], at)
+
     def _stalled(self) -> RunnelError:
-        if self._problem or self._client.last:
-            return self._client.told(self._problem or self._client.last)
+        if self._client.last:
+            return self._client.told(self._client.last)
         left = [span.place for place, span in self._spans.items() if self._at[place] < span.end]
         what = f"nothing came from {', '.join(left[:5])} for {_STALLED_SECONDS:.0f} seconds"
         return Unreachable("KAFKA_UNREACHABLE", what, at=self._client.at, fix="look at Kafka's log")

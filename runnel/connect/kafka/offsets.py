@@ -43,7 +43,7 @@ def look(client: Client, admin: "AdminClient", origin: Kafka) -> Topics:
     places = [(name, number) for name in names for number in sorted(metadata.topics[name].partitions)]
     low = _offsets(client, admin, places, _EARLIEST)
     high = _offsets(client, admin, places, _LATEST)
-    return Topics(str(metadata.cluster_id or ""), _ids(client, admin, names), low, high)
+    return Topics(str(metadata.cluster_id or ""), ids_of(client, admin, names), low, high)
 
 
 def at_time(client: Client, admin: "AdminClient", places: Iterable[Place], time: str) -> dict[Place, int]:
@@ -66,25 +66,36 @@ def _offsets(client: Client, admin: "AdminClient", places: Iterable[Place], when
         isolation_level=IsolationLevel.READ_COMMITTED,
         request_timeout=REQUEST_SECONDS,
     )
-    return {(place.topic, place.partition): _answer(client, future).offset for place, future in asked.items()}
+    return {
+        (place.topic, place.partition): _answer(client, place.topic, future).offset for place, future in asked.items()
+    }
 
 
-def _ids(client: Client, admin: "AdminClient", names: list[str]) -> dict[str, str]:
+def ids_of(client: Client, admin: "AdminClient", names: list[str]) -> dict[str, str]:
+    """Return Kafka's own ids of topics."""
     from confluent_kafka import TopicCollection
 
     if not names:
         return {}
     asked = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_SECONDS)
-    return {name: str(_answer(client, future).topic_id) for name, future in asked.items()}
+    return {name: str(_answer(client, name, future).topic_id) for name, future in asked.items()}
 
 
-def _answer(client: Client, future: "Future[Any]") -> Any:
+def gone(client: Client, topic: str) -> Mistake:
+    """Return that a topic was there a moment ago, and no longer is."""
+    what = f"the topic `{topic}` was deleted from Kafka at {client.servers} just now"
+    return Mistake("SOURCE_KAFKA_TOPIC", what, at=client.at, fix="make it again, or take it out of rn.kafka")
+
+
+def _answer(client: Client, topic: str, future: "Future[Any]") -> Any:
     from confluent_kafka import KafkaException
 
     try:
         return future.result(REQUEST_SECONDS + 1)
     except KafkaException as error:
-        raise client.told(error.args[0]) from None
+        if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
+            raise client.told(error.args[0]) from None
+        raise gone(client, topic) from None
     except Late:
         raise Unreachable("KAFKA_UNREACHABLE", f"Kafka at {client.servers} does not answer", at=client.at) from None
 

@@ -15,6 +15,8 @@ from runnel.connect.kafka.span import Span
 
 _MOST_ROWS = 10_000
 _MOST_BYTES = 16_000_000
+_MOST_WAITING = 64_000_000  # in all files together
+_OVERHEAD = 500  # of a message in memory, beside its bytes
 _TIME = pa.timestamp("us", "UTC")
 _KINDS: dict[str, pa.DataType] = {
     "key": pa.string(),
@@ -84,10 +86,11 @@ class Avro:
 
 
 class Rows:
-    """The file of one span. Messages wait until they are worth a write."""
+    """The file of one span, of `count`. Messages wait until they are worth a write."""
 
-    def __init__(self, span: Span, path: Path, shape: Shape) -> None:
+    def __init__(self, span: Span, path: Path, shape: Shape, count: int = 1) -> None:
         self._span = span
+        self._most_bytes = min(_MOST_BYTES, _MOST_WAITING // count)
         self._shape = shape
         self._path = path.with_suffix(".parquet")
         self._waiting: list[Message] = []
@@ -100,8 +103,8 @@ class Rows:
         """Take messages, which come after those before."""
         for message in messages:
             self._waiting.append(message)
-            self._bytes += len(message)
-            if len(self._waiting) >= _MOST_ROWS or self._bytes >= _MOST_BYTES:
+            self._bytes += len(message) + _OVERHEAD
+            if len(self._waiting) >= _MOST_ROWS or self._bytes >= self._most_bytes:
                 self._write()
 
     def close(self) -> list[Part]:

@@ -48,6 +48,7 @@ class Change:
     key: str
     connection: "duckdb.DuckDBPyConnection" = field(repr=False)
     tell: Tell = field(repr=False)
+    _made: set[str] = field(default_factory=set, init=False, repr=False)  # DuckDB's own list of views is slow to ask
 
     @property
     def commit(self) -> str:
@@ -86,7 +87,7 @@ class Change:
 
     def whole(self) -> str:
         """Return the name of the view of all rows."""
-        if not self._is_made("whole"):
+        if "whole" not in self._made:
             self._view("whole", rows_sql(self.store, self._after) if self._after else self._none())
         return "whole"
 
@@ -140,7 +141,7 @@ class Change:
 
     def _differ(self) -> None:
         """Make the views `came` and `gone`. Only files that differ are read; rows that both have cancel out."""
-        if self._is_made("came"):
+        if "came" in self._made:
             return
         if self._before is None or self.is_whole:
             self._view("gone", self._none())
@@ -193,9 +194,7 @@ class Change:
 
     def _view(self, name: str, sql: str) -> None:
         self.connection.execute(f"CREATE TEMP VIEW {name} AS {sql}")
-
-    def _is_made(self, name: str) -> bool:
-        return self.one(f"SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = {literal(name)}") is not None
+        self._made.add(name)
 
 
 @contextmanager

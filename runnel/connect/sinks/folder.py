@@ -97,7 +97,7 @@ class FolderOutlet(FilesOutlet):
         """Return the files of the manifest, by path; None where there is no manifest."""
         try:
             return dict(json.loads((self._path / MANIFEST).read_text())["files"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             return None
 
     def _sizes(self, names: set[str]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What Kafka has: the topics of an origin with their partitions, and from where to where each of these reaches."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]  # topic, partition
 _LATEST, _EARLIEST = -1, -2  # Kafka's own numbers, in the place of a time
+_PAUSE_SECONDS = 0.1
+_ELECTING = ("UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH", "NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+
+
+class _Leaderless(Exception):
+    """The servers are about to agree on who leads a partition."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +68,19 @@ def _offsets(client: Client, admin: "AdminClient", places: Iterable[Place], when
     wanted = {TopicPartition(*place): spec(when) for place in places}
     if not wanted:
         return {}
-    asked = admin.list_offsets(
-        wanted,
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=REQUEST_SECONDS,
-    )
-    return {
-        (place.topic, place.partition): _answer(client, place.topic, future).offset for place, future in asked.items()
-    }
+    until = time.monotonic() + REQUEST_SECONDS
+    while True:
+        options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": REQUEST_SECONDS}
+        asked = admin.list_offsets(wanted, **options)
+        try:
+            return {
+                (place.topic, place.partition): _answer(client, place.topic, future).offset
+                for place, future in asked.items()
+            }
+        except _Leaderless as error:
+            if time.monotonic() > until:
+                raise client.told(error.args[0]) from None
+            time.sleep(_PAUSE_SECONDS)
 
 
 def ids_of(client: Client, admin: "AdminClient", names: list[str]) -> dict[str, str]:
@@ -93,6 +105,8 @@ def _answer(client: Client, topic: str, future: "Future[Any]") -> Any:
     try:
         return future.result(REQUEST_SECONDS + 1)
     except KafkaException as error:
+        if error.args[0].name() in _ELECTING:
+            raise _Leaderless(error.args[0]) from None
         if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
             raise client.told(error.args[0]) from None
         raise gone(client, topic) from None

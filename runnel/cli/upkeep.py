@@ -35,7 +35,8 @@ def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
         print_json(dataclasses.asdict(done))
         return
     would = "would be " if dry_run else ""
-    click.echo(f"{count(done.expired_commits, 'commit')} {would}expired")
+    squashed = f", {count(done.squashed_commits)} of streams {would}squashed" if done.squashed_commits else ""
+    click.echo(f"{count(done.expired_commits, 'commit')} {would}expired{squashed}")
     click.echo(f"{count(done.deleted, 'file')} ({size(done.deleted_bytes)}) {would}deleted")
     listed = f"{count(done.candidates, 'file')} ({size(done.candidate_bytes)})"
     click.echo(f"{listed} {would}listed for a later gc, {count(done.waiting)} waiting")

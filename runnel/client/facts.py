@@ -29,10 +29,17 @@ class LakeFacts:
     """Facts about one state of the lake. `state` may hold versions that are not published yet."""
 
     def __init__(
-        self, store: "Store", flow: "Flow", commit: "Commit", state: "State", asked: Asked | None = None
+        self,
+        store: "Store",
+        flow: "Flow",
+        branch: str,
+        commit: "Commit",
+        state: "State",
+        asked: Asked | None = None,
     ) -> None:
         self._store = store
         self._flow = flow
+        self._branch = branch
         self._commit = commit
         self._heads = {table: Head(version.location, version.content) for table, version in state.items()}
         self._asked = asked or Asked(flow)
@@ -150,6 +157,14 @@ class LakeFacts:
         from runnel.lake import ingested
 
         return ingested.seen(self._store.db, self._commit, table)
+
+    def reached(self, table: "TableName") -> "Mapping[TableName, str] | None":
+        """Return how far a stream of this branch has read; None where it has not begun."""
+        from runnel.lake.streams import streams
+        from runnel.run.stream.tapes import reached
+
+        found = self._store.db.read(streams).get((self._branch, table))
+        return reached(self._store, found) if found and found.query else None
 
     def known(self, table: "TableName", content: str) -> Head | None:
         """Return a version of a table with this content, on any branch, or None where none is retained."""

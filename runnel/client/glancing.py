@@ -76,6 +76,9 @@ class _GlanceFacts:
     def size(self, table: "TableName", head: Head) -> Size | None:
         raise Unclear
 
+    def reached(self, table: "TableName") -> NoReturn:
+        raise Unclear
+
     def known(self, table: "TableName", content: str) -> NoReturn:
         raise Unclear
 

@@ -33,11 +33,13 @@ def run_project(
     watch: Watch | None = None,
     planned: "Callable[[Planned], None] | None" = None,
     flow: "Flow | None" = None,
+    delivers: bool = True,
 ) -> Ran:
     """Carry out a wish and return what became of it.
 
     `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
     known by its key, so planning again costs little. `flow` is what the project declares, where it is loaded already.
+    Sinks are told, unless somebody else `delivers`.
     """
     from runnel.client.glancing import plan_of_nothing
 
@@ -48,9 +50,47 @@ def run_project(
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None
     if idle is not None:
         ran = Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
-        return ran if is_nothing_behind(lake.settings, flow, wish.branch) else deliver_after(lake, flow, ran, watch)
-    ran = _run(lake, wish, flow, fingerprints, asked, run, started_at, message, watch, planned)
-    return deliver_after(lake, flow, ran, watch)
+        if not delivers or is_nothing_behind(lake.settings, flow, wish.branch):
+            return ran
+    else:
+        whole = _with_streams(lake, wish, flow, fingerprints, asked)
+        if whole is not None:
+            ran = _run_streams(lake, whole, run, message, watch, planned)
+        else:
+            ran = _run(lake, wish, flow, fingerprints, asked, run, started_at, message, watch, planned)
+    return deliver_after(lake, flow, ran, watch) if delivers else ran
+
+
+def _with_streams(
+    lake: "Lake", wish: Wish, flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]", asked: Asked
+) -> Planned | None:
+    """Return the plan, if a stream goes on in it."""
+    if wish.verify or wish.days is not None or not any(task.options.stream for task in flow.tasks.values()):
+        return None
+    found = plan_project(lake, wish, flow, fingerprints, asked)
+    return found if any(step.action == "stream" for step in found.plan.steps) else None
+
+
+def _run_streams(
+    lake: "Lake",
+    whole: Planned,
+    run: str,
+    message: str | None,
+    watch: Watch | None,
+    planned: "Callable[[Planned], None] | None",
+) -> Ran:
+    """Carry out a plan in which streams go on, the rest of it in runs of its own."""
+    from runnel.client.streaming import run_streams
+
+    if planned is not None:
+        planned(whole)
+
+    def part(wish: Wish) -> Ran:
+        now = datetime.now(UTC)
+        name, asked = new_run_id(now), Asked(whole.flow)
+        return _run(lake, wish, whole.flow, whole.fingerprints, asked, name, now, message, watch, None)
+
+    return run_streams(lake, whole, run, part, watch or _silent)
 
 
 def _run(

@@ -17,6 +17,7 @@ from runnel.names import TableName
 OnFail = Literal["stop", "warn", "drop", "quarantine"]
 QUARANTINE = "quarantine"
 LOG_ENDING = "__changes"
+CONTINUOUS = "continuous"  # how often to look at a source: on and on
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Options:
     rowwise: bool = False
     key: tuple[str, ...] = ()
     volatile: bool = False
-    stream: str | None = None
+    stream: tuple[str, ...] = ()  # parameters whose tables are read as streams
     trigger: str | None = None
-    watermark: tuple[str, str] | None = None
+    watermark: tuple[tuple[str, str, str], ...] = ()  # parameter, or "" for all; column; how late a row may be
     output: str | None = None
     schema: tuple[Column, ...] | None = None
     partition: tuple[str, ...] = ()

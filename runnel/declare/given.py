@@ -109,9 +109,11 @@ class Given:
             return default
         return str(value)
 
-    def duration(self, name: str) -> str | None:
-        """Return a duration as it was written."""
+    def duration(self, name: str, *words: str) -> str | None:
+        """Return a duration as it was written, or one of some words that stand for one."""
         value = self._values.get(name)
+        if isinstance(value, str) and value in words:
+            return value
         return value if value is not None and self._seconds(name, value) is not None else None
 
     def seconds(self, name: str) -> float | None:

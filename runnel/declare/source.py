@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast, overload
 
-from runnel.declare.flow import Source
+from runnel.declare.flow import CONTINUOUS, Source
 from runnel.declare.given import Given
 from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Wrong
 from runnel.declare.place import Place
@@ -62,7 +62,7 @@ def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F
 
     - `on_bad`: what to do with rows that can't be read: `"stop"`, `"drop"` or `"quarantine"`.
     - `on_new_column`: what to do when a file has more columns: `"add"`, `"ignore"` or `"stop"`.
-    - `poll="1 minute"`: how often to look. `partition`, `key`: of the table.
+    - `poll="1 minute"`: how often `runnel up` looks; `"continuous"`: on and on. `partition`, `key`: of the table.
     - `tags`, `owner`, `description`: for people and selections.
     """
     registry = current()
@@ -112,7 +112,7 @@ def _register(registry: Registry, place: Place, table: TableName, origin: object
         place=place,
         on_bad=cast(Any, given.choice("on_bad", ON_BAD, "stop")),
         on_new_column=cast(Any, given.choice("on_new_column", ON_NEW_COLUMN, "add")),
-        poll=given.duration("poll"),
+        poll=given.duration("poll", CONTINUOUS),
         partition=given.partition(),
         key=given.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http) else ()),
         tags=given.tags(),

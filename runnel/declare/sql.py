@@ -6,6 +6,7 @@ Pure: text in, values out. Spark reads the SQL itself; here sqlglot only tells w
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -149,7 +150,7 @@ def _word(sql: str, token: Token, before: Token | None) -> str:
 def read(sql: str) -> exp.Expr:
     """Return the tree of the one query in `sql`, or say on which line it can't be read."""
     try:
-        trees = [tree for tree in _SPARK.parser().parse(_tokens(sql), sql) if tree is not None]
+        trees = [tree for tree in _SPARK.parser().parse(_with_windows(_tokens(sql)), sql) if tree is not None]
     except ParseError as error:
         raise _misplaced(error) from error
     except RecursionError:
@@ -170,6 +171,14 @@ def _tokens(sql: str) -> list[Token]:
     except TokenError as error:
         what = "a string, a name in backquotes or a comment is not closed"
         raise Mistake("SQL_SYNTAX", what, fix="close it; inside a string, write \\' for a quote") from error
+
+
+def _with_windows(tokens: list[Token]) -> list[Token]:
+    """Return tokens in which `window(` is a function: sqlglot takes it for a WINDOW clause after GROUP BY."""
+    for token, after in pairwise(tokens):
+        if token.token_type == TokenType.WINDOW and after.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
+    return tokens
 
 
 def _misplaced(error: ParseError) -> Mistake:

@@ -29,9 +29,9 @@ def task(
     rowwise: bool | None = None,
     key: _TEXTS = None,
     volatile: bool | None = None,
-    stream: str | None = None,
+    stream: _TEXTS = None,
     trigger: str | None = None,
-    watermark: tuple[str, str] | None = None,
+    watermark: tuple[str, str] | Mapping[str, tuple[str, str]] | None = None,
     output: str | None = None,
     schema: str | None = None,
     partition: _TEXTS = None,
@@ -55,7 +55,8 @@ def task(
       `reference` names inputs whose changes alone recompute nothing, `lookback` how many earlier slices a slice reads.
     - `rowwise`: each output row comes from one input row. `key`: the columns that identify a row.
     - `volatile`: never skipped.
-    - `stream`: the input that is read as a stream; `trigger`, `watermark=("ts", "10 minutes")`, `output`.
+    - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` how late their rows may be,
+      `output="update"` that a row takes the place of the one with its `key`, `trigger` how often at most to go on.
     - `schema`, `partition`, `sort`, `properties`: of the table. `tags`, `owner`: for people and selections.
     - `retries`, `timeout="10 minutes"`, `deadline="06:30"`: of its runs.
     - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.

@@ -9,6 +9,7 @@ from runnel.declare.duration import seconds_of
 from runnel.declare.flow import Check, Options
 from runnel.declare.given import Given
 from runnel.declare.sql_list import parts
+from runnel.declare.stream_options import refuse_strange, watermarks
 from runnel.errors import Mistake, nearest
 from runnel.names import shown
 
@@ -26,6 +27,7 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
     """Return the options in `values`; `inputs` are the names that a task calls its tables by."""
     schema = given.schema()
     names = [column.name for column in schema] if schema else None
+    streams = tuple(name for name, _ in _of_inputs(given, "stream", _alone(given, "stream"), inputs))
     options = Options(
         by=_columns(given, "by", names),
         by_input=_of_inputs(given, "by_input", given.pairs("by_input", str, '"to_date(ts)"'), inputs),
@@ -34,9 +36,9 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
         rowwise=given.flag("rowwise"),
         key=_columns(given, "key", names),
         volatile=given.flag("volatile"),
-        stream=next((name for name, _ in _of_inputs(given, "stream", _alone(given, "stream"), inputs)), None),
+        stream=streams,
         trigger=given.duration("trigger"),
-        watermark=_watermark(given, values.get("watermark")),
+        watermark=watermarks(given, values.get("watermark"), streams),
         output=given.choice("output", OUTPUTS),
         schema=schema,
         partition=given.partition(),
@@ -49,6 +51,7 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
         deadline=_deadline(given, values.get("deadline")),
     )
     _refuse_loose_slices(given, options)
+    refuse_strange(given, options)
     return options
 
 
@@ -128,17 +131,6 @@ def _refuse_loose_slices(given: Given, options: Options) -> None:
     if options.lookback and number > 1:
         what = "`lookback` needs slices that follow one another, but `by` has several columns"
         given.wrong("lookback", what, "let `by` be one column of type date, int or long")
-
-
-def _watermark(given: Given, value: Any) -> tuple[str, str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple) or len(value) != 2 or not all(isinstance(one, str) for one in value):
-        fix = 'write watermark=("ts", "10 minutes")'
-        given.wrong("watermark", f"`watermark` must be a column and a duration, not {shown(value)}", fix)
-        return None
-    late = Given(given.owner, {"watermark": value[1]}, given.tell).duration("watermark")
-    return (value[0], value[1]) if late else None
 
 
 def _sort(given: Given) -> tuple[str, ...]:

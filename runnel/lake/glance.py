@@ -10,17 +10,25 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from runnel.lake.revisions import REVISIONS
-from runnel.lake.seen import Seen
+from runnel.lake.seen import STATE, Seen
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 
 _PREFIX = "sqlite:///"
 _AT_ONCE = 500
-_POSITION = """
-select path, size, modified_ns, sha256, identity, files, gone, state from runnel_ingested i
-where line = ?1 and table_name = ?2 and seq <= ?3 and seq = (
+_COLUMNS = "path, size, modified_ns, sha256, identity, files, gone, state"
+_FILES = f"""
+select {_COLUMNS} from runnel_ingested i
+where line = ?1 and table_name = ?2 and path {{}} '{STATE}' and seq <= ?3 and seq = (
   select max(seq) from runnel_ingested where line = ?1 and table_name = ?2 and path = i.path and seq <= ?3)
 """
+# The newest state by the index alone, and the two ranges of it beside: a stream writes very many states.
+_POSITION = (
+    f"select {_COLUMNS} from runnel_ingested"
+    f" where line = ?1 and table_name = ?2 and path = '{STATE}' and seq <= ?3 order by seq desc limit 1",
+    _FILES.format("<"),
+    _FILES.format(">"),
+)
 
 
 class Glance:
@@ -101,9 +109,8 @@ class Glance:
         line: str | None = self._line
         seq = self._seq
         while line is not None:
-            for path, size, modified_ns, sha256, identity, files, gone, state in self._connection.execute(
-                _POSITION, (line, str(table), seq)
-            ):
+            rows = (row for query in _POSITION for row in self._connection.execute(query, (line, str(table), seq)))
+            for path, size, modified_ns, sha256, identity, files, gone, state in rows:
                 one = Seen(path, size, modified_ns, sha256, identity, tuple(json.loads(files)), bool(gone), state)
                 found.setdefault(path, one)
             line, seq = self._connection.execute(

@@ -2,11 +2,12 @@
 
 A row belongs to the commit that wrote it, and is found like a version: the newest on the commit's line up to it, else
 on the line that it was forked off. So a fork needs no copy, and a revert, which adds no row, keeps the position. Rows
-outlive their branch and the retention of their commit: they are small, and lines that were forked off need them.
+outlive their branch and the retention of their commit: they are small, and lines that were forked off need them. Only
+states of streams go, once their commits have expired and newer ones stand for them.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,10 +16,13 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.commits import Commit, path, version_at
 from runnel.lake.database import Database
+from runnel.lake.seen import STATE
 from runnel.lake.seen import Seen as Seen  # here is where it is looked for
 from runnel.names import TableName
 
 _AT_ONCE = 500
+# Two ranges of the index; what is merely unequal would be looked for in all rows.
+_NO_STATES = (schema.ingested.c.path < STATE, schema.ingested.c.path > STATE)
 
 
 def seen(source: Connection | Database, commit: Commit, table: TableName) -> dict[str, Seen]:
@@ -34,19 +38,14 @@ def seen(source: Connection | Database, commit: Commit, table: TableName) -> dic
 
 
 def position(connection: Connection, commit: Commit, table: TableName) -> dict[str, Seen]:
-    """Return everything that was ever read for a table on the way to a commit, by path, also what is gone."""
-    columns = schema.ingested.c
+    """Return everything that was ever read for a table on the way to a commit, by path, also what is gone.
+
+    The state of a source that is no files is one look-up a line, however often it was written.
+    """
     found: dict[str, Seen] = {}
     for line, seq in path(connection, commit.line, commit.seq):
-        here = sa.and_(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
-        newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(here).group_by(columns.path)
-        last = newest.subquery()
-        rows = connection.execute(
-            sa.select(schema.ingested)
-            .join(last, sa.and_(last.c.path == columns.path, last.c.seq == columns.seq))
-            .where(here)
-        )
-        for row in rows:
+        here = _up_to(line, seq, table)
+        for row in (*_states(connection, here), *_files(connection, here)):
             found.setdefault(row.path, _seen(row))
     return found
 
@@ -54,13 +53,34 @@ def position(connection: Connection, commit: Commit, table: TableName) -> dict[s
 def has_ingested(connection: Connection, commit: Commit, table: TableName, *, files: bool = False) -> bool:
     """Tell whether a source ever gave rows to a table on the way to a commit, or rows of `files`."""
     columns = schema.ingested.c
-    kind = columns.state.is_(None) if files else sa.true()
     for line, seq in path(connection, commit.line, commit.seq):
-        here = (columns.line == line, columns.table_name == str(table), columns.seq <= seq, kind)
-        query = sa.select(columns.seq).where(*here)
-        if connection.execute(query.limit(1)).first():
+        here = _up_to(line, seq, table)
+        if any(row.state is None or not files for row in _states(connection, here)):
             return True
+        for apart in _NO_STATES:
+            if connection.execute(sa.select(columns.seq).where(here, apart).limit(1)).first():
+                return True
     return False
+
+
+def _up_to(line: str, seq: int, table: TableName) -> "sa.ColumnElement[bool]":
+    columns = schema.ingested.c
+    return sa.and_(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
+
+
+def _states(connection: Connection, here: "sa.ColumnElement[bool]") -> Sequence[Row[Any]]:
+    columns = schema.ingested.c
+    newest = sa.select(schema.ingested).where(here, columns.path == STATE).order_by(columns.seq.desc()).limit(1)
+    return connection.execute(newest).all()
+
+
+def _files(connection: Connection, here: "sa.ColumnElement[bool]") -> Iterator[Row[Any]]:
+    columns = schema.ingested.c
+    for apart in _NO_STATES:
+        newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(here, apart)
+        last = newest.group_by(columns.path).subquery()
+        same = sa.and_(last.c.path == columns.path, last.c.seq == columns.seq)
+        yield from connection.execute(sa.select(schema.ingested).join(last, same).where(here, apart))
 
 
 def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableName, Seen]]) -> None:
@@ -108,7 +128,8 @@ def version_with(db: Database, table: TableName, content: str) -> str | None:
     query = (
         sa.select(changes.after)
         .join(schema.commits, commits.id == changes.commit_id)
-        .where(changes.table_name == str(table), changes.content == content, commits.expired_at.is_(None))
+        .where(changes.line.in_(sa.select(schema.lines.c.id)), changes.table_name == str(table))  # as its index is
+        .where(changes.content == content, commits.expired_at.is_(None))
         .order_by(changes.seq.desc())
         .limit(1)
     )

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Moved, RunnelError
-from runnel.lake import failpoints, ingested, schema, slots
+from runnel.lake import failpoints, ingested, schema, slots, streams
 from runnel.lake.adopt import adopted, record
 from runnel.lake.branches import branch, ensure_layers, lock
 from runnel.lake.commits import Change, Commit, find
@@ -37,6 +37,7 @@ class Draft:
     pin: str | None = None  # if set, the pin that the write must still hold
     slot: tuple[str, str] | None = None  # if set, the name and token of the slot that it must still hold
     seen: tuple[tuple[TableName, Seen], ...] = ()  # what sources have given with this write
+    batch: streams.Batch | None = None  # if set, the batch of a stream that this is
     id: str = field(default_factory=new_commit_id)
 
 
@@ -94,6 +95,8 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
     commit = record(db, connection, target, draft.id, values, changes)
     ingested.store(connection, commit, draft.seen)
+    if draft.batch is not None:
+        streams.publish(connection, draft.batch, commit.id, db.now(connection))
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 

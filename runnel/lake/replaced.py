@@ -49,10 +49,17 @@ def _origin(groups: list[_Group], place: int) -> frozenset[str]:
 
 
 def _groups(connection: Connection, table: "TableName") -> Iterator[_Group]:
-    """Yield what each compaction of a table did, newest first."""
-    columns = schema.changes.c
-    compacted = columns.detail.contains('"replaces"')
-    query = sa.select(columns.detail).where(columns.table_name == str(table), compacted).order_by(columns.seq.desc())
+    """Yield what each compaction of a table did, newest first.
+
+    From the compactions to their changes, never through all changes of the table: a stream makes very many.
+    """
+    changes, commits = schema.changes.c, schema.commits.c
+    query = (
+        sa.select(changes.detail)
+        .join(schema.commits, commits.id == changes.commit_id)
+        .where(commits.kind == "compact", changes.table_name == str(table))
+        .order_by(changes.seq.desc())
+    )
     for text in connection.execute(query).scalars():
         made: dict[frozenset[str], set[str]] = {}
         for file, gone in json.loads(text).get("replaces", {}).items():

@@ -206,6 +206,37 @@ deliveries = Table(
     Column("holder", String(300), nullable=True),  # who delivers now, until when
     Column("held_until", String(32), nullable=True),
 )
+# A stream: a task that goes on from where it was. A life of it starts with nothing, and has a checkpoint of its own.
+streams = Table(
+    "runnel_streams",
+    metadata,
+    Column("branch", String(63), primary_key=True),
+    Column("table_name", String(511), primary_key=True),
+    Column("life", String(32), nullable=False),
+    Column("query", String(36), nullable=True),  # Spark's name for the checkpoint's query, once it has one
+    Column("code", Text, nullable=False),  # the fingerprint of its task when it last started
+    Column("tapes", Text, nullable=False),  # JSON: for each table that it reads as a stream, its tape
+    Column("begun_at", String(32), nullable=False),
+    Column("state", String(20), nullable=False),  # idle, running, waiting, failed
+    Column("problem", Text, nullable=True),
+    Column("since", String(32), nullable=False),
+    Column("owner", Text, nullable=True),  # who runs it, until when
+    Column("token", String(32), nullable=True),
+    Column("expires_at", String(32), nullable=True),
+)
+# What the batches of streams did: written in the transaction that publishes one, so that none is published twice.
+batches = Table(
+    "runnel_batches",
+    metadata,
+    Column("query", String(36), primary_key=True),
+    Column("epoch", BigInteger, primary_key=True),
+    Column("branch", String(63), nullable=False),
+    Column("table_name", String(511), nullable=False),
+    Column("commit_id", String(20), nullable=True),
+    Column("at", String(32), nullable=False),
+    Column("detail", Text, nullable=False),  # JSON: rows, times, the watermark, the size of the state
+    Index("runnel_batches_table", "branch", "table_name", "at"),
+)
 # The code of runs: files, and manifests that name them by path. The hash of a manifest is the id of the code.
 code = Table(
     "runnel_code",

@@ -124,5 +124,8 @@ class Facts(Protocol):
     def arrivals(self, table: TableName) -> Arrivals:
         """Return what the source of a table has for it."""
 
+    def reached(self, table: TableName) -> Mapping[TableName, str] | None:
+        """Return the content of each table that a stream has read up to; None where it has not begun."""
+
     def known(self, table: TableName, content: str) -> Head | None:
         """Return a version of a table with this content, on any branch, or None where none is retained."""

@@ -23,6 +23,7 @@ from runnel.plan.fingerprint import Fingerprint
 from runnel.plan.graph import Graph
 from runnel.plan.missing import missing_input, missing_log
 from runnel.plan.steps import Plan, Step
+from runnel.plan.streaming import decide_stream
 
 _SPARK = ("rows", "slices", "full", "stream")
 
@@ -122,8 +123,21 @@ class _Planning:
         if step.head is None or not step.head.location:
             self.pending[table] = Pending(step)
 
+    def take_stream(self, case: Case) -> None:
+        """Decide a stream. What reads its table is decided again once it has gone on."""
+        task = case.task
+        step = decide_stream(task, case.inputs, self.pending.keys() & set(task.reads), self.facts)
+        step = self.steps[task.table] = replace(step, needs=tuple(one for one in task.reads if one in self.steps))
+        if step.head is not None:
+            self.heads[task.table] = step.head
+        else:
+            self.pending[task.table] = Pending(step)
+
     def take_task(self, case: Case) -> None:
         task = case.task
+        if task.options.stream:
+            self.take_stream(case)
+            return
         known = self.results.get((task.table, case.key)) if self.is_whole(case) else None
         pending = {table: self.pending[table] for table in task.reads if table in self.pending}
         if not pending:

@@ -54,21 +54,24 @@ def put(
     before: Head | None,
     where: str | None = None,
     beside: "DataFrame | None" = None,
+    content: Sequence[str] | None = None,
 ) -> Put:
     """Write a frame onto the version `base` of a task's table, without the rows that are to be set aside.
 
     Those go to the quarantine table, of which `before` is the version now. `where` chooses the files to
-    replace, and the rows `beside` are written again.
+    replace, and the rows `beside` are written again. `content` are the columns that make up the content, if not all.
     """
     checks = row_checks(task)
-    written = save(context, task.table, frame, base=base, mode=mode, checks=checks, where=where, beside=beside)
+    written = save(
+        context, task.table, frame, base=base, mode=mode, checks=checks, content=content, where=where, beside=beside
+    )
     bad = [finding for finding in written.findings if finding.failed and finding.check.on_fail in ASIDE]
     if not bad:
         return Put(written, _emptied(context, task, before) if mode == "overwrite" else before)
     is_bad = _any([finding.check for finding in bad])
     with added_rows(context, task.table, base, written.location) as rows:
         good = rows.where(f"NOT ({is_bad})")
-        kept = save(context, task.table, good, base=base, mode=mode, checks=checks, where=where)
+        kept = save(context, task.table, good, base=base, mode=mode, checks=checks, content=content, where=where)
         aside = _quarantine(context, task, rows, bad, before, "overwrite" if mode == "overwrite" else "append")
     kept = replace(kept, tally=kept.tally.minus(written.kept), kept=written.kept)
     count = written.tally.rows - kept.tally.rows

@@ -201,7 +201,8 @@ def rows(
         rest, aside = start, quarantined(context, task)
         if removed is not None:
             rest, aside = without(context, task, removed, start, aside)
-        made = put(context, task, added, "append", rest, aside)
+        counted = () if tally is None else None  # the content is not told by the rows then
+        made = put(context, task, added, "append", rest, aside, content=counted)
         warnings = _checked(context, task, made)
     total, new = total_rows(context.store, made.written.location), made.written.tally
     if rest != start or tally is None:

@@ -29,6 +29,8 @@ def do(work: "Work", step: Step, inputs: "Mapping[TableName, Head | None]") -> D
 
         return ingest(work, step)
     task = work.flow.tasks[step.table]
+    if task.options.stream:
+        return Done(task.table, "skip", "skipped", "a stream, which goes on by itself")
     mark = work.fingerprints(task)
     order = work.order
     decided = decide_task(

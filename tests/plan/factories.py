@@ -69,6 +69,7 @@ class Known:
     changed: dict[TableName, tuple[Slice, ...]] = field(default_factory=dict)
     has_columns: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
     days: dict[TableName, Dated] = field(default_factory=dict)
+    streams: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
 
     def head(self, table: TableName) -> Head | None:
         return self.heads.get(table)
@@ -102,6 +103,9 @@ class Known:
 
     def arrivals(self, table: TableName) -> Arrivals:
         return self.sources.get(table, Arrivals())
+
+    def reached(self, table: TableName) -> Mapping[TableName, str] | None:
+        return self.streams.get(table)
 
     def known(self, table: TableName, content: str) -> Head | None:
         return None

@@ -56,7 +56,8 @@ class Fetched:
       the rows which are there then are all that there is now.
 
     `bad` are rows that the feed itself could not make out, such as an Avro message that is none. `warnings` are for
-    people, such as that messages expired.
+    people, such as that messages expired. `oldest_at` is when, in seconds since 1970, the oldest row came to the system
+    that it was fetched from, where that says so.
     """
 
     parts: tuple[Part, ...]
@@ -69,6 +70,7 @@ class Fetched:
     is_all: bool = False
     bad: "tuple[Aside, ...]" = ()
     warnings: tuple[str, ...] = ()
+    oldest_at: float | None = None
 
 
 class Feed(Protocol):

@@ -62,6 +62,7 @@ def take(
         quarantine=_quarantined(store, source, batch, fetched, aside, run),
         new_columns=batch.new_columns,
         warnings=fetched.warnings,
+        oldest_at=fetched.oldest_at,
     )
 
 

@@ -51,7 +51,7 @@ def displaced(
     metadata: "TableMetadata",
     added: "Sequence[DataFile]",
     key: Sequence[str],
-    gone: Path | None,
+    gone: Path | None = None,
     present: Sequence[Path] = (),
     places: "pa.Table | None" = None,
 ) -> Displaced:

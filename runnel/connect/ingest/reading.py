@@ -24,6 +24,7 @@ class Ingested:
 
     `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, where that changed.
     `unread` says why files were skipped, `left` which are still being written, `warnings` what else people should know.
+    `oldest_at` is when, in seconds since 1970, the oldest of the rows came to the system that they are read from.
     Where nothing is to be published, it is the version that was there.
     """
 
@@ -38,6 +39,7 @@ class Ingested:
     unread: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    oldest_at: float | None = None
 
 
 def read(

@@ -3,7 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runnel.connect.feed.news import Fetched, News, Progress, State
 from runnel.connect.kafka.bad import Bad
@@ -17,9 +19,19 @@ from runnel.connect.kafka.span import Span
 from runnel.declare.flow import Source
 from runnel.declare.origin import Kafka
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+    from runnel.connect.kafka.message import Message
+
 
 class KafkaFeed:
-    """Topics of Kafka. `root` is the project's folder, below which the schemas of Avro lie."""
+    """Topics of Kafka. `root` is the project's folder, below which the schemas of Avro lie.
+
+    At most about `most` messages are announced at a time, if that is set. Connections are kept for as long as it is.
+    """
+
+    most: int | None = None
 
     def __init__(self, source: Source, origin: Kafka, root: Path) -> None:
         self._source = source
@@ -28,16 +40,16 @@ class KafkaFeed:
 
     def news(self, state: State | None) -> News:
         """Return how many messages came since a state. Reads none of them."""
-        client = Client(self._origin, str(self._source.place))
-        admin = client.admin()
+        client, admin = self._client, self._admin
         found = look(client, admin, self._origin)
+        client.calm()
         refuse_reset(self._source, state, found)
         fresh = [place for place in found.high if place[0] not in known_offsets(state)]
         starts = self._starts(fresh, found, is_first=state is None)
         if self._origin.start not in ("earliest", "latest") and fresh:
             timed = at_time(client, admin, fresh, self._origin.start)
             starts = {place: offset if offset >= 0 else found.high[place] for place, offset in timed.items()}
-        new = since(state, found, starts)
+        new = since(state, found, starts).capped(self.most)
         refuse_lost(self._source, self._origin, new.lost)
         if state is not None and new.after == dict(state):
             return News("no new messages", is_empty=True)
@@ -50,19 +62,34 @@ class KafkaFeed:
         assert news.until is not None and news.identity is not None
         spans = [Span(*values) for values in news.until["spans"]]
         bad = Bad(self._source)
-        client = Client(self._origin, str(self._source.place))
+        client, came_at = self._client, list[int]()
         before = {(topic, number): count for topic, number, count in news.until["lost"]}
         losses = Losses(self._source, self._origin, client, news.until["after"]["ids"], before)
         files = files_of(self._source, self._origin, self._root, folder, bad, len(spans))
         writers = {span: files.of(span) for span in spans}
+
+        def take(span: Span, messages: "list[Message]") -> None:
+            came_at.append(messages[0].timestamp()[1])
+            writers[span].take(messages)
+
         if spans:
-            consume(client, spans, lambda span, messages: writers[span].take(messages), losses.missed, tell)
+            consume(client, spans, take, losses.missed, tell)
             losses.refuse_other({span.topic for span in spans})
         parts = [part for writer in writers.values() for part in writer.close()]
         bad.refuse()
         made = tuple(parts or (files.nothing() if state is None else ()))
         identity = losses.identity(news.identity)
-        return Fetched(made, news.until["after"], identity, bad=bad.rows, warnings=losses.warnings)
+        oldest_at = min(came_at) / 1000 if came_at else None
+        after = news.until["after"]
+        return Fetched(made, after, identity, bad=bad.rows, warnings=losses.warnings, oldest_at=oldest_at)
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self._origin, str(self._source.place))
+
+    @cached_property
+    def _admin(self) -> "AdminClient":
+        return self._client.admin()
 
     def _starts(self, fresh: list[Place], found: Topics, *, is_first: bool) -> Mapping[Place, int]:
         """Return where topics start that no state has. What came to fit a pattern since is new from its beginning."""

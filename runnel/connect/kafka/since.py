@@ -1,7 +1,7 @@
 """What is new since a state: the spans to read, and the state afterwards. Pure, given what Kafka has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.connect.feed.news import State
@@ -26,6 +26,17 @@ class Since:
     def count(self) -> int:
         """Return how many offsets there are to read."""
         return sum(span.count for span in self.spans)
+
+    def capped(self, most: int | None) -> "Since":
+        """Return the same with about `most` offsets to read, the rest being left for the next time."""
+        if most is None or self.count <= most:
+            return self
+        each = max(most // len(self.spans), 1)
+        spans = tuple(replace(span, end=min(span.end, span.start + each)) for span in self.spans)
+        offsets = {topic: dict(partitions) for topic, partitions in self.after["offsets"].items()}
+        for span in spans:
+            offsets[span.topic][str(span.partition)] = span.end
+        return replace(self, spans=spans, after={**self.after, "offsets": offsets})
 
 
 def known_offsets(state: State | None) -> dict[str, dict[str, int]]:

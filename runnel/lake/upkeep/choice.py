@@ -60,8 +60,12 @@ class Choice:
         return tuple(entry for group in self.groups for entry in group.data)
 
 
-def choose(store: "Store", metadata: TableMetadata, target_bytes: int, *, force: bool) -> Choice:
+def choose(
+    store: "Store", metadata: TableMetadata, target_bytes: int, *, force: bool, only_small: bool = False
+) -> Choice:
     """Return what there is to do. Files outside the warehouse are left as they are; if forced, all are brought in.
+
+    Large files keep the rows that are deleted from them where it is about `only_small` ones.
 
     Raises Unscannable where deletes are of a kind that only Spark can apply.
     """
@@ -73,10 +77,12 @@ def choose(store: "Store", metadata: TableMetadata, target_bytes: int, *, force:
     chosen: dict[Home, list[Entry]] = {}
     for entry in data:
         small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes
-        worth = small or entry.path in applied if is_inside(store, entry.path) else force
+        is_holed = entry.path in applied and not only_small
+        worth = small or is_holed if is_inside(store, entry.path) else force
         if worth:
             chosen.setdefault(home(metadata, entry), []).append(entry)
-    kept = [(at, found) for at, found in chosen.items() if len(found) > 1 or _alone(store, found[0], applied)]
+    holed = {} if only_small else applied
+    kept = [(at, found) for at, found in chosen.items() if len(found) > 1 or _alone(store, found[0], holed)]
     groups = [_group(at, found, applied) for at, found in kept]
     gone = {entry.path for group in groups for entry in group.data}
     in_use = {delete.path for path, found in applied.items() if path not in gone for delete in found}

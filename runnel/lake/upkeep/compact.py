@@ -69,12 +69,14 @@ def compact(
     branch: str = "main",
     target_bytes: int | None = None,
     force: bool = False,
+    only_small: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Compacted, ...]:
     """Compact one table of a branch, or all of them, each in a commit of its own.
 
     Files become about as large as the table's `write.target-file-size-bytes`, or `target_bytes`. Files that were
-    registered in place are left alone unless `force` is given.
+    registered in place are left alone unless `force` is given, and large ones that rows are deleted from where it is
+    about `only_small` files.
     """
     store.db.read(lambda connection: branch_of(connection, branch))
     commit = store.commit(branch)
@@ -85,7 +87,7 @@ def compact(
             found.append(Compacted(str(name), None, note=_KEPT_APART))
             continue
         try:
-            found.append(_compact(store, branch, name, version, target_bytes, force, progress))
+            found.append(_compact(store, branch, name, version, target_bytes, force, only_small, progress))
         except (Unscannable, Unwritable) as error:
             found.append(Compacted(str(name), None, note=error.what))
     return tuple(found)
@@ -106,13 +108,14 @@ def _compact(
     version: Version,
     target_bytes: int | None,
     force: bool,
+    only_small: bool,
     progress: Progress | None,
 ) -> Compacted:
     with pinned(store.db, "write") as pin:
         metadata = load(store, version.location)
         check_writable(metadata)
         target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
-        choice = choose(store, metadata, target, force=force)
+        choice = choose(store, metadata, target, force=force, only_small=only_small)
         if choice.is_empty:
             return Compacted(str(table), None, note="nothing to do")
         made = _pour_all(store, table, metadata, choice, target, progress)

@@ -15,6 +15,7 @@ from runnel.lake import manifests, tables
 from runnel.lake.adopt import outside_changes
 from runnel.lake.branches import branches
 from runnel.lake.storage import Stored
+from runnel.lake.streams import checkpoints
 from runnel.lake.upkeep import known, leases, ledger
 from runnel.lake.upkeep.contents import Contents
 from runnel.lake.upkeep.findings import Finding, Report, sorted_findings
@@ -136,11 +137,12 @@ def _left_over(store: "Store", connection: Connection) -> Iterator[Finding]:
 
 def _orphans(store: "Store", contents: Contents, grace_seconds: float) -> Iterator[Stored]:
     """Yield files that nobody needs; those that are young may belong to a write that is under way."""
-    limit = time.time() - grace_seconds
+    limit, kept = time.time() - grace_seconds, checkpoints(store.db, key(store.warehouse))
     for path, stored in contents.stored.items():
         folder, _, name = path.rpartition("/")
         beside = f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
-        if stored.modified_at <= limit and beside not in contents.seen and not is_catalog(store, path):
+        is_old = stored.modified_at <= limit
+        if is_old and beside not in contents.seen and not is_catalog(store, path) and not path.startswith(kept):
             yield stored
 
 

@@ -1,5 +1,7 @@
 """Collect garbage: let commits go whose retention has ended, then delete the files that nothing needs any more.
 
+Commits of streams, of which there are very many, also leave the history, a grace period after they have expired.
+
 Two looks with a grace period between them: the first lists unneeded files as candidates, a later one deletes those
 that are still unneeded. Without a grace period the second look follows at once. A crash at any step leaves the lake
 whole; the next run goes on. Only one gc runs at a time.
@@ -22,6 +24,8 @@ from runnel.lake.upkeep import codes, known, leases, sweep
 from runnel.lake.upkeep.live import Mark, Progress
 from runnel.lake.upkeep.retention import Retention
 from runnel.lake.upkeep.roots import Registered, open_writes, outlived, registered, unexpired, uses
+from runnel.lake.upkeep.squash import squash
+from runnel.lake.upkeep.surplus import surplus
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -32,6 +36,7 @@ class Swept:
     """What a gc did, or would do. Counts are of files unless they say otherwise."""
 
     expired_commits: int = 0
+    squashed_commits: int = 0  # of streams, which left the history
     expired_results: int = 0
     expired_codes: int = 0  # versions of the project's code that nothing names any more
     ended_leases: int = 0
@@ -90,6 +95,7 @@ def gc(
         gone, died = _expire(store, retention, at)
         failpoints.reach(failpoints.GC_EXPIRED)
         _list_anew(store, died, hold)
+        squashed = squash(store, _before_grace(at or store.db.read(store.db.now), retention), hold)
         swept = _look(store, retention, at, hold, progress)
         if retention.grace_seconds == 0 and swept.candidates:
             second = _look(store, retention, at, hold, progress)
@@ -103,6 +109,7 @@ def gc(
     return replace(
         swept,
         expired_commits=gone.commits,
+        squashed_commits=squashed,
         expired_results=gone.results,
         expired_codes=gone.codes,
         ended_leases=ended,
@@ -194,15 +201,17 @@ def _forget(store: "Store", lost: list[str], hold: sweep.Hold) -> None:
 def _foretell(store: "Store", retention: Retention, at: str | None, progress: Progress | None) -> Swept:
     """Return what a gc would do now; without a grace period it would delete what it finds."""
 
-    def work(connection: Connection) -> tuple[frozenset[str], frozenset[known.Key], int, int]:
+    def work(connection: Connection) -> tuple[frozenset[str], frozenset[known.Key], int, int, int]:
         now = at or store.db.now(connection)
         pins, slots = leases.ended(store.db, connection, now)
         gone = frozenset(outlived(connection, retention, now))
         worn = known.outworn(connection, retention, now, gone)
         unused = codes.unneeded(connection, retention, now, gone, worn)
-        return gone, worn, len(unused), len(pins) + len(slots)
+        at_once = gone if retention.grace_seconds == 0 else frozenset()
+        squashed = surplus(connection, _before_grace(now, retention), at_once)
+        return gone, worn, len(unused), len(pins) + len(slots), len(squashed)
 
-    gone, worn, unused, ended = store.db.read(work)
+    gone, worn, unused, ended, squashed = store.db.read(work)
     roots, mark, _ = _marked(store, at, progress, gone, worn)
     doomed, waiting = _ripe(roots, mark, retention)
     listed = {candidate.path for candidate in roots.candidates}
@@ -212,6 +221,7 @@ def _foretell(store: "Store", retention: Retention, at: str | None, progress: Pr
     sizes = [candidate.bytes for candidate in doomed] + ([stored.bytes for stored in new] if at_once else [])
     return Swept(
         expired_commits=len(gone),
+        squashed_commits=squashed,
         expired_results=len(worn),
         expired_codes=unused,
         ended_leases=ended,
@@ -267,11 +277,15 @@ def _marked(
 
 def _ripe(roots: _Roots, mark: Mark, retention: Retention) -> tuple[list[sweep.Candidate], list[sweep.Candidate]]:
     """Return the candidates to delete now, and those that are still unneeded but have to wait."""
-    limit = stamp(moment(roots.now) - timedelta(seconds=retention.grace_seconds))
+    limit = _before_grace(roots.now, retention)
     unneeded = [candidate for candidate in roots.candidates if not mark.needs(candidate.path)]
     ripe = [candidate for candidate in unneeded if sweep.is_ripe(candidate, limit, roots.open_writes)]
     chosen = {candidate.path for candidate in ripe}
     return ripe, [candidate for candidate in unneeded if candidate.path not in chosen]
+
+
+def _before_grace(now: str, retention: Retention) -> str:
+    return stamp(moment(now) - timedelta(seconds=retention.grace_seconds))
 
 
 def _oldest(roots: _Roots, retention: Retention) -> float:

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from runnel.lake import schema
 from runnel.lake.database import moment, stamp
+from runnel.lake.streams import streams
 from runnel.lake.upgrade import MAIN
 from runnel.lake.upkeep.retention import Retention
 
@@ -121,10 +122,10 @@ def uses(connection: Connection, kept: Iterable[Kept]) -> Iterator[Use]:
 
 
 def registered(connection: Connection) -> list[Registered]:
-    """Return every row of Iceberg's catalog: branches with what other engines did to them, and slots."""
+    """Return every row of Iceberg's catalog, branches with what other engines did to them and slots, and all tapes."""
     names = set(connection.execute(sa.select(schema.branches.c.name)).scalars())
     rows = connection.execute(sa.select(schema.iceberg_tables).where(schema.iceberg_tables.c.metadata_location != ""))
-    return [
+    found = [
         Registered(
             row.catalog_name,
             f"{row.table_namespace}.{row.table_name}",
@@ -133,6 +134,12 @@ def registered(connection: Connection) -> list[Registered]:
             row.catalog_name in names,
         )
         for row in rows
+    ]
+    return found + [
+        Registered(stream.branch, str(table), location, is_table=True, is_ours=True)
+        for stream in streams(connection).values()
+        for table, tape in stream.tapes.items()
+        for location in (tape.location, tape.reached)
     ]
 
 

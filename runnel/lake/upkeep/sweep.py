@@ -21,6 +21,7 @@ from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.pins import LEASE_SECONDS
 from runnel.lake.storage import Stored, listing, local_path
+from runnel.lake.streams import checkpoints
 from runnel.lake.upkeep.live import Mark, key
 from runnel.lake.upkeep.roots import open_writes
 
@@ -108,9 +109,11 @@ def _unlink(store: "Store", path: str) -> None:
 
 def unneeded(store: "Store", mark: Mark, older_than: float) -> Iterator[Stored]:
     """Yield the warehouse's files that are not needed and were written before a moment, in seconds since the epoch."""
+    kept = checkpoints(store.db, key(store.warehouse))
     for stored in listing(store.io, store.warehouse):
         path = key(stored.path)
-        if stored.modified_at <= older_than and not mark.needs(path) and not is_catalog(store, path):
+        is_old = stored.modified_at <= older_than
+        if is_old and not mark.needs(path) and not is_catalog(store, path) and not path.startswith(kept):
             yield Stored(path, stored.bytes, stored.modified_at)
 
 

@@ -1,0 +1,98 @@
+"""Keep one stream going: Spark runs it on and on, its tapes are wound, and what its batches did is written down."""
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from runnel.client.keep.part import Part, Tell
+from runnel.errors import RunnelError
+from runnel.lake import streams
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
+    from runnel.declare.flow import Flow, Task
+    from runnel.plan.fingerprint import Fingerprint
+    from runnel.run.stream.course import Course
+
+_PAUSE_SECONDS = 0.03
+
+
+class Follower(Part):
+    """One stream that is kept going."""
+
+    def __init__(
+        self,
+        lake: "Lake",
+        flow: "Flow",
+        task: "Task",
+        code: "Fingerprint",
+        branch: str,
+        run: str,
+        stop: threading.Event,
+        tell: Tell,
+    ) -> None:
+        super().__init__(str(task.table), stop, tell)
+        self._lake = lake
+        self._flow = flow
+        self._task = task
+        self._code = code
+        self._branch = branch
+        self._run = run
+
+    def go(self) -> None:
+        """Open and start the stream, and wind its tapes until it ends or is to stop."""
+        from runnel.run.stream.course import Course
+
+        self._await_inputs()
+        with ExitStack() as stack:
+            lake, task = self._lake, self._task
+            lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(task.table))
+            course = Course.open(stack, lake.store, self._flow, task, self._branch, self._code, self._run, lake.spark)
+            query = course.start(is_endless=True)
+            self.well()
+            told = -1
+            while not self.stop.is_set() and query.isActive:
+                if not course.wind():
+                    self.stop.wait(_PAUSE_SECONDS)
+                told = self._measured(course, told)
+            course.finish()
+            course.held.told("idle")
+
+    def troubled(self, state: str, problem: str | None) -> None:
+        """Write it down with the stream."""
+        streams.told(self._lake.store.db, self._branch, self._task.table, state, problem)
+
+    def _await_inputs(self) -> None:
+        """Wait until every table that it reads is there."""
+        while not self.stop.is_set():
+            state = self._lake.store.state(self._branch)
+            missing = [table for table in self._task.reads if table not in state]
+            if not missing:
+                return
+            self.stop.wait(0.5)
+
+    def _measured(self, course: "Course", told: int) -> int:
+        """Write down what Spark says of the newest batch, once; return its number."""
+        progress = course.query.lastProgress if course.query is not None else None
+        if progress is None or progress.batchId == told:
+            return told
+        with_metrics = progress_of(progress)
+        try:
+            streams.add_detail(self._lake.store.db, str(progress.id), progress.batchId, with_metrics)
+        except RunnelError:
+            return told
+        return int(progress.batchId)
+
+
+def progress_of(progress: Any) -> dict[str, Any]:
+    """Return what is kept of Spark's progress report."""
+    state = progress.stateOperators
+    return {
+        "input_rows": progress.numInputRows,
+        "total_ms": progress.durationMs.get("triggerExecution"),
+        "parts_ms": dict(progress.durationMs),
+        "watermark": progress.eventTime.get("watermark") if progress.eventTime else None,
+        "state_rows": sum(one.numRowsTotal for one in state),
+        "state_bytes": sum(one.memoryUsedBytes for one in state),
+        "late_rows": sum(one.numRowsDroppedByWatermark for one in state),
+    }

@@ -1,0 +1,131 @@
+"""Keep a project going: start its parts, watch over them, and stop them in order."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from typing import TYPE_CHECKING
+
+from runnel.client.keep.delivery import Delivery
+from runnel.client.keep.follower import Follower
+from runnel.client.keep.intake import Intake
+from runnel.client.keep.part import LOG, Part, Tell
+from runnel.client.keep.reaction import Reaction
+from runnel.client.keep.rerun import Rerun
+from runnel.client.keep.upkeep import Upkeep
+from runnel.declare.duration import seconds_of
+from runnel.declare.flow import CONTINUOUS
+from runnel.declare.origin import Changes, Files, Kafka, Manual
+from runnel.errors import Mistake, RunnelError
+from runnel.lake import runs
+from runnel.lake.pins import pinned
+from runnel.names import new_run_id
+from runnel.plan.fingerprint import Fingerprints
+from runnel.run.basis import Basis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runnel.client.lake import Lake
+    from runnel.declare.flow import Flow, Source
+    from runnel.names import TableName
+
+_PATIENCE_SECONDS = 90.0
+
+
+class Keeper:
+    """Everything of a project that goes on by itself, on one branch. Its commits are ascribed to one run."""
+
+    def __init__(self, lake: "Lake", flow: "Flow", branch: str, tell: Tell) -> None:
+        self.stop = threading.Event()
+        self.parts: list[Part] = []
+        self.run_id = new_run_id(datetime.now(UTC))
+        self._lake, self._flow, self._branch, self._tell = lake, flow, branch, tell
+        fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+        streams = [task for task in flow.tasks.values() if task.options.stream]
+        read = {table for task in streams for name, table in task.inputs if name in task.options.stream}
+        sources = [self._source(one, is_streamed=one.table in read) for one in flow.sources.values()]
+        self.parts += [part for part in sources if part is not None]
+        written: list[TableName] = [task.table for task in streams]
+        written += [table for table, part in zip(flow.sources, sources, strict=True) if part is not None]
+        self.needs_spark = bool(streams)
+        self.parts += [
+            Follower(lake, flow, task, fingerprints(task), branch, self.run_id, self.stop, tell) for task in streams
+        ]
+        self.parts += [Reaction(lake, flow, one, branch, self.stop, tell) for one in flow.schedules if one.on_change]
+        if not self.parts:
+            what = "nothing in this project goes on by itself: it has no stream, no `poll` and no schedule on a change"
+            raise Mistake("UP_NOTHING", what, fix='add stream="clicks" to a task, or poll="1 minute" to a source')
+        if flow.sinks:
+            self.parts.append(Delivery(lake, self.stop, tell))
+        self.parts.append(Upkeep(lake, written, branch, self.stop, tell))
+
+    def run(self) -> None:
+        """Start everything, and wait until told to stop."""
+        with self._recorded(), _logged(self._lake.settings.home / "logs" / "up.log"):
+            for part in self.parts:
+                if not isinstance(part, Follower):
+                    part.start()
+            if self.needs_spark:
+                _ = self._lake.spark  # here, because only the main thread can make Ctrl-C reach Spark
+            for part in self.parts:
+                if isinstance(part, Follower):
+                    part.start()
+            while not self.stop.wait(0.2):
+                pass
+
+    def end(self) -> bool:
+        """Stop everything after what it is at, and tell whether all parts have ended."""
+        self.stop.set()
+        ended = [part.join(_PATIENCE_SECONDS) for part in self.parts]
+        return all(ended)
+
+    def _source(self, source: "Source", *, is_streamed: bool) -> Part | None:
+        pause = pause_of(source, is_streamed=is_streamed)
+        if pause is None:
+            return None
+        if isinstance(source.origin, Changes):
+            return Rerun(self._lake, self._flow, source, self._branch, pause, self.stop, self._tell)
+        lake, flow, branch = self._lake, self._flow, self._branch
+        return Intake(lake, flow, source, branch, self.run_id, pause or None, self.stop, self._tell)
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Keep the code, and a record of the run that all commits name, with how it ended."""
+        db, basis = self._lake.store.db, Basis(self._flow, self._lake.settings)
+        detail = {"tables": [part.name for part in self.parts], "up": True}
+        with pinned(db, "read") as pin:
+            runs.start(db, self.run_id, self._branch, self._lake.store.author, detail, pin=pin, code=basis.code)
+            try:
+                yield
+            finally:
+                with suppress(RunnelError):  # it shows as lost then
+                    runs.finish(db, self.run_id, "succeeded", None, {**detail, "steps": [], **basis.told()})
+
+
+@contextmanager
+def _logged(path: "Path") -> Iterator[None]:
+    """Write what went wrong, with its whole trace, into a file that does not grow for ever."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(path, maxBytes=10_000_000, backupCount=3, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(threadName)s %(message)s"))
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        handler.close()
+
+
+def pause_of(source: "Source", *, is_streamed: bool) -> float | None:
+    """Return how long to wait between two looks at a source: 0 is not at all, None that nobody looks."""
+    if isinstance(source.origin, Manual):
+        return None
+    if source.poll == CONTINUOUS:
+        return 0.0
+    if source.poll is not None:
+        return seconds_of(source.poll)
+    origin = source.origin.origin if isinstance(source.origin, Changes) else source.origin
+    return 0.0 if is_streamed and isinstance(origin, Kafka | Files) else None

@@ -1,0 +1,263 @@
+"""Commits of streams leave the history, and whatever is kept says what it said before."""
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from runnel.errors import Mistake
+from runnel.failpoint import Injected
+from runnel.lake import branches, deliveries, ingested, runs, schema
+from runnel.lake.ancestry import merge_bases, tables_between
+from runnel.lake.commits import Change, Commit, Version, changes_of, find, history, state_at, version_at
+from runnel.lake.origin import origin
+from runnel.lake.publish import Draft, publish
+from runnel.lake.refs import readable, resolve
+from runnel.lake.seen import STATE, Seen
+from runnel.lake.store import Store
+from runnel.lake.tags import tag
+from runnel.lake.undelivered import steps
+from runnel.lake.upkeep import ledger, squash
+from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.gc import gc
+from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.roots import outlived, unexpired
+from runnel.names import TableName
+from tests.lake.factories import add, create, read, rows
+
+TABLES = [TableName("ods", name) for name in "abc"]
+EXPIRED, LIMIT = "2026-01-01T00:00:00.000000Z", "2026-01-02T00:00:00.000000Z"
+NOW = Retention(commits="0 seconds", grace="0 seconds")
+
+
+def state(number: int) -> Seen:
+    return Seen(STATE, 0, 0, "", f"s{number}", (), state=f'{{"n": {number}}}')
+
+
+def write(store: Store, step: int, table: TableName, *, branch: str = "main", kind: str = "stream", **more: Any) -> str:
+    """Publish a version that is only a name; a compaction keeps the content, a revert takes the one before back."""
+    now = store.state(branch).get(table)
+    content = now.content if now and kind == "compact" else None
+    change = Change(table, now.location if now else None, f"/{step}-{table}", content, more.pop("detail", {}))
+    return publish(store.db, Draft(branch, "x", "ada", (change,), kind=kind, **more)).id
+
+
+def expire(store: Store, ids: list[str]) -> None:
+    gone = schema.commits.update().where(schema.commits.c.id.in_(ids)).values(expired_at=EXPIRED)
+    store.db.write(lambda connection: connection.execute(gone))
+
+
+def squashed(store: Store) -> int:
+    return squash.squash(store, LIMIT, lambda connection: None)
+
+
+def assert_whole(connection: Connection) -> None:
+    assert list(ledger.problems(connection)) == []
+    parent = schema.commits.alias()
+    lost = sa.select(schema.commits.c.id).outerjoin(parent, parent.c.id == schema.commits.c.parent)
+    lost = lost.where(schema.commits.c.parent.is_not(None), parent.c.id.is_(None))
+    assert connection.execute(lost).all() == []
+
+
+# Commits of main in order: s of a stream, o of a stream to another table, w and c others; capitals have expired.
+LEFT = {
+    "a run between kept ones: its ends": ("wSSSSSw", "wSSw"),
+    "after the beginning, before the head": ("SSSSSs", "SSs"),
+    "around a kept one in the midst": ("wSSSSsSSSSw", "wSSsSSw"),
+    "what has not expired": ("wssssw", "wssssw"),
+    "other kinds, and what they started from": ("wSSSSWSSSSw", "wSSWSw"),
+    "what a compaction passed on": ("wSSSSCOOOOo", "wSSCOo"),
+    "the newest version of another table": ("wSSOSSSw", "wSOSw"),
+    "another table's that was overwritten": ("wSSOSSOSSSw", "wSOSw"),
+}
+
+
+@pytest.mark.parametrize(("made", "left"), LEFT.values(), ids=LEFT)
+def test_what_is_left(store: Store, made: str, left: str) -> None:
+    kinds = {"w": "write", "c": "compact", "s": "stream", "o": "stream"}
+    letters = {
+        write(store, step, TABLES[letter in "oO"], kind=kinds[letter.lower()]): letter
+        for step, letter in enumerate(made)
+    }
+    expire(store, [one for one, letter in letters.items() if letter.isupper()])
+    assert squashed(store) == len(made) - len(left)
+    found = store.db.read(lambda connection: history(connection, resolve(connection, "main")))
+    assert "".join(letters.get(one.id, "") for one in reversed(found)) == left
+    assert squashed(store) == 0
+    store.db.read(assert_whole)
+
+
+def deliver(store: Store, commit: Commit, sink: str = "sink", version: Version | None = None) -> None:
+    with deliveries.held(store.db, sink) as hold:
+        assert hold is not None
+        hold.accept(commit, version, 1, 0)
+
+
+def ended(store: Store, commit: Commit) -> None:
+    runs.start(store.db, "r1", "main", "ada", {})
+    runs.finish(store.db, "r1", "succeeded", commit.id, {})
+
+
+def deleted(store: Store, commit: Commit) -> None:
+    branches.fork(store.db, "gone", commit, "ada")
+    branches.delete(store.db, "gone")
+
+
+NAMES: dict[str, Callable[[Store, Commit], object]] = {
+    "where a branch was forked off": deleted,
+    "what was merged": lambda store, commit: write(store, 50, TABLES[1], kind="merge", merged=commit.id),
+    "what was delivered": deliver,
+    "what a run made": ended,
+    "what was reverted": lambda store, c: write(store, 50, TABLES[1], kind="revert", detail={"reverts": c.id}),
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_what_is_named_stays(both: Store, name: Callable[[Store, Commit], object]) -> None:
+    made = [write(both, step, TABLES[0]) for step in range(6)]
+    named = both.commit()
+    made += [write(both, step, TABLES[0]) for step in range(6, 9)]
+    name(both, named)
+    made += [write(both, step, TABLES[0]) for step in range(9, 12)]
+    expire(both, made[:-1])
+    before = both.db.read(lambda connection: state_at(connection, named))
+    assert squashed(both) >= 5
+    assert both.db.read(lambda connection: find(connection, named.id)) is not None
+    assert both.db.read(lambda connection: state_at(connection, named)) == before
+    both.db.read(assert_whole)
+
+
+def grow(store: Store, chance: random.Random) -> None:
+    """Publish, fork, merge, revert, tag, deliver at random, then let most of it expire."""
+    names = ["main"]
+    for step in range(0, 350, 10):
+        action, branch, table = chance.random(), chance.choice(names), chance.choice(TABLES)
+        if action < 0.05:
+            branches.fork(store.db, f"b{step}", store.commit(chance.choice(names)), "ada")
+            names.append(f"b{step}")
+        elif action < 0.08 and branch != "main":
+            branches.delete(store.db, branch)
+            names.remove(branch)
+        elif action < 0.13:
+            other = store.commit(chance.choice(names)).id
+            write(store, step, table, branch=branch, kind="merge", merged=other, detail={"merged": other})
+        elif action < 0.17:
+            undone = store.commit(branch)
+            write(store, step, table, branch=branch, kind="revert", detail={"reverts": undone.id})
+        elif action < 0.20:
+            tag(store, f"v{step}", branch)
+        elif action < 0.23:
+            deliver(store, store.commit("main"), f"sink{step}", store.state("main").get(table))
+        elif action < 0.33:
+            write(store, step, table, branch=branch, kind=chance.choice(["write", "compact"]))
+        else:
+            for batch in range(step, step + chance.randint(1, 6)):
+                seen = ((table, state(batch)),) if chance.random() < 0.7 else ()
+                write(store, batch, chance.choice([table, TABLES[0]]), branch=branch, seen=seen)
+    past = store.db.read(lambda connection: outlived(connection, NOW, "2999-01-01T00:00:00.000000Z"))
+    expire(store, [one for one in past if chance.random() < 0.93])
+
+
+def moments(connection: Connection) -> list[str]:
+    return list(connection.execute(sa.select(schema.commits.c.at)).scalars())
+
+
+def told(connection: Connection, moments: list[str]) -> dict[str, Any]:
+    """Return all that is said about and by the commits that have not expired, and about moments."""
+    kept = {one.id: found for one in unexpired(connection) if (found := find(connection, one.id))}
+    heads = [kept[branch.head] for branch in branches.branches(connection)]
+    sinks = deliveries.states(connection).values()
+    return {
+        "commits": kept,
+        "states": {one.id: state_at(connection, one) for one in kept.values()},
+        "tables": {(one.id, table): _of(connection, one, table) for one in kept.values() for table in TABLES},
+        "histories": {head.id: [one.id for one in history(connection, head) if one.id in kept] for head in heads},
+        "changes": {one: changes_of(connection, one) for one in kept},
+        "bases": {(a.id, b.id): merge_bases(connection, a, b) for a in heads for b in heads},
+        "between": {(a.id, b.id): _differ(connection, a, b) for a in heads for b in heads},
+        "moments": {(at, one.branch): _then(connection, f"{one.branch}@{at}") for at in moments for one in heads[:2]},
+        "sinks": {one.sink: find(connection, one.delivered or "") is not None for one in sinks},
+        "steps": {(one.sink, table): _steps(connection, one, table) for one in sinks for table in TABLES},
+    }
+
+
+def _of(connection: Connection, commit: Commit, table: TableName) -> tuple[Any, ...]:
+    made = origin(connection, commit, table)
+    newest = history(connection, commit, table=table, limit=1)
+    known: Version | None = version_at(connection, commit, table)
+    where = (ingested.seen(connection, commit, table), ingested.position(connection, commit, table))
+    return known, made and (made.made.commit.id, made.made.change.content), newest and newest[0].id, where
+
+
+def _steps(connection: Connection, done: deliveries.Delivered, table: TableName) -> list[tuple[Any, ...]]:
+    found = steps(connection, done, resolve(connection, "main"), table, each=True)
+    return [(one.commit.id, one.before, one.after) for one in found]
+
+
+def _differ(connection: Connection, a: Commit, b: Commit) -> set[str]:
+    return {name for name in tables_between(connection, a, b) if _at(connection, a, name) != _at(connection, b, name)}
+
+
+def _at(connection: Connection, commit: Commit, name: str) -> Version | None:
+    return version_at(connection, commit, TableName.stored(name))
+
+
+def _then(connection: Connection, ref: str) -> str:
+    try:
+        return readable(resolve(connection, ref)).id
+    except Mistake as error:
+        return error.code
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_kept_says_what_it_said(both: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow(both, random.Random(seed))
+    asked = both.db.read(moments)
+    before = both.db.read(lambda connection: told(connection, asked))
+    monkeypatch.setattr(squash, "AT_ONCE", 4)
+    assert squashed(both) > 8
+    assert both.db.read(lambda connection: told(connection, asked)) == before
+    both.db.read(assert_whole)
+    assert squashed(both) == 0
+
+
+@pytest.mark.parametrize("point", ["squash.before_commit", "squash.batch"])
+def test_a_crash_in_the_midst_is_gone_on_from(both: Store, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    made = [write(both, step, TABLES[step % 2], seen=((TABLES[0], state(step)),)) for step in range(12)]
+    expire(both, made[:-1])
+    before = both.db.read(lambda connection: told(connection, []))
+    monkeypatch.setattr(squash, "AT_ONCE", 3)
+    monkeypatch.setattr("runnel.failpoint._passed", {})
+    monkeypatch.setenv("RUNNEL_FAIL", f"{point}:error@2")
+    with pytest.raises(Injected):
+        squashed(both)
+    monkeypatch.delenv("RUNNEL_FAIL")
+    both.db.read(assert_whole)
+    assert both.db.read(lambda connection: told(connection, [])) == before
+    assert squashed(both) == (8 - 3 if point == "squash.before_commit" else 8 - 6)
+    assert both.db.read(lambda connection: told(connection, [])) == before
+    both.db.read(assert_whole)
+
+
+def test_gc_squashes_a_grace_period_after_commits_have_expired(both: Store) -> None:
+    """What a reader without a pin looks at stays for a while, as its files do."""
+    create(both, "ods.orders", rows((1, "d1", 5)))
+    for number in range(2, 8):
+        add(both, "ods.orders", rows((number, "d1", 5)))
+    streamed = schema.commits.update().where(schema.commits.c.message.startswith("add")).values(kind="stream")
+    both.db.write(lambda connection: connection.execute(streamed))
+    kept, now = Retention(stream="0 seconds", grace="1 hour"), datetime.now(UTC)
+    counts = []
+    for hours in (0.1, 0.2, 2, 4):
+        at = now + timedelta(hours=hours)
+        foretold, found = gc(both, kept, now=at, dry_run=True), gc(both, kept, now=at)
+        assert foretold.squashed_commits == found.squashed_commits
+        counts.append((found.expired_commits, found.squashed_commits))
+    assert counts == [(5, 0), (0, 0), (0, 3), (0, 0)]
+    assert len(read(both, "ods.orders")) == 7
+    assert [one for one in fsck(both, deep=True).findings if one.severity == "error"] == []
+    assert [one.kind for one in both.db.read(lambda c: history(c, resolve(c, "main")))][:3] == ["stream"] * 3

@@ -81,6 +81,13 @@ commits = Table(
         sqlite_where=text("merged is not null"),
         postgresql_where=text("merged is not null"),
     ),
+    # Compactions only: to look through them must not cost by the number of commits.
+    Index(
+        "runnel_commits_compact",
+        "seq",
+        sqlite_where=text("kind = 'compact'"),
+        postgresql_where=text("kind = 'compact'"),
+    ),
 )
 changes = Table(
     "runnel_changes",

@@ -5,7 +5,7 @@ tape is not. Files are named, never copied, and gc keeps what a tape names. What
 so that a tape stays short.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 AHEAD = KEPT_SNAPSHOTS - 3  # how many snapshots a tape may have that are not read yet
+_AT_ONCE = 200
 LONG = 200  # files that were read; then they are taken off
 
 
@@ -117,7 +118,7 @@ def _step_by_step(store: "Store", table: "TableName", tape: Tape, until: Version
     steps = store.db.read(lambda connection: _steps(connection, table, tape, until))
     came: dict[str, Entry] = {}
     try:
-        for before, after in steps or ():
+        for before, after in steps:
             if after.content == before.content:
                 continue
             found = change(store, table, before.location, after.location)
@@ -129,27 +130,28 @@ def _step_by_step(store: "Store", table: "TableName", tape: Tape, until: Version
     return Delta(tuple(came.values()), ()) if steps else None
 
 
-def _steps(
-    connection: "Connection", table: "TableName", tape: Tape, until: Version
-) -> list[tuple[Version, Version]] | None:
-    """Return every change of a table since a tape was wound, oldest first; None where they don't lead back to it."""
+def _steps(connection: "Connection", table: "TableName", tape: Tape, until: Version) -> list[tuple[Version, Version]]:
+    """Return every change of a table since a tape was wound, oldest first; none where they don't lead back to it."""
     columns = schema.changes.c
-    rows = connection.execute(
+    newest_first = (
         sa.select(columns.before, columns.after, columns.content)
-        .where(columns.table_name == str(table), columns.after.is_not(None))
-        .order_by(columns.seq)
-    ).all()
-    made = {row.after: row for row in rows}
-    contents = {row.after: row.content for row in rows} | {tape.reached: tape.content}
+        .where(columns.table_name == str(table))
+        .order_by(columns.seq.desc())
+    )
     found, at = list[tuple[Version, Version]](), until
-    while at.location != tape.reached:
-        row = made.pop(at.location, None)
-        if row is None or row.before is None or row.before not in contents:
-            return None
-        before = Version(row.before, contents[row.before])
-        found.append((before, at))
-        at = before
-    return found[::-1]
+    with connection.execution_options(yield_per=_AT_ONCE).execute(newest_first) as rows:
+        for row in rows:
+            if found and row.after == found[-1][0].location:
+                found[-1] = (replace(found[-1][0], content=row.content), found[-1][1])
+                at = found[-1][0]
+            if row.after != at.location:
+                continue
+            if row.before is None:
+                return []
+            found.append((Version(row.before, tape.content), at))
+            if row.before == tape.reached:
+                return found[::-1]
+    return []
 
 
 def _is_only_more(found: Delta) -> bool:

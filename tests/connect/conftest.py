@@ -15,6 +15,7 @@ from runnel.declare.types import columns
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.ingesting import ORDERS, Ingesting
+from tests.connect.lakes import quick_lakes  # noqa: F401
 from tests.connect.shops import database, lite, pg, shop, small  # noqa: F401
 
 Loading = Callable[..., Loaded]

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewPartitions
 from runnel.client.planning import Wish
 from runnel.client.running import run_project
 from runnel.connect.feed.news import Progress
-from runnel.connect.kafka import messages
+from runnel.connect.kafka import client, messages
 from runnel.errors import RunnelError, Unreachable
 from runnel.run.report import Event, Ran
 from tests.connect.clicks import SCHEMA, A, B, C, Clicks
@@ -162,6 +162,7 @@ def test_a_broker_that_dies_in_the_middle_is_read_when_it_is_back(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(messages, "_DOWN_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_DOWN_SECONDS", 0.3)
     monkeypatch.setattr("runnel.run.fed._RETRIES", 0)
     clicks.make()
     clicks.declare(f'schema="{SCHEMA}", options={LITTLE}')

@@ -10,7 +10,8 @@ from typing import Any
 _context = multiprocessing.get_context("forkserver")
 _RUNS = """
     client.glancing client.running run.execute run.ingest run.deliver run.fed run.applied connect.ingest.intake
-    connect.feed.take connect.changes.apply connect.jdbc.postgres connect.kafka.feed connect.http.feed
+    connect.feed.take connect.changes.apply connect.jdbc.postgres connect.kafka.feed connect.http.feed client.keep
+    run.stream.intake
 """
 _context.set_forkserver_preload(["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split())])
 

@@ -13,7 +13,7 @@ from runnel.lake.commits import Change, Commit
 from runnel.lake.glance import Glance
 from runnel.lake.ingested import Seen
 from runnel.lake.publish import Draft, publish
-from runnel.lake.replaced import _groups
+from runnel.lake.replaced import _groups, _rows
 from runnel.lake.seen import STATE
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -109,9 +109,11 @@ def test_only_compactions_say_what_they_replaced(both: Store) -> None:
         detail = {"replaces": {f"new{number}": [f"old{number}"]}} if kind == "compact" else {"run": '"replaces"'}
         change = Change(ORDERS, base.location if base else None, f"/{number}", f"/{number}", detail)
         publish(both.db, Draft("main", "x", "ada", (change,), kind=kind))
-    found = both.db.read(lambda connection: list(_groups(connection, ORDERS)))
+    rows = both.db.read(lambda connection: _rows(connection, ORDERS, None, 10))
+    found = [group for _, detail in rows for group in _groups(detail)]
     assert found == [(frozenset({f"new{number}"}), frozenset({f"old{number}"})) for number in (2, 0)]
-    assert both.db.read(lambda connection: list(_groups(connection, TableName("ods", "other")))) == []
+    assert both.db.read(lambda connection: _rows(connection, TableName("ods", "other"), None, 10)) == []
+    assert both.db.read(lambda connection: _rows(connection, ORDERS, rows[0][0], 10)) == rows[1:]
 
 
 def _work(connection: Connection, look: Callable[[Connection], object]) -> int:

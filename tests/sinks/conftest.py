@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.cli.main import main
+from tests.connect.lakes import quick_lakes  # noqa: F401
 from tests.http_server import Server
 from tests.mariadb import Server as MariaDb
 from tests.mariadb import started

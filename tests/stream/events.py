@@ -10,6 +10,7 @@ from runnel.client.planning import flow_of
 from runnel.lake.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.names import TableName
+from runnel.run.frame import build
 from runnel.run.report import Ran
 from tests.kafka import Server
 from tests.run.project import Project, did
@@ -70,13 +71,8 @@ class Events(Project):
             frames = {name: self._frame(lake, str(source), change) for name, source in task.inputs}
             if task.function is not None:
                 return collected(task.function(**frames, **dict(task.params)))
-            for name, frame in frames.items():
-                frame.createOrReplaceTempView(name.replace(".", "_"))
-            assert task.sql is not None
-            text = task.sql
-            for name in frames:
-                text = text.replace(name, name.replace(".", "_"))
-            return collected(lake.spark.sql(text))
+            session = next(iter(frames.values())).sparkSession
+            return collected(build(task, {table: frames[name] for name, table in task.inputs}, session, self.root))
 
     def _frame(self, lake: "Lake", table: str, change: "Callable[[DataFrame], DataFrame] | None") -> "DataFrame":
         found = lake.read(table)

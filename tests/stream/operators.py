@@ -82,7 +82,8 @@ def clicked(clicks, buys):
         """
 @rn.task("dwd.once", stream="clicks", watermark=("ts", "1 hour"))
 def once(clicks):
-    return clicks.dropDuplicatesWithinWatermark(["id"]).select("id", "page")
+    once = clicks.dropDuplicatesWithinWatermark(["id"]) if clicks.isStreaming else clicks.dropDuplicates(["id"])
+    return once.select("id", "page")
 """,
     ),
     "deduplication": (

@@ -67,9 +67,9 @@ def test_tables_beside_move_together(clicks: Clicks) -> None:
         for number in (2, 3):
             arrive(clicks, number)
             assert (number, number, number) in until(clicks, number)
-        for number in range(4, 12):
+        for number in range(4, 9):
             arrive(clicks, number)
-        found = until(clicks, 11)
-    assert sorted(row[0] for row in found) == list(range(1, 12))
+        found = until(clicks, 8)
+    assert sorted(row[0] for row in found) == list(range(1, 9))
     assert all(left == right >= 3 for number, left, right in found if number > 3)
     assert not course.batches.error

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession", kafka: Server) -> Events:
-    """Return a project whose streams have taken events in several runs, the last of which closes all windows."""
+    """Return a project whose streams have taken events in two runs, the second of which closes all windows."""
     found = Events(tmp_path_factory.mktemp("operators"), spark, kafka)
     state = STATE if find_spec("google") else ""
     found.streams(STATIC + "".join(text for _, text in OPERATORS.values()) + state)
     found.write("flows/dws/sql_minute.sql", SQL)
-    for step in (first, second, closing):
+    for step in (first, then):
         step(found)
         found.ran()
     return found
@@ -33,14 +33,11 @@ def first(events: Events) -> None:
     events.buy((100, 1, 7, "10:04:00"))
 
 
-def second(events: Events) -> None:
+def then(events: Events) -> None:
     page(events, "b", 2)
     events.click((5, "/b", "ada", "10:02:10"), (3, "/a", "bob", "10:01:30"), (6, "/a", "bob", "10:00:50"))
     events.click((7, "/b", "cyd", "10:20:00"), (8, "/b", "cyd", "10:19:00"))
     events.buy((101, 3, 9, "10:03:00"), (102, 1, 1, "10:09:59"), (103, 2, 5, "10:30:00"))
-
-
-def closing(events: Events) -> None:
     events.click((9, "/b", "dan", "10:19:30"), (99, "/close", "end", "2026-01-03T00:00:00Z"))
     events.buy((104, 8, 3, "10:25:00"), (199, 98, 0, "2026-01-03T00:00:00Z"))
 

@@ -7,6 +7,7 @@ import pytest
 from runnel.lake import streams
 from runnel.lake.upkeep.compact import compact
 from runnel.names import TableName
+from tests.stream.clicks import Clicks
 from tests.stream.events import Events, drop
 
 CLICKS, VIEWS = TableName.parse("ods.clicks"), TableName.parse("dwd.views")
@@ -124,3 +125,16 @@ def test_its_own_table_is_compacted_in_the_middle_of_a_batch(events: Events, mon
     events.ran()
     assert done
     assert ids(events) == [1, 2, 3]
+
+
+def test_a_file_of_the_source_is_changed(clicks: Clicks) -> None:
+    clicks.streams(KEPT)
+    clicks.click((1, "/a", "ada", "10:00:00"), (2, "/a", "ada", "10:00:00"))
+    clicks.ran()
+    clicks.write("data/0000.jsonl", '{"id": 3, "page": "/a", "user": "ada", "ts": "2026-01-01T10:00:00Z"}\n')
+    error = clicks.run().errors[0]
+    assert (error.code, "runnel stream reset" in str(error.fix)) == ("STREAM_ROWS_WENT", True)
+    with clicks.open() as lake:
+        streams.reset(lake.store.db, "main", VIEWS)
+    clicks.ran()
+    assert clicks.rows("dwd.views") == [(3,)]

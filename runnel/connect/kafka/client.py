@@ -33,6 +33,8 @@ _AHEAD = {
     "queued.min.messages": 20_000,
     "fetch.queue.backoff.ms": 20,
 }
+# How soon a server is tried again that did not answer. The client's own 10 seconds are long for one that is back.
+_AGAIN = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
 _UNTRUSTED = "certificate verify failed"
 
 
@@ -53,6 +55,7 @@ class Client:
             "client.id": "runnel",
             "socket.keepalive.enable": True,
             "log_level": 0,
+            **_AGAIN,
             **self._options,
             "bootstrap.servers": self.servers,
             "error_cb": self.note,

@@ -69,7 +69,7 @@ class _Reading:
                 self._client.calm()
             elif at - moved_at > _STALLED_SECONDS:
                 raise self._stalled()
-            elif self._client.last is not None and at - asked_at > _DOWN_SECONDS:
+            elif at - asked_at > _DOWN_SECONDS:  # whether or not the client told of trouble: it tells only once
                 self._ask()
                 asked_at = time.monotonic()
             self._tell("reading messages", self._total - now, self._total)

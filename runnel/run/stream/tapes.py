@@ -36,7 +36,7 @@ def on_tape(table: TableName) -> TableName:
 def wound(
     store: "Store", task: "Task", known: "Mapping[TableName, Tape]", state: "State", read: Mapping[int, int]
 ) -> "dict[TableName, Tape]":
-    """Return the tapes of a task, up to what its tables are in `state`; `read` is what Spark has read last, and how far.
+    """Return the tapes of a task, up to what its tables are in `state`; `read` is what Spark has read, and how far.
 
     A tape of which much is unread stays as it is: what has been pushed off its other end would be lost.
     """

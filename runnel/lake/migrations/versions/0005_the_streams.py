@@ -36,3 +36,11 @@ def upgrade() -> None:
         sa.Column("detail", sa.Text, nullable=False),
     )
     op.create_index("runnel_batches_table", "runnel_batches", ["branch", "table_name", "at"])
+    compactions = sa.text("kind = 'compact'")
+    op.create_index(
+        "runnel_commits_compact",
+        "runnel_commits",
+        ["seq"],
+        sqlite_where=compactions,
+        postgresql_where=compactions,
+    )

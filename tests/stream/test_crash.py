@@ -1,0 +1,111 @@
+"""`runnel up` is killed while 1,000 events come in a second: each counts once, and nobody has to help.
+
+`make test-faults ONLY=stream` does the same with many more faults, and kills streams at each of their failpoints.
+"""
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from runnel.connect.feed import failpoints as feed
+from runnel.lake import failpoints as lake
+from runnel.run.stream import failpoints as stream
+from tests.faults.crew import killed, start
+from tests.kafka import Server
+from tests.stream.crash import Sender, Shop, Up, keep, until
+
+SEED = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
+WITHOUT_SPARK, WITH_SPARK = 3, 2  # kills
+POINTS = (
+    *feed.ALL,
+    stream.TAKEN,
+    lake.WRITE_BYTES,
+    lake.WRITE_DATA,
+    lake.WRITE_MANIFEST,
+    lake.WRITE_MANIFEST_LIST,
+    lake.WRITE_METADATA,
+    lake.PUBLISH_BEFORE,
+    lake.PUBLISH_ROWS,
+    lake.PUBLISH_BEFORE_COMMIT,
+    lake.PUBLISH_AFTER_COMMIT,
+    lake.COMPACT_FILES,
+    lake.COMPACT_STAGED,
+)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, kafka: Server) -> Shop:
+    return Shop(tmp_path / "shop", kafka)
+
+
+@contextmanager
+def kept(shop: Shop, fail: str | None = None) -> Iterator[BaseProcess]:
+    """Keep a project without streams going, in a process that starts at once."""
+    process = start(keep, str(shop.root), fail=fail)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def advanced(shop: Shop, table: str, what: str, seconds: float = 90) -> None:
+    """Wait until rows come to a table."""
+    before = shop.rows(table)
+    until(lambda: shop.rows(table) > before, seconds, lambda: f"no rows come to {table} {what}", 0.1)
+
+
+@pytest.mark.crash
+def test_five_random_kills(shop: Shop, tmp_path: Path) -> None:
+    print(f"seed {SEED}: repeat with SEED={SEED}")  # noqa: T201  shown when it fails
+    chance, log = random.Random(SEED), tmp_path / "log"
+    with Sender(shop) as sender:
+        for _ in range(WITHOUT_SPARK):
+            with kept(shop):
+                advanced(shop, "ods.events", "after a start")
+                time.sleep(chance.uniform(0, 1))  # the moment of the kill is what is being tested
+        shop.check()
+        shop.add_tasks()
+        for number in range(WITH_SPARK):
+            with Up(shop.root, log) as up:
+                advanced(shop, chance.choice(["dwd.kept", "dws.counted"]) if not number else "dwd.kept", "by a stream")
+                time.sleep(chance.uniform(0, 2))
+                up.kill()
+        with Up(shop.root, log) as up:
+            advanced(shop, "dwd.kept", "after the last kill")
+            shop.settle(sender.end(), log)
+            assert up.stop() == 0
+
+
+@pytest.mark.crash
+def test_killed_at_every_point_of_taking_in(shop: Shop, tmp_path: Path) -> None:
+    with Sender(shop) as sender:
+        for number, point in enumerate(POINTS):
+            with kept(shop, f"{point}:kill@{1 + number % 2}") as process:
+                process.join(60)
+                assert killed(process), f"{point} is not on the way"
+        with kept(shop):
+            shop.settle(sender.end(), tmp_path / "log")
+
+
+@pytest.mark.crash
+def test_what_it_needs_goes_away_for_a_while(shop: Shop, tmp_path: Path) -> None:
+    with Sender(shop) as sender, kept(shop) as process:
+        advanced(shop, "ods.events", "after a start")
+        with closing(sqlite3.connect(shop.root / ".runnel/catalog.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(2)  # for how long it is locked
+            other.execute("COMMIT")
+        advanced(shop, "ods.events", "after the database was locked")
+        shop.server.kill()
+        shop.server.start()
+        advanced(shop, "ods.events", "after the broker was killed")
+        shop.settle(sender.end(), tmp_path / "log")
+        assert process.is_alive()

@@ -99,6 +99,14 @@ def deliver_now(lake: "Lake", name: str | None, watch: Watch | None) -> "tuple[S
     return _deliver(lake, flow, sinks, None, watch, looks=True)
 
 
+def deliver_on(lake: "Lake", flow: "Flow", branch: str) -> "tuple[Sent, ...]":
+    """Deliver what the sinks of a branch lack; each is tried once. `flow` is what the project declares."""
+    if is_nothing_behind(lake.settings, flow, branch):
+        return ()
+    sinks = [replace(sink, retries=0) for sink in flow.sinks if sink.branch == branch]
+    return _deliver(lake, flow, sinks, None, None)
+
+
 def sink_states(lake: "Lake") -> list[SinkState]:
     """Return every sink of the project with its state."""
     from runnel.client.planning import flow_of

@@ -3,33 +3,40 @@
 import threading
 from typing import TYPE_CHECKING
 
-from runnel.client.delivering import deliver_now
-from runnel.client.keep.part import Part, Tell
+from runnel.client.delivering import deliver_on
+from runnel.client.keep.part import LONGEST_SECONDS, Part, Tell
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
+    from runnel.declare.flow import Flow
 
 _PAUSE_SECONDS = 0.5
 
 
 class Delivery(Part):
-    """The deliveries to all sinks of a project."""
+    """The deliveries to all sinks of a branch."""
 
-    def __init__(self, lake: "Lake", stop: threading.Event, tell: Tell) -> None:
+    def __init__(self, lake: "Lake", flow: "Flow", branch: str, stop: threading.Event, tell: Tell) -> None:
         super().__init__("sinks", stop, tell)
         self._lake = lake
+        self._flow = flow
+        self._branch = branch
         self._told: dict[str, str] = {}
 
     def go(self) -> None:
         """Deliver what sinks lack, again and again; one that fails says so itself, and is tried again."""
+        pause = _PAUSE_SECONDS
         while not self.stop.is_set():
-            for sent in deliver_now(self._lake, None, None):
+            found = deliver_on(self._lake, self._flow, self._branch)
+            for sent in found:
                 problem = str(sent.error) if sent.error is not None else ""
                 if problem != self._told.get(sent.sink, ""):
                     self.tell(f"{sent.sink}: {problem}" if problem else f"{sent.sink} is delivered to again")
                 self._told[sent.sink] = problem
             self.well()
-            self.stop.wait(_PAUSE_SECONDS)
+            fails = any(sent.error is not None for sent in found)
+            pause = min(2 * pause, LONGEST_SECONDS) if fails else _PAUSE_SECONDS
+            self.stop.wait(pause)
 
     def troubled(self, state: str, problem: str | None) -> None:
         """`runnel sinks` tells how each is."""

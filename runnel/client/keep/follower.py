@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.keep.part import Part, Tell
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, listed
 from runnel.lake import streams
 
 if TYPE_CHECKING:
@@ -63,12 +63,16 @@ class Follower(Part):
         streams.told(self._lake.store.db, self._branch, self._task.table, state, problem)
 
     def _await_inputs(self) -> None:
-        """Wait until every table that it reads is there."""
+        """Wait until every table that it reads is there, and say so."""
+        is_told = False
         while not self.stop.is_set():
             state = self._lake.store.state(self._branch)
             missing = [table for table in self._task.reads if table not in state]
             if not missing:
                 return
+            if not is_told:
+                self.troubled("waiting", f"it reads {listed(map(str, missing))}: nothing has come there yet")
+                is_told = True
             self.stop.wait(0.5)
 
     def _measured(self, course: "Course", told: int) -> int:

@@ -24,6 +24,7 @@ from runnel.lake.pins import pinned
 from runnel.names import new_run_id
 from runnel.plan.fingerprint import Fingerprints
 from runnel.run.basis import Basis
+from runnel.spark.session import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ class Keeper:
             what = "nothing in this project goes on by itself: it has no stream, no `poll` and no schedule on a change"
             raise Mistake("UP_NOTHING", what, fix='add stream="clicks" to a task, or poll="1 minute" to a source')
         if flow.sinks:
-            self.parts.append(Delivery(lake, self.stop, tell))
+            self.parts.append(Delivery(lake, flow, branch, self.stop, tell))
         self.parts.append(Upkeep(lake, written, branch, self.stop, tell))
 
     def run(self) -> None:
@@ -74,13 +75,23 @@ class Keeper:
                 if isinstance(part, Follower):
                     part.start()
             while not self.stop.wait(0.2):
-                pass
+                self._revive()
 
     def end(self) -> bool:
         """Stop everything after what it is at, and tell whether all parts have ended."""
         self.stop.set()
         ended = [part.join(_PATIENCE_SECONDS) for part in self.parts]
         return all(ended)
+
+    def _revive(self) -> None:
+        """Start Spark again where its process has ended, for want of memory say; its streams are tried again."""
+        lake = self._lake
+        if "spark" not in lake.__dict__ or running() is not None:
+            return
+        self._tell("Spark's process has ended; it is started again")
+        lake.__dict__.pop("spark", None)
+        with suppress(RunnelError):  # whoever needs it tries again, and tells
+            _ = lake.spark
 
     def _source(self, source: "Source", *, is_streamed: bool) -> Part | None:
         pause = pause_of(source, is_streamed=is_streamed)

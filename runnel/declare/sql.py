@@ -148,7 +148,11 @@ def _word(sql: str, token: Token, before: Token | None) -> str:
 
 @lru_cache(maxsize=256)
 def read(sql: str) -> exp.Expr:
-    """Return the tree of the one query in `sql`, or say on which line it can't be read."""
+    """Return the tree of the one query in `sql`, or say on which line it can't be read.
+
+    >>> read("select window.start from a group by window(ts, '1 minute')").sql()
+    "SELECT window.start FROM a GROUP BY WINDOW(ts, '1 minute')"
+    """
     try:
         trees = [tree for tree in _SPARK.parser().parse(_with_windows(_tokens(sql)), sql) if tree is not None]
     except ParseError as error:

@@ -27,6 +27,7 @@ from runnel.names import TableName
 
 _STREAMS, _BATCHES = schema.streams, schema.batches
 _FOLDER = "_streams"
+_ours: set[str] = set()  # tokens of the streams that this process holds
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,15 @@ class Hold:
 def hold(db: Database, branch: str, table: TableName, code: str) -> Iterator[Hold]:
     """Hold a stream for as long as the block runs, making it known where it is not; refuse where another runs it."""
     token, stop = uuid.uuid4().hex, threading.Event()
-    db.write(lambda connection: _take(db, connection, branch, table, code, token))
     held = Hold(db, branch, table, token)
-    renewing(db, _STREAMS, held._mine, stop)
+    _ours.add(token)
     try:
+        db.write(lambda connection: _take(db, connection, branch, table, code, token))
+        renewing(db, _STREAMS, held._mine, stop)
         yield held
     finally:
         stop.set()
+        _ours.discard(token)
         free = {"token": None, "owner": None, "expires_at": None}
         with suppress(RunnelError):  # it expires by itself
             db.write(lambda connection: connection.execute(_STREAMS.update().where(held._mine).values(**free)))
@@ -184,12 +187,13 @@ def told(db: Database, branch: str, table: TableName, state: str, problem: str |
     """Note how a stream is, or a source that is read on and on, whoever holds it."""
 
     def work(connection: Connection) -> None:
-        now = db.now(connection)
-        values = {"state": state, "problem": problem, "since": now}
+        now, by = db.now(connection), None if state == "idle" else owner()
+        values: dict[str, Any] = {"state": state, "problem": problem, "since": now}
+        values["owner"] = sa.case((_STREAMS.c.token.is_(None), by), else_=_STREAMS.c.owner)
         if connection.execute(_STREAMS.update().where(_at(branch, table)).values(**values)).rowcount:
             return
         known = {"branch": branch, "table_name": str(table), "life": uuid.uuid4().hex, "code": "", "tapes": "{}"}
-        connection.execute(_STREAMS.insert().values(**known, **values, begun_at=now))
+        connection.execute(_STREAMS.insert().values(**known, **values | {"owner": by}, begun_at=now))
 
     db.write(work)
 
@@ -262,8 +266,10 @@ def _take(db: Database, connection: Connection, branch: str, table: TableName, c
 def _refuse_held(db: Database, connection: Connection, found: Row[Any]) -> None:
     from runnel.lake.upkeep.leases import is_dead
 
+    # Held by a process with our number, but not by us: it has ended, or could not say that it let go.
+    is_left = found.owner == owner() and found.token not in _ours
     is_over = found.token is None or (found.expires_at or "") <= db.now(connection) or is_dead(found.owner)
-    if not is_over:
+    if not is_over and not is_left:
         what = f"the stream of `{found.table_name}` on `{found.branch}` is run by process {found.owner}"
         raise Conflict("STREAM_RUNNING", what, fix="stop that one first, with Ctrl-C")
 

@@ -1,4 +1,4 @@
-"""A project that `runnel up` keeps going while events come at a steady pace and things break, and what must be true then.
+"""A project that `runnel up` keeps going while events come at a steady pace and things break, and what must be so then.
 
 An event is known by its number, so that how many were sent says what all tables must have in the end.
 """
@@ -12,13 +12,17 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import runnel as rn
 from runnel.lake.upkeep.fsck import fsck
 from tests.kafka import Server
 from tests.run.project import HEAD
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
 
 RATE = 1000  # events in a second
 PARTITIONS, KEYS = 2, 97
@@ -43,7 +47,7 @@ def counted(events):
 def totals(kept):
     return kept.groupBy("key").agg(F.count("id").alias("n"), F.sum("amount").alias("total"))
 
-rn.schedule("totals", on_change="dwd.kept", at_most_every="2 seconds", select="ads.totals")
+rn.schedule("totals", on_change="dwd.kept", at_most_every="4 seconds", select="ads.totals")
 """
 )
 SUMMED = "select count(*), count(distinct id), sum(amount), max(id) from {table}"
@@ -70,12 +74,20 @@ class Shop:
         (self.root / "flows/tasks.py").write_text(TASKS)
         self.questions = OF_ALL
 
+    @cached_property
+    def lake(self) -> "Lake":
+        """Return the lake, as somebody who looks on holds it."""
+        return rn.open(self.root)
+
+    def close(self) -> None:
+        """Close the lake."""
+        self.lake.close()
+
     def found(self) -> dict[str, Rows]:
         """Return what tables answer; those that are not there answer nothing."""
-        with rn.open(self.root) as lake:
-            there = lake.tables()
-            asked = {table: text.format(table=table) for table, text in self.questions.items() if table in there}
-            return {table: lake.query(text, engine="duckdb").rows() for table, text in asked.items()}
+        there = self.lake.tables()
+        asked = {table: text.format(table=table) for table, text in self.questions.items() if table in there}
+        return {table: self.lake.query(text, engine="duckdb").rows() for table, text in asked.items()}
 
     def wanted(self, sent: int) -> dict[str, Rows]:
         """Return what they answer when they have the first events, each once."""
@@ -107,21 +119,19 @@ class Shop:
 
     def check(self) -> None:
         """See that the lake is sound."""
-        with rn.open(self.root) as lake:
-            errors = [finding for finding in fsck(lake.store).findings if finding.severity == "error"]
+        errors = [finding for finding in fsck(self.lake.store).findings if finding.severity == "error"]
         assert not errors, errors
 
     def rows(self, table: str) -> int:
         """Return how many rows a table has, 0 where it is not there."""
-        with rn.open(self.root) as lake:
-            if table not in lake.tables():
-                return 0
-            return int(lake.query(f"select count(*) from {table}", engine="duckdb").rows()[0][0])
+        if table not in self.lake.tables():
+            return 0
+        return int(self.lake.query(f"select count(*) from {table}", engine="duckdb").rows()[0][0])
 
-    def head(self) -> int:
-        """Return the number of the newest commit."""
-        with rn.open(self.root) as lake:
-            return lake.store.commit("main").seq
+    def advance(self, table: str, when: str, seconds: float = 120) -> None:
+        """Wait until rows come to a table."""
+        before = self.rows(table)
+        until(lambda: self.rows(table) > before, seconds, lambda: f"no rows come to {table} {when}")
 
 
 class Sender:

@@ -19,10 +19,10 @@ from runnel.lake import failpoints as lake
 from runnel.run.stream import failpoints as stream
 from tests.faults.crew import killed, start
 from tests.kafka import Server
-from tests.stream.crash import Sender, Shop, Up, keep, until
+from tests.stream.crash import Sender, Shop, Up, keep
 
 SEED = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
-WITHOUT_SPARK, WITH_SPARK = 3, 2  # kills
+WITHOUT_SPARK = 3  # kills; and two with it
 POINTS = (
     *feed.ALL,
     stream.TAKEN,
@@ -41,8 +41,10 @@ POINTS = (
 
 
 @pytest.fixture
-def shop(tmp_path: Path, kafka: Server) -> Shop:
-    return Shop(tmp_path / "shop", kafka)
+def shop(tmp_path: Path, kafka: Server) -> Iterator[Shop]:
+    """Return a project with a source, whose lake is closed in the end."""
+    with closing(Shop(tmp_path / "shop", kafka)) as shop:
+        yield shop
 
 
 @contextmanager
@@ -56,12 +58,6 @@ def kept(shop: Shop, fail: str | None = None) -> Iterator[BaseProcess]:
         process.join()
 
 
-def advanced(shop: Shop, table: str, what: str, seconds: float = 90) -> None:
-    """Wait until rows come to a table."""
-    before = shop.rows(table)
-    until(lambda: shop.rows(table) > before, seconds, lambda: f"no rows come to {table} {what}", 0.1)
-
-
 @pytest.mark.crash
 def test_five_random_kills(shop: Shop, tmp_path: Path) -> None:
     print(f"seed {SEED}: repeat with SEED={SEED}")  # noqa: T201  shown when it fails
@@ -69,17 +65,19 @@ def test_five_random_kills(shop: Shop, tmp_path: Path) -> None:
     with Sender(shop) as sender:
         for _ in range(WITHOUT_SPARK):
             with kept(shop):
-                advanced(shop, "ods.events", "after a start")
+                shop.advance("ods.events", "after a start")
                 time.sleep(chance.uniform(0, 1))  # the moment of the kill is what is being tested
         shop.check()
         shop.add_tasks()
-        for number in range(WITH_SPARK):
-            with Up(shop.root, log) as up:
-                advanced(shop, chance.choice(["dwd.kept", "dws.counted"]) if not number else "dwd.kept", "by a stream")
-                time.sleep(chance.uniform(0, 2))
-                up.kill()
         with Up(shop.root, log) as up:
-            advanced(shop, "dwd.kept", "after the last kill")
+            time.sleep(chance.uniform(3, 8))  # while Spark and the streams start
+            up.kill()
+        with Up(shop.root, log) as up:
+            shop.advance(chance.choice(["dwd.kept", "dws.counted"]), "by a stream")
+            time.sleep(chance.uniform(0, 2))
+            up.kill()
+        with Up(shop.root, log) as up:
+            shop.advance("dwd.kept", "after the last kill")
             shop.settle(sender.end(), log)
             assert up.stop() == 0
 
@@ -98,14 +96,14 @@ def test_killed_at_every_point_of_taking_in(shop: Shop, tmp_path: Path) -> None:
 @pytest.mark.crash
 def test_what_it_needs_goes_away_for_a_while(shop: Shop, tmp_path: Path) -> None:
     with Sender(shop) as sender, kept(shop) as process:
-        advanced(shop, "ods.events", "after a start")
+        shop.advance("ods.events", "after a start")
         with closing(sqlite3.connect(shop.root / ".runnel/catalog.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(2)  # for how long it is locked
             other.execute("COMMIT")
-        advanced(shop, "ods.events", "after the database was locked")
+        shop.advance("ods.events", "after the database was locked")
         shop.server.kill()
         shop.server.start()
-        advanced(shop, "ods.events", "after the broker was killed")
+        shop.advance("ods.events", "after the broker was killed")
         shop.settle(sender.end(), tmp_path / "log")
         assert process.is_alive()

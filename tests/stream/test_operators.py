@@ -55,5 +55,4 @@ def test_a_stream_equals_the_batch(streamed: Events, table: str) -> None:
 
 
 def test_state_in_python(streamed: Events) -> None:
-    pytest.importorskip("google.protobuf", reason="Spark's transformWithState needs it")
     assert rows_of(streamed, "dws.seen") == streamed.in_batch("dws.seen")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _CONF = {"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.stopTimeout": "60s"}
 _OPTIONS = {"streaming-skip-delete-snapshots": "true", "streaming-max-rows-per-micro-batch": "2000000"}
-_WAITING = "Waiting for data to arrive"
+_WAITING, _PAUSING = "Waiting for data to arrive", "Waiting for next trigger"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PATIENCE_SECONDS = 60.0
@@ -129,13 +129,16 @@ class Course:
             refuse_missing(self.task, [table for table in self.task.reads if table not in state])
             if all(state[table].location == one.reached for table, one in self.tapes.items()):
                 return False
+            moved = self._moved_beside(state)
+            if moved and not self._waits():
+                return False  # rows must not meet tables beside that are older than they are
             tapes = wound(self.store, self.task, self.tapes, state, self._read())
             if tapes == self.tapes:
                 return False
             self.held.reached(tapes)
             failpoints.reach(failpoints.WOUND)
             self.tapes = tapes
-            self._place({**versions(tapes), **(self._moved_beside(state) if self._waits() else {})})
+            self._place({**versions(tapes), **moved})
             return True
 
     def look_beside(self) -> None:
@@ -216,8 +219,10 @@ class Course:
 
     def _waits(self) -> bool:
         """Tell whether Spark does nothing but look whether rows came."""
-        status = self.query.status if self.query is not None else {"message": _WAITING, "isTriggerActive": False}
-        return status["message"] == _WAITING and not status["isTriggerActive"]
+        if self.query is None or not self.query.isActive:
+            return True
+        status, is_timed = self.query.status, self.task.options.trigger is not None
+        return not status["isTriggerActive"] and status["message"] in (_WAITING, _PAUSING if is_timed else _WAITING)
 
     def _moved_beside(self, state: "State") -> "dict[TableName, Version]":
         now = _beside(self.task, state)

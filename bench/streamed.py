@@ -64,7 +64,7 @@ class Table:
         path = Path(lake.settings.root) / "data" / f"{self.name}-{first}.parquet"
         path.parent.mkdir(exist_ok=True)
         rows = f"SELECT {self.columns} FROM range({first}, {last}) AS events(n) WHERE {self.where}"
-        moved = f"SELECT * REPLACE ({at} AS at) FROM ({rows}) LIMIT 1" if at else rows
+        moved = f'SELECT * REPLACE ({at} AS "at") FROM ({rows}) LIMIT 1' if at else rows
         with duckdb.connect() as connection:
             connection.execute(f"COPY ({moved}) TO '{path}' (FORMAT parquet)")
         return lake.load(f"ods.{self.name}", path).rows

@@ -93,8 +93,8 @@ return rows.selectExpr("window.start AS start", "bid.*")
         ["persons", "auctions"],
         f"""
 people = persons.where("{IS_OPEN}").groupBy(F.window("at", "10 seconds"), "id", "name").agg(F.count("*"))
-sellers = auctions.where("{IS_OPEN}").groupBy(F.window("at", "10 seconds"), F.col("seller").alias("id")).agg(F.count("*"))
-both = people.select("window", "id", "name").join(sellers.select("window", "id"), ["window", "id"])
+sellers = auctions.where("{IS_OPEN}").groupBy(F.window("at", "10 seconds"), "seller").agg(F.count("*"))
+both = people.select("window", "id", "name").join(sellers.selectExpr("window", "seller AS id"), ["window", "id"])
 return both.selectExpr("id", "name", "window.start AS start")
 """,
         {"persons": LATE, "auctions": LATE},

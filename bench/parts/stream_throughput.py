@@ -79,32 +79,33 @@ def _runnel(folder: Path, servers: str, topic: str, events: int) -> tuple[float,
     (folder / "runnel.toml").write_text('[project]\nname = "throughput"\n')
     (folder / "flows" / "flow.py").write_text(SOURCE.format(topic=topic, servers=servers, schema=SCHEMA))
     with rn.open(folder) as lake:
-        with _kept(lake) as started:
-            _await(lake, events, started)
+        with _kept(lake) as (started, told):
+            _await(lake, events, started, told)
             seconds = time.perf_counter() - started
         return seconds, _sums(lake.store.state("main")[TABLE].location)
 
 
 @contextmanager
-def _kept(lake: Lake) -> Iterator[float]:
-    """Keep a project going as `runnel up` does, in a thread; return when it started."""
-    keeper = Keeper(lake, flow_of(lake), "main", print)
+def _kept(lake: Lake) -> Iterator[tuple[float, list[str]]]:
+    """Keep a project going as `runnel up` does, in a thread; return when it started and what it tells."""
+    told: list[str] = []
+    keeper = Keeper(lake, flow_of(lake), "main", told.append)
     thread = threading.Thread(target=keeper.run)
     started = time.perf_counter()
     thread.start()
     try:
-        yield started
+        yield started, told
     finally:
         keeper.stop.set()
         thread.join()
         keeper.end()
 
 
-def _await(lake: Lake, events: int, started: float) -> None:
-    """Wait until so many rows are committed."""
+def _await(lake: Lake, events: int, started: float, told: list[str]) -> None:
+    """Wait until so many rows are committed; something that is told means that it does not go well."""
     while (count := sum(one.detail["rows"] for one in series(lake, TABLE))) < events:
-        if time.perf_counter() - started > 600:
-            raise RuntimeError(f"only {count} of {events} events were taken in after 10 minutes")
+        if told or time.perf_counter() - started > 300:
+            raise RuntimeError(f"only {count} of {events} events were taken in: {told}")
         time.sleep(0.05)
 
 
@@ -112,7 +113,7 @@ def _spark(folder: Path, servers: str) -> tuple[float, tuple[object, ...]]:
     stock = Streaming(folder)
     stock.write(servers, MOST, SCRIPT.format(catalog=CATALOG, schema=SCHEMA))
     seconds = float(stock.script().output.split()[-1])
-    return seconds, _sums(stock.location("ods.clicks"))
+    return seconds, _sums(stock.location("ods.clicks") or "")
 
 
 def _sums(location: str) -> tuple[object, ...]:

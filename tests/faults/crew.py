@@ -11,9 +11,14 @@ _context = multiprocessing.get_context("forkserver")
 _RUNS = """
     client.glancing client.running run.execute run.ingest run.deliver run.fed run.applied connect.ingest.intake
     connect.feed.take connect.changes.apply connect.jdbc.postgres connect.kafka.feed connect.http.feed client.keep
-    run.stream.intake
+    run.stream.intake run.stages connect.feed.open connect.formats connect.function connect.jdbc.feed connect.jdbc.mysql
+    connect.jdbc.sqlite connect.sinks.change connect.sinks.sql.outlet connect.sinks.folder connect.sinks.kafka
+    connect.sinks.webhook declare.files declare.jdbc declare.kafka declare.http declare.sink declare.webhook
 """
-_context.set_forkserver_preload(["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split())])
+_OTHERS = "confluent_kafka.admin adbc_driver_postgresql.dbapi pymysql requests pyexpat"
+_context.set_forkserver_preload(
+    ["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split()), *_OTHERS.split()]
+)
 
 
 def start(work: Callable[..., None], *words: Any, fail: str | None = None) -> BaseProcess:

@@ -54,6 +54,7 @@ def main() -> None:
         "postgresql": lambda seed, share: _kills(_postgresql, seed, share),
         "model": lambda seed, share: _model(share // 2),
         "law": lambda seed, share: _law(seed, share * 4 // 5),
+        "stream": lambda seed, share: _streams(seed, share // 5),
     }
     chosen = {name: part for name, part in parts.items() if only in name}
     for name, part in chosen.items():
@@ -114,6 +115,17 @@ def _law(seed: int, histories: int) -> str:
     if any(ended):
         sys.exit(1)
     return f"{histories} random histories: what is computed from changes equals the whole"
+
+
+def _streams(seed: int, faults: int) -> str:
+    """Break everything that streams need while events come."""
+    from tests.faults.stream import break_everything
+
+    try:
+        return break_everything(seed, faults, say)
+    except AssertionError as error:
+        say(f"FAILED with seed {seed}: {error}")
+        sys.exit(1)
 
 
 def _shares(number: int, parts: int) -> list[int]:

@@ -13,9 +13,9 @@ class Proxy:
     while the server commits a second later.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, at: int = 0) -> None:
         self.target = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server(("127.0.0.1", at))
         self.port = int(self.listener.getsockname()[1])
         self.cut_after_commit = False
         self.delay_commit = False

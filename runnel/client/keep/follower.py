@@ -5,8 +5,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.keep.part import Part, Tell
-from runnel.errors import RunnelError, listed
+from runnel.errors import RunnelError, Unreachable, listed
 from runnel.lake import streams
+from runnel.spark.session import running
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -40,7 +41,20 @@ class Follower(Part):
         self._run = run
 
     def go(self) -> None:
-        """Open and start the stream, and wind its tapes until it ends or is to stop."""
+        """Follow the stream until it ends or is to stop."""
+        try:
+            self._follow()
+        except RunnelError:
+            raise
+        except Exception as error:
+            if running() is not None:
+                raise
+            what = f"Spark's Java process went away while it followed `{self._task.table}`"
+            fix = "nothing, it is started again; if it runs out of memory, raise spark.driver.memory"
+            raise Unreachable("SPARK_LOST", what, fix=fix) from error
+
+    def _follow(self) -> None:
+        """Open and start the stream, and wind its tapes."""
         from runnel.run.stream.course import Course
 
         self._await_inputs()

@@ -75,7 +75,7 @@ def _read(store: "Store", source: Source, fetched: Fetched, base: str | None, ru
     read = replace(source, origin=Files(str(source.table), form, source.origin.schema))
     if not filled:
         return Batch(target_of(store, read, (), base, is_anew=is_anew))
-    return read_batch(store, read, files, base, run, progress, is_anew=is_anew)
+    return read_batch(store, read, files, base, run, progress, is_anew=is_anew, together=True)
 
 
 def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None, held: Holding) -> str:

@@ -69,8 +69,11 @@ def read_batch(
     *,
     is_anew: bool,
     skips: bool = False,
+    together: bool = False,
 ) -> Batch:
     """Read files, none of them empty, for the version `base` or, `is_anew`, for a table that starts over.
+
+    The rows of each file get data files of their own, unless they need not be told apart later: then `together`.
 
     A file that can't be read at all raises; with `skips` it is left out, by the source's `on_bad`.
     """
@@ -90,7 +93,7 @@ def read_batch(
                 reader = open_reader(con, request, ready, scratch, [column.name for column in request.schema])
                 lacking = check_columns(reader, source, [column.name for column in schema.fields] if schema else [])
                 if not lacking:
-                    taken = _Taken(store, source, request, base, schema, run, is_anew)
+                    taken = _Taken(store, source, request, base, schema, run, is_anew, together)
                     return _with(taken.read(con, reader, scratch, progress), unread, source, run)
             except (duckdb.Error, pa.ArrowException) as error:
                 lacking = damaged(con, request, ready, scratch) if skips else ()
@@ -110,6 +113,7 @@ class _Taken:
     schema: "Schema | None"
     run: str
     is_anew: bool
+    together: bool
 
     def read(
         self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: Scratch, progress: Progress | None
@@ -124,7 +128,7 @@ class _Taken:
         asides = set_aside(con, reader, settled, scratch.files, self.run) if aside else []
         wanted = as_declared(settled.choices, choices)
         target = target_of(self.store, source, wanted, self.base, is_anew=self.is_anew)
-        made = _written(self.store, con, reader, settled, target, scratch, progress)
+        made = _written(self.store, con, reader, settled, target, scratch, progress, together=self.together)
         new = tuple(choice.name for choice in settled.choices if choice.stored is None) if self.schema else ()
         return Batch(target, made, settled.dropped, tuple(asides), new)
 
@@ -145,6 +149,8 @@ def _written(
     target: Target,
     scratch: Scratch,
     progress: Progress | None,
+    *,
+    together: bool,
 ) -> Made:
     stored = {choice.name: choice.tries[0].value for choice in settled.choices}
     columns = [
@@ -154,7 +160,7 @@ def _written(
     select = ", ".join([*columns, f"file AS {quoted(_PATH)}"])
     rows = con.sql(f"SELECT {select} FROM ({reader.rows()}) WHERE {settled.condition}")
     batches = cast(Iterable[pa.RecordBatch], rows.to_arrow_reader(ROW_GROUP_ROWS))
-    named = ((scratch.files[path].name, part) for path, part in by_path(batches))
+    named = (("" if together else scratch.files[path].name, part) for path, part in by_path(batches))
     return write_parts(store, target.metadata, named, _told(progress))
 
 

@@ -78,7 +78,7 @@ def _health(store: "Store", stream: Stream) -> Health:
         recent[-1] if recent else db.read(lambda c: next(iter(measures(c, stream.branch, stream.table, last=1)), None))
     )
     minute = [one for one in recent if newest and moment(one.at) > moment(newest.at) - MINUTE]
-    is_stream = bool(stream.tapes) or stream.query is not None
+    is_stream = stream.is_task
     total = [one.detail.get("total_ms") for one in minute]
     known = [one for one in total if one is not None]
     detail = newest.detail if newest else {}

@@ -104,10 +104,11 @@ def reset_stream(lake: "Lake", name: str, branch: str) -> "Stream":
     from runnel.lake import streams
     from runnel.names import TableName
 
-    was = streams.reset(lake.store.db, branch, TableName.parse(name))
-    if was is not None:
-        return was
-    known = [str(table) for _, table in lake.store.db.read(lambda connection: streams.streams(connection, branch))]
+    found = lake.store.db.read(lambda connection: streams.streams(connection, branch))
+    known = {str(table): one for (_, table), one in found.items() if one.is_task}
+    if name in known:
+        streams.reset(lake.store.db, branch, TableName.parse(name))
+        return known[name]
     close = nearest(name, known)
     what = f"there is no stream {shown(name)} on `{branch}`" + (f"; close: `{close}`" if close else "")
-    raise Mistake("STREAM_UNKNOWN", what, fix="`runnel status` lists them")
+    raise Mistake("STREAM_UNKNOWN", what, fix="`runnel status` lists them; a source is read again by `runnel rewind`")

@@ -46,6 +46,11 @@ class Stream:
     since: str
     owner: str | None = None
 
+    @property
+    def is_task(self) -> bool:
+        """Tell whether it is a task; else a source that is read on and on, of which only its state is known."""
+        return bool(self.tapes) or self.query is not None
+
 
 @dataclass(frozen=True)
 class Batch:

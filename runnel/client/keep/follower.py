@@ -42,12 +42,13 @@ class Follower(Part):
 
     def go(self) -> None:
         """Follow the stream until it ends or is to stop."""
+        spark = self._lake.spark
         try:
             self._follow()
         except RunnelError:
             raise
         except Exception as error:
-            if running() is not None:
+            if running() is spark:
                 raise
             what = f"Spark's Java process went away while it followed `{self._task.table}`"
             fix = "nothing, it is started again; if it runs out of memory, raise spark.driver.memory"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from runnel.errors import RunnelError, Unreachable
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+WAITING_SECONDS = 10.0  # at most between two looks at a system that does not answer
 Tell = Callable[[str], None]
 LOG = logging.getLogger("runnel.up")
 
@@ -68,4 +69,4 @@ class Part(ABC):
             self.tell(f"{self.name} {'waits' if state == 'waiting' else 'failed'}: {error}")
         self.troubled(state, str(error))
         self.stop.wait(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+        self._pause = min(2 * self._pause, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)

@@ -4,18 +4,17 @@ They are fetched one by one and not with what they depend on: Spark has the rest
 provider of its own version, which only matters where Kafka hands out delegation tokens; an older one does.
 """
 
-import os
 import sqlite3
-import urllib.request
+import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import Stock
-from runnel.spark import cache
+from runnel.spark import cache, resolver
 from runnel.spark.jars import Jar, is_present, is_right
+from runnel.spark.java import find_java
 
-CENTRAL = "https://repo1.maven.org/maven2/"
 JARS = (
     Jar(
         "org.apache.spark",
@@ -45,6 +44,11 @@ JARS = (
         152_289,
         "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
     ),
+)
+UNUSED = (
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-client-api",
 )
 STREAM = """
 import time
@@ -99,14 +103,12 @@ def connector() -> list[Path]:
 
 
 def _fetch(jar: Jar, home: Path) -> None:
-    base = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", CENTRAL).rstrip("/")
-    address = f"{base}/{jar.group.replace('.', '/')}/{jar.name}/{jar.version}/{jar.file_name}"
-    came = home / f"{jar.file_name}.{os.getpid()}"
-    try:
-        with urllib.request.urlopen(address, timeout=60) as answer:
-            came.write_bytes(answer.read())
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-", dir=home) as staging:
+        unused = [name for name in UNUSED if name != f"{jar.group}:{jar.name}"]
+        outcome = resolver.resolve(find_java(), [jar.coordinate], Path(staging), unused)
+        came = outcome.folder / f"{jar.group}_{jar.file_name}"
+        if not came.is_file():
+            raise RuntimeError(f"{jar.file_name} did not come: {outcome.reason}")
         if not is_right(came, jar):
-            raise RuntimeError(f"{address} has another sum than the one that is pinned")
+            raise RuntimeError(f"{jar.file_name} has another sum than the one that is pinned")
         came.replace(home / jar.file_name)
-    finally:
-        came.unlink(missing_ok=True)

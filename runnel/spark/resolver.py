@@ -32,11 +32,16 @@ class Outcome:
     reason: str
 
 
-def resolve(java: Java, coordinates: Sequence[str], staging: Path) -> Outcome:
-    """Fetch the jars into a folder below `staging`; some or all may be absent from it afterwards."""
+def resolve(java: Java, coordinates: Sequence[str], staging: Path, unused: Sequence[str] = ()) -> Outcome:
+    """Fetch the jars into a folder below `staging`; some or all may be absent from it afterwards.
+
+    What they depend on comes too, but for what is `unused`, each `group:name`.
+    """
     log = cache.folder("logs") / "jars.log"
     log.unlink(missing_ok=True)
-    running = process.spawn(_command(java, coordinates, staging), log=log, env=_environment(staging))
+    running = process.spawn(
+        _command(java, coordinates, staging, (_UNUSED, *unused)), log=log, env=_environment(staging)
+    )
     reason = ""
     try:
         # The program that `--packages` feeds is the Python gateway, which ends at once: its input is closed already.
@@ -54,7 +59,7 @@ def resolve(java: Java, coordinates: Sequence[str], staging: Path) -> Outcome:
     return Outcome(staging / "ivy" / "jars", log, reason or _reason(text))
 
 
-def _command(java: Java, coordinates: Sequence[str], staging: Path) -> list[str]:
+def _command(java: Java, coordinates: Sequence[str], staging: Path, unused: Sequence[str]) -> list[str]:
     return [
         str(java.executable),
         *network.java_options(staging),
@@ -62,7 +67,7 @@ def _command(java: Java, coordinates: Sequence[str], staging: Path) -> list[str]
         *("-cp", str(spark_home() / "jars" / "*"), "org.apache.spark.deploy.SparkSubmit"),
         *("--conf", f"spark.jars.ivy={staging / 'ivy'}"),
         *("--packages", ",".join(coordinates)),
-        *("--exclude-packages", _UNUSED),
+        *("--exclude-packages", ",".join(unused)),
         "pyspark-shell",
     ]
 

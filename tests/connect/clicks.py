@@ -1,6 +1,7 @@
 """A topic of Kafka and a project that reads it, so that a test states only what matters."""
 
 import json
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,13 @@ class Reading:
 
     def news(self) -> News:
         return self.feed.news(self.state)
+
+    def waited(self) -> News:
+        """Return what is new, once something is: Kafka ends a transaction a moment after it has said so."""
+        until = time.monotonic() + 20
+        while (found := self.news()).is_empty and time.monotonic() < until:
+            time.sleep(0.01)
+        return found
 
     def read(self, news: News | None = None, tell: Progress = lambda what, done, total: None) -> list[dict[str, Any]]:
         """Return the rows that are new; `tell` hears how far it is."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runnel.connect.http import pace
 from runnel.connect.load import Loaded, load
 from runnel.declare.flow import Source
 from runnel.declare.origin import Files
@@ -20,6 +21,13 @@ from tests.connect.shops import database, lite, pg, shop, small  # noqa: F401
 
 Loading = Callable[..., Loaded]
 Writing = Callable[[str, str | bytes], str]
+
+
+@pytest.fixture(autouse=True)
+def unhurried() -> None:
+    """Forget which servers asked to be left alone: another test's server may get the same port."""
+    pace._held.clear()
+    pace._taken.clear()
 
 
 @pytest.fixture

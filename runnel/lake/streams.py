@@ -155,13 +155,6 @@ def is_done(db: Database, query: str, epoch: int) -> bool:
     return db.read(lambda connection: connection.execute(sa.select(_BATCHES.c.at).where(*here)).first()) is not None
 
 
-def has_written(db: Database, query: str) -> bool:
-    """Tell whether a batch of a query has changed anything."""
-    here = (_BATCHES.c.query == query, _BATCHES.c.commit_id.is_not(None))
-    found = sa.select(_BATCHES.c.at).where(*here).limit(1)
-    return db.read(lambda connection: connection.execute(found).first()) is not None
-
-
 def last_epoch(db: Database, query: str | None) -> int | None:
     """Return the newest batch of a query."""
     newest = sa.select(sa.func.max(_BATCHES.c.epoch)).where(_BATCHES.c.query == query)

@@ -20,6 +20,7 @@ from runnel.declare.flow import CONTINUOUS
 from runnel.declare.origin import Changes, Files, Kafka, Manual
 from runnel.errors import Mistake, RunnelError
 from runnel.lake import runs
+from runnel.lake.branches import branch as branch_of
 from runnel.lake.pins import pinned
 from runnel.names import new_run_id
 from runnel.plan.fingerprint import Fingerprints
@@ -40,6 +41,7 @@ class Keeper:
     """Everything of a project that goes on by itself, on one branch. Its commits are ascribed to one run."""
 
     def __init__(self, lake: "Lake", flow: "Flow", branch: str, tell: Tell) -> None:
+        lake.store.db.read(lambda connection: branch_of(connection, branch))  # a wrong name is told at once
         self.stop = threading.Event()
         self.parts: list[Part] = []
         self.run_id = new_run_id(datetime.now(UTC))

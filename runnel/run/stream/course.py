@@ -148,14 +148,6 @@ class Course:
                 if moved := self._moved_beside(self.store.state(self.branch)):
                     self._place(moved)
 
-    def follow(self, stop: threading.Event, pause: float = 0.05) -> None:
-        """Wind on and on, until told to stop, or raise what ended the query."""
-        assert self.query is not None
-        while not stop.is_set() and self.query.isActive:
-            if not self.wind():
-                stop.wait(pause)
-        self.finish()
-
     def finish(self) -> None:
         """Stop after the batch that is under way, or raise what ended the query."""
         assert self.query is not None

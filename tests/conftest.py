@@ -1,13 +1,15 @@
 """Fixtures that every room's tests share: lakes on both databases, made fresh for each test."""
 
+import faulthandler
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from runnel.lake.store import Store
 from tests.spark.fixtures import spark  # noqa: F401
@@ -16,6 +18,27 @@ if TYPE_CHECKING:
     from tests.kafka import Server
 
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
+# The timeout of each test says which one it was, but it cannot end what hangs outside of Python, nor the end of the
+# run. This one can: it shows where all threads are, and ends the process.
+_HANGS_SECONDS = 420
+_END_SECONDS = 120
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process where a test, or what is put away after it, hangs for good."""
+    faulthandler.dump_traceback_later(_HANGS_SECONDS, exit=True, file=item.config.stash[fault_handler_stderr_fd_key])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the process where the end of the run hangs."""
+    where = session.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(_END_SECONDS, exit=True, file=where)
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook

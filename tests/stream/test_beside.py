@@ -31,8 +31,15 @@ def following(clicks: Clicks, table: str) -> Iterator[Course]:
         task, stop = flow.tasks[TableName.parse(table)], threading.Event()
         code = Fingerprints(flow.root, lake.settings.secrets).of(task)
         course = Course.open(stack, lake.store, flow, task, "main", code, "r1", lake.spark)
-        course.start(is_endless=True)
-        thread = threading.Thread(target=course.follow, args=(stop, 0.01))
+        query = course.start(is_endless=True)
+
+        def wind() -> None:
+            while not stop.is_set() and query.isActive:
+                if not course.wind():
+                    stop.wait(0.01)
+            course.finish()
+
+        thread = threading.Thread(target=wind)
         thread.start()
         try:
             yield course

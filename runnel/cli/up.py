@@ -28,10 +28,12 @@ def up(branch: str, as_json: bool) -> None:
         keeper = Keeper(opened, flow_of(opened), branch, _tell)
         _greet(opened.settings.name, branch, keeper)
         _heed(keeper)
-        with suppress(KeyboardInterrupt):
-            keeper.run()
-        say("stopping after what is under way; Ctrl-C again stops at once")
-        is_whole = keeper.end()
+        try:
+            with suppress(KeyboardInterrupt):
+                keeper.run()
+            say("stopping after what is under way; Ctrl-C again stops at once")
+        finally:
+            is_whole = keeper.end()
     if as_json:
         print_json({"run": keeper.run_id, "branch": branch, "state": "stopped" if is_whole else "torn"})
     if not is_whole:

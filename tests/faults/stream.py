@@ -5,12 +5,11 @@ After each the streams must go on by themselves; in the end every event counts o
 
 import os
 import random
-import signal
 import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from runnel.connect.feed import failpoints as feed
@@ -18,7 +17,7 @@ from runnel.lake import failpoints as lake
 from runnel.run.stream import failpoints as stream
 from tests.kafka import Server as Kafka
 from tests.postgres import Server as Postgres
-from tests.stream.crash import Sender, Shop, Up, below
+from tests.stream.crash import Sender, Shop, Up
 
 FAULTS = 50
 _CHECK_EVERY = 10  # faults
@@ -112,7 +111,7 @@ class Trial:
         """Do what a kind of fault does."""
         kinds = {
             "kill": self.kill,
-            "spark": self.kill_spark,
+            "spark": lambda: self.up.kill_spark(),
             "broker": self.kill_broker,
             "database": self.take_database,
         }
@@ -121,12 +120,6 @@ class Trial:
     def kill(self) -> None:
         self.up.kill()
         self.up = Up(self.shop.root, self.log)
-
-    def kill_spark(self) -> None:
-        """Kill only Spark's process, as a system does that has no memory left."""
-        for pid, _ in below(self.up.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def kill_broker(self) -> None:
         self._kafka.kill()

@@ -236,6 +236,17 @@ class Up:
         self.process.wait()
         gone(started)
 
+    def kill_spark(self) -> None:
+        """Kill only Spark's process, as a system does that has no memory left."""
+        for pid, _ in below(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def spark_is_hindered(self) -> bool:
+        """Kill Spark's process if it is there, and tell whether it was said that it could not start."""
+        self.kill_spark()
+        return "Spark did not start, it is tried again" in self.said()
+
     def died(self, seconds: float) -> None:
         """Wait until it has killed itself, at a failpoint, and see that nothing stays behind."""
         started, deadline = below(self.process.pid), time.monotonic() + seconds

@@ -19,7 +19,7 @@ from runnel.lake import failpoints as lake
 from runnel.run.stream import failpoints as stream
 from tests.faults.crew import killed, start
 from tests.kafka import Server
-from tests.stream.crash import Sender, Shop, Up, keep
+from tests.stream.crash import Sender, Shop, Up, keep, until
 
 SEED = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
 WITHOUT_SPARK = 3  # kills; and two with it
@@ -77,6 +77,7 @@ def test_five_random_kills(shop: Shop, tmp_path: Path) -> None:
             time.sleep(chance.uniform(0, 2))
             up.kill()
         with Up(shop.root, log) as up:
+            until(lambda: up.spark_is_hindered(), 60, lambda: "Spark could start")
             shop.advance("dwd.kept", "after the last kill")
             shop.settle(sender.end(), log)
             assert up.stop() == 0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from runnel.client.keep.delivery import Delivery
 from runnel.client.keep.follower import Follower
 from runnel.client.keep.intake import Intake
-from runnel.client.keep.part import LOG, Part, Tell
+from runnel.client.keep.part import LOG, SHORTEST_SECONDS, Part, Tell
 from runnel.client.keep.reaction import Reaction
 from runnel.client.keep.rerun import Rerun
 from runnel.client.keep.upkeep import Upkeep
 from runnel.declare.duration import seconds_of
 from runnel.declare.flow import CONTINUOUS
 from runnel.declare.origin import Changes, Files, Kafka, Manual
-from runnel.errors import Mistake, RunnelError
+from runnel.errors import Mistake, RunnelError, Unreachable
 from runnel.lake import runs
 from runnel.lake.branches import branch as branch_of
 from runnel.lake.pins import pinned
@@ -72,7 +72,7 @@ class Keeper:
                 if not isinstance(part, Follower):
                     part.start()
             if self.needs_spark:
-                _ = self._lake.spark  # here, because only the main thread can make Ctrl-C reach Spark
+                self._start_spark()  # here, because only the main thread can make Ctrl-C reach it
             for part in self.parts:
                 if isinstance(part, Follower):
                     part.start()
@@ -84,6 +84,17 @@ class Keeper:
         self.stop.set()
         ended = [part.join(_PATIENCE_SECONDS) for part in self.parts]
         return all(ended)
+
+    def _start_spark(self) -> None:
+        """Start Spark, however often that takes; a wrong setting is told at once."""
+        while not self.stop.is_set():
+            try:
+                _ = self._lake.spark
+                return
+            except Unreachable as error:
+                LOG.error("Spark did not start", exc_info=error)
+                self._tell(f"Spark did not start, it is tried again: {error}")
+                self.stop.wait(SHORTEST_SECONDS)
 
     def _revive(self) -> None:
         """Start Spark again where its process has ended, for want of memory say; its streams are tried again."""

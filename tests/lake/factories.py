@@ -60,7 +60,7 @@ def add(store: Store, name: str, data: pa.Table, *, branch: str = "main") -> Com
 
 @cache
 def _duck() -> duckdb.DuckDBPyConnection:
-    return connect(threads=1)
+    return connect()
 
 
 def read(store: Store, name: str, ref: str = "main") -> list[tuple[Any, ...]]:

@@ -50,10 +50,10 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path, ending: str) 
             assert session.execute(f"SELECT id FROM '{path}'").fetchall() == [(number,)]
 
 
-def test_one_that_answers_nobody_is_followed_by_another() -> None:
-    connect().close()
-    assert duck._running is not None
-    duck._running.close()
+def test_one_that_answers_nobody_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = duck._Running()
+    dead.close()
+    monkeypatch.setattr(duck, "_running", dead)
     with connect() as session:
         assert session.execute("SELECT 1").fetchall() == [(1,)]
 

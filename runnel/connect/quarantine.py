@@ -84,7 +84,6 @@ def rows(store: "Store", metadata: "TableMetadata") -> list[Aside]:
     from runnel.lake.scan import rows_sql
 
     with told(), connect() as con:
-        con.execute("SET TimeZone = 'UTC'")
         found = con.sql(f'SELECT * FROM ({rows_sql(store, metadata)}) ORDER BY "at", file, reason, raw')
         return [Aside(**row) for row in found.to_arrow_table().to_pylist()]
 

@@ -9,19 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Dialect, Engine, make_url
 from sqlalchemy.exc import ArgumentError as BadUrl
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.util import LRUCache
 
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
+_MOST_STATEMENTS = 1000
 _ATTEMPTS = 12  # about 20 seconds: a database that restarts is waited for
 # A serialization failure or deadlock, and the server going away or starting up; all are worth another try.
 _RETRY_STATES = ("40001", "40P01", "57P01", "57P02", "57P03", "08006", "08001", "08003")
@@ -143,8 +146,18 @@ def _parsed(url: str) -> URL:
     return parsed.set(drivername="postgresql+psycopg") if parsed.drivername.startswith("postgres") else parsed
 
 
+@cache
+def _compiling() -> tuple[Dialect, LRUCache[Any, Any]]:
+    """Return what statements are compiled by for SQLite, and those that are: once for all lakes of this process."""
+    engine = sa.create_engine("sqlite://")
+    engine.connect().close()  # so that the dialect knows its version of SQLite
+    return engine.dialect, LRUCache(_MOST_STATEMENTS)
+
+
 def _sqlite(url: URL) -> Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    dialect, compiled = _compiling()
+    pool = sa.create_pool_from_url(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    engine = Engine(pool, dialect, url, execution_options={"compiled_cache": compiled})
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:

@@ -82,7 +82,7 @@ class Applying:
         """Return the table's rows, or those of the log, sorted."""
         at = head or self.head
         assert at is not None
-        with connect(threads=1) as con:
+        with connect() as con:
             found = con.execute(rows_sql(self.store, tables.load(self.store, at.location))).fetchall()
         return sorted(found, key=repr)
 

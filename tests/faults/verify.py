@@ -67,7 +67,7 @@ def assert_whole(store: Store, commit: Commit) -> None:
 
 def _sum(store: Store, location: str) -> tuple[int, int]:
     sql = rows_sql(store, tables.load(store, location))
-    found = connect(threads=1).execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
+    found = connect().execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
     assert found is not None
     return int(found[0]), int(found[1])
 

@@ -1,10 +1,7 @@
 """Make tables and rows in a lake, so that a test states only what matters."""
 
-from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -58,14 +55,9 @@ def add(store: Store, name: str, data: pa.Table, *, branch: str = "main") -> Com
     return append(store, branch, table, files, f"add to {name}", base=base)
 
 
-@cache
-def _duck() -> duckdb.DuckDBPyConnection:
-    return connect(threads=1)
-
-
 def read(store: Store, name: str, ref: str = "main") -> list[tuple[Any, ...]]:
     """Return the rows of a table at a ref, sorted."""
     version = store.versions(store.commit(ref), [TableName.parse(name)])[TableName.parse(name)]
     sql = rows_sql(store, tables.load(store, version.location))
-    found: Sequence[tuple[Any, ...]] = _duck().cursor().execute(sql).fetchall()
-    return sorted(found, key=repr)
+    with connect() as connection:
+        return sorted(connection.execute(sql).fetchall(), key=repr)

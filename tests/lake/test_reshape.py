@@ -59,7 +59,7 @@ def ids(store: Store, location: str) -> dict[str, int]:
 
 
 def read(store: Store, location: str) -> list[tuple[Any, ...]]:
-    return sorted(connect(threads=1).execute(rows_sql(store, tables.load(store, location))).fetchall())
+    return sorted(connect().execute(rows_sql(store, tables.load(store, location))).fetchall())
 
 
 LONG, TEXT = LongType(), StringType()

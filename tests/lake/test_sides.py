@@ -68,7 +68,7 @@ def sides(store: Store, before: str) -> list[str]:
 
 
 def read(store: Store, location: str) -> Rows:
-    return sorted(connect(threads=1).execute(rows_sql(store, tables.load(store, location))).fetchall())
+    return sorted(connect().execute(rows_sql(store, tables.load(store, location))).fetchall())
 
 
 @pytest.mark.parametrize(("change", "removed", "added"), CASES.values(), ids=CASES)

@@ -25,7 +25,7 @@ from runnel.query.schemas import column_types
 from tests.lake.changes import delete_rows, evolve, files, partitions
 from tests.lake.factories import add, create
 
-DUCKDB = connect(threads=1)
+DUCKDB = connect()
 LONG = "a common beginning of more than sixteen letters "
 INTS = [None, -(2**31), -3, -1, 0, 1, 2, 7, 2**31 - 1]
 LONGS = [None, -(2**63), -5, 0, 1, 3_000_000_000, 2**63 - 1]

@@ -112,4 +112,6 @@ def databases(url: str) -> Databases:
     """Return the tables of a database."""
     drivers = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
     made = sa.make_url(url)
-    return Databases(url, sa.create_engine(made.set(drivername=drivers[made.drivername]), poolclass=sa.NullPool))
+    plain = {"connect_args": {"ssl_disabled": True}} if made.drivername == "mariadb" else {}
+    engine = sa.create_engine(made.set(drivername=drivers[made.drivername]), poolclass=sa.NullPool, **plain)
+    return Databases(url, engine)

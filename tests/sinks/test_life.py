@@ -1,33 +1,70 @@
 """The life of a sink, told for every kind: whatever happens to it, it comes to hold what the lake's table holds.
 
 Sinks that nothing is removed from hold every row that ever came. What may come twice comes with the same key.
+
+Kinds of a family go the same way, so kills meet them in turn. With RUNNEL_EVERY_KILL=1 each kind meets every kill.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from runnel.connect.sinks.failpoints import ACCEPTED
+from runnel.connect.sinks.failpoints import ACCEPTED, ALL, REPLACING, SENDING
 from runnel.lake.failpoints import PUBLISH_AFTER_COMMIT
+from tests.connect.life import EVERY_KILL
+from tests.sinks.conftest import KINDS
 from tests.sinks.kinds import REFUSED, Kind, Rows, row_of
 from tests.sinks.shop import Shop
 
+Kills = Mapping[str, Sequence[int]]
+# At which passings each kind is killed, one process after another. Of databases each is sent to in another mode.
+MEETS: dict[str, dict[str, Kills]] = {
+    "databases": {
+        "sqlite": {SENDING: (1,), ACCEPTED: (1,), PUBLISH_AFTER_COMMIT: (1,)},
+        "postgresql": {SENDING: (2,), ACCEPTED: (1,)},
+        "mariadb": {SENDING: (3,), ACCEPTED: (1,)},
+    },
+    "files": {
+        "file": {SENDING: (2,), ACCEPTED: (1,), PUBLISH_AFTER_COMMIT: (1,)},
+        "folder": {REPLACING: (1, 2), ACCEPTED: (1,)},
+    },
+    "streams": {
+        "kafka": {SENDING: (1,), ACCEPTED: (2,)},
+        "webhook": {SENDING: (2,), ACCEPTED: (1,)},
+        "function": {SENDING: (1,), ACCEPTED: (1,), PUBLISH_AFTER_COMMIT: (1,)},
+    },
+}
+
+
+def test_every_kind_is_killed_and_every_family_at_every_point() -> None:
+    assert [name for family in MEETS.values() for name in family] == [*KINDS]
+    for name, family in MEETS.items():
+        met = {point for kills in family.values() for point in kills}
+        assert met == {*ALL, PUBLISH_AFTER_COMMIT} - ({REPLACING} if name != "files" else set())
+
 
 @pytest.mark.crash
-def test_life(shop: Shop, kind: Kind) -> None:
+def test_life(shop: Shop, kind: Kind, request: pytest.FixtureRequest) -> None:
     shop.sinks(*kind.lines())
     life = Life(shop, kind)
     life.run()
     nothing_new(life)
     rows_come(life)
     rows_change_and_go_while_it_refuses(life)
-    for point, passings in kind.kills.items():
+    for point, passings in kills_of(kind, request.node.callspec.params["kind"]).items():
         it_is_killed(life, point, *passings)
-    it_is_killed(life, PUBLISH_AFTER_COMMIT, 1)
     the_source_is_rewound(life)
     a_commit_is_reverted(life)
     a_branch_is_merged(life)
     nothing_new(life)
+
+
+def kills_of(kind: Kind, name: str) -> Kills:
+    """Return where a kind is killed."""
+    if EVERY_KILL:
+        return {**kind.kills, PUBLISH_AFTER_COMMIT: (1,)}
+    return next(family[name] for family in MEETS.values() if name in family)
 
 
 class Life:
@@ -36,7 +73,7 @@ class Life:
     def __init__(self, shop: Shop, kind: Kind) -> None:
         self.shop = shop
         self.kind = kind
-        self.names = {one["sink"] for one in shop.states()}
+        self.names = [one["sink"] for one in shop.states()]
         self._now: Rows = Counter()
         self._all: Rows = Counter()
         self._days = 3
@@ -117,9 +154,18 @@ def it_is_killed(life: Life, point: str, *passings: int) -> None:
     assert not old.keys() & came.keys()
     again = {key.split("/")[0] for key, times in came.items() if times > 1}
     if point == ACCEPTED:
-        assert again == (life.names if old else set())
+        assert again == (struck(life.names, passings) if old else set())
     if point == PUBLISH_AFTER_COMMIT:
         assert not again
+
+
+def struck(names: Sequence[str], passings: Iterable[int]) -> set[str]:
+    """Return the sinks that were under way when one process after another was killed."""
+    found, left = set(), list(names)
+    for passing in passings:
+        left = left[passing - 1 :]
+        found.add(left[0])
+    return found
 
 
 def the_source_is_rewound(life: Life) -> None:

@@ -56,7 +56,6 @@ def apply(store: "Store", source: Source, log: Head, base: Head | None, deletes:
     """
     rule = rule_of(source, tables.load(store, log.location).schema(), deletes)
     with _told(source), tempfile.TemporaryDirectory(prefix="runnel-changes-") as folder, connect() as con:
-        con.execute(f"SET temp_directory = {literal(folder)}")
         work = _Applying(store, source, rule, log, con, Path(folder), tell)
         made = work.onto(base) if base is not None else None
         return made or work.anew(base)

@@ -34,14 +34,13 @@ def is_once(database: Database, looked: Look) -> bool:
 
 def once(looked: Look, parts: Sequence[Part]) -> None:
     """Raise where a key is there twice: then it does not identify a row."""
-    import duckdb
-
+    from runnel.lake.duck import connect
     from runnel.lake.duckdb_types import exact_path, quoted
 
     names = [column.name for column in looked.key]
     files = ", ".join(exact_path(str(part.path)) for part in parts)
     columns = ", ".join(quoted(name) for name in names)
-    with duckdb.connect() as con:
+    with connect() as con:
         found = con.execute(
             f"SELECT {columns}, count(*) FROM read_parquet([{files}]) GROUP BY {columns} HAVING count(*) > 1 LIMIT 1"
         ).fetchall()

@@ -4,7 +4,6 @@ Old rows are seen through the newer version's columns, so that one that came sin
 until a sink asks for it.
 """
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from runnel.lake.delta import Delta, delta, rows_apart
 from runnel.lake.duck import connect, told
-from runnel.lake.duckdb_types import duckdb_type, literal, quoted
+from runnel.lake.duckdb_types import duckdb_type, quoted
 from runnel.lake.netting import Compared, common, counts
 from runnel.lake.scan import rows_sql
 from runnel.lake.tables import load
@@ -199,7 +198,6 @@ class Change:
 
 @contextmanager
 def opened(store: "Store", table: "TableName", step: "Step", key: str, tell: Tell) -> Iterator[Change]:
-    """Open a change; what does not fit into memory goes to a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="runnel-sink-") as folder, told(), connect() as connection:
-        connection.execute(f"SET temp_directory = {literal(folder)}")
+    """Open a change."""
+    with told(), connect() as connection:
         yield Change(store, table, step, key, connection, tell)

@@ -3,7 +3,6 @@
 Rows stream from DuckDB to Parquet; a sort that does not fit in memory spills to a temporary folder.
 """
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -92,8 +91,7 @@ def pour(
     if order:
         sql = f"SELECT * FROM ({sql}) ORDER BY {order}"
     writer = PartitionWriter(store, metadata, group.home, target_bytes)
-    with tempfile.TemporaryDirectory(prefix="runnel-compact-") as folder, connect() as connection:
-        connection.execute("SET temp_directory = ?", [folder])
+    with connect() as connection:
         for batch in connection.sql(sql).to_arrow_reader(_batch_rows(group)):
             writer.write(batch)
             wrote(batch.num_rows)

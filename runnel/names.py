@@ -92,4 +92,4 @@ def new_commit_id() -> str:
 
 def new_run_id(at: datetime) -> str:
     """Return a fresh id of a run, which sorts by time."""
-    return f"{at:%Y%m%dt%H%M%S}-{secrets.token_hex(2)}"
+    return f"{at:%Y%m%dt%H%M%S}-{secrets.token_hex(4)}"

@@ -7,6 +7,7 @@ Whatever is out of the ordinary gives None: then the lake is opened in full, whi
 import json
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 from runnel.lake.revisions import REVISIONS
@@ -126,3 +127,17 @@ class Glance:
     def close(self) -> None:
         """End the transaction."""
         self._connection.close()
+
+
+def may_have_workers(catalog: str) -> bool:
+    """Tell whether workers may be there; only a lake in SQLite can say at a glance that none is."""
+    path = catalog.removeprefix(_PREFIX)
+    if path == catalog or "?" in path:
+        return True
+    if not Path(path).is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=30)) as connection:
+            return connection.execute("select 1 from runnel_workers where kind = 'worker'").fetchone() is not None
+    except sqlite3.Error:
+        return False  # an older lake, say: it is brought up to date before anything is queued

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Moved, RunnelError
-from runnel.lake import failpoints, ingested, schema, slots, streams
+from runnel.lake import failpoints, ingested, queue, schema, slots, streams
 from runnel.lake.adopt import adopted, record
 from runnel.lake.branches import branch, ensure_layers, lock
 from runnel.lake.commits import Change, Commit, find
@@ -38,6 +38,7 @@ class Draft:
     slot: tuple[str, str] | None = None  # if set, the name and token of the slot that it must still hold
     seen: tuple[tuple[TableName, Seen], ...] = ()  # what sources have given with this write
     batch: streams.Batch | None = None  # if set, the batch of a stream that this is
+    claim: tuple[str, str] | None = None  # if set, the entry of the queue that this is, and the token of its claim
     id: str = field(default_factory=new_commit_id)
 
 
@@ -97,6 +98,8 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     ingested.store(connection, commit, draft.seen)
     if draft.batch is not None:
         streams.publish(connection, draft.batch, commit.id, db.now(connection))
+    if draft.claim is not None:
+        queue.hold(connection, draft.claim, commit.id)
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 

@@ -244,6 +244,141 @@ batches = Table(
     Column("detail", Text, nullable=False),  # JSON: rows, times, the watermark, the size of the state
     Index("runnel_batches_table", "branch", "table_name", "at"),
 )
+# What is to be run. A run is claimed by a worker, for a while, with a token: who holds no token publishes nothing.
+queue = Table(
+    "runnel_queue",
+    metadata,
+    Column("id", String(63), primary_key=True),  # of the run
+    Column("branch", String(63), nullable=False),
+    Column("kind", String(10), nullable=False),  # run, plan, query
+    Column("wish", Text, nullable=False),  # JSON: what to run, and how
+    Column("cause", String(200), nullable=False),  # who wants it: a user, a schedule, a backfill
+    Column("slot", String(200), nullable=True, unique=True),  # what is to be run only once, such as a schedule's time
+    Column("author", Text, nullable=False),
+    Column("priority", Integer, nullable=False),  # the higher the earlier
+    Column("state", String(20), nullable=False),  # queued, running, or how it ended
+    Column("queued_at", String(32), nullable=False),
+    Column("not_before", String(32), nullable=False),
+    Column("attempt", Integer, nullable=False),  # the one that is under way, or was the last
+    Column("retries", Integer, nullable=False),
+    Column("timeout_seconds", Integer, nullable=True),
+    Column("worker", String(63), nullable=True),
+    Column("token", String(32), nullable=True),
+    Column("renewed_at", String(32), nullable=True),  # the claim
+    Column("started_at", String(32), nullable=True),
+    Column("cancel_at", String(32), nullable=True),  # when somebody asked to stop it
+    Column("commit_id", String(20), nullable=True),  # written in the transaction that publishes it
+    Column("ended_at", String(32), nullable=True),
+    Column("outcome", Text, nullable=True),  # JSON: what became of it
+    Index("runnel_queue_state", "state", "priority", "id"),
+    Index("runnel_queue_cause", "cause", "id"),
+    Index("runnel_queue_ended", "ended_at"),
+)
+# What happens in a run while it goes on, for whoever follows it.
+events = Table(
+    "runnel_events",
+    metadata,
+    Column("run", String(63), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", String(32), nullable=False),
+    Column("event", Text, nullable=False),  # JSON
+)
+# Processes that compute, and what else must be done by one at a time. A row that is not renewed is dead.
+workers = Table(
+    "runnel_workers",
+    metadata,
+    Column("id", String(63), primary_key=True),
+    Column("kind", String(20), nullable=False),  # worker, service
+    Column("owner", Text, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("renewed_at", String(32), nullable=False),
+    Column("detail", Text, nullable=False),  # JSON: what it can do, how it is
+)
+leases = Table(
+    "runnel_leases",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("token", String(32), nullable=False),
+    Column("renewed_at", String(32), nullable=False),
+)
+# How far each schedule has come, and what people said about it.
+schedules = Table(
+    "runnel_schedules",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("declared", Text, nullable=False),  # JSON
+    Column("cursor", Text, nullable=False),  # JSON: the last slot that was queued, or the versions that were seen
+    Column("paused_at", String(32), nullable=True),
+    Column("paused_by", Text, nullable=True),
+    Column("seen_at", String(32), nullable=False),  # when it was last declared
+    Column("gone_at", String(32), nullable=True),  # since when it is no more
+)
+backfills = Table(
+    "runnel_backfills",
+    metadata,
+    Column("id", String(63), primary_key=True),
+    Column("branch", String(63), nullable=False),
+    Column("wish", Text, nullable=False),  # JSON
+    Column("author", Text, nullable=False),
+    Column("state", String(20), nullable=False),  # running, or paused
+    Column("made_at", String(32), nullable=False),
+)
+tokens = Table(
+    "runnel_tokens",
+    metadata,
+    Column("name", String(63), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("scope", String(20), nullable=False),
+    Column("made_at", String(32), nullable=False),
+    Column("revoked_at", String(32), nullable=True),
+)
+# Answers that were given to requests with an idempotency key: the same request gets the same answer.
+answers = Table(
+    "runnel_answers",
+    metadata,
+    Column("key", String(200), primary_key=True),
+    Column("request", String(64), nullable=False),  # its hash
+    Column("status", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", String(32), nullable=False),
+)
+# What a project declares of its tables, sinks and alerts: the service has no flow to look into.
+declared = Table(
+    "runnel_declared",
+    metadata,
+    Column("kind", String(10), primary_key=True),  # table, sink, alert
+    Column("name", String(511), primary_key=True),
+    Column("declared", Text, nullable=False),  # JSON
+    Column("since", String(32), nullable=False),  # when it was new, or had another deadline
+)
+# What is wrong, or was: each time a number. Where `over_at` is null it still is.
+alarms = Table(
+    "runnel_alarms",
+    metadata,
+    Column("key", String(300), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("kind", String(20), nullable=False),
+    Column("level", String(10), nullable=False),  # warning, alarm
+    Column("since", String(32), nullable=False),
+    Column("detail", Text, nullable=False),  # JSON: what it is, what it blocks, what to do
+    Column("over_at", String(32), nullable=True),
+    Index("runnel_alarms_over", "over_at"),
+)
+# Whom an alarm was told, and how often that was tried. Who tries says so before.
+tellings = Table(
+    "runnel_tellings",
+    metadata,
+    Column("key", String(300), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("alert", String(200), primary_key=True),
+    Column("word", String(10), primary_key=True),  # warning, alarm, over
+    Column("tries", Integer, nullable=False),
+    Column("next_at", String(32), nullable=False),  # of the next try
+    Column("told_at", String(32), nullable=True),
+    Column("problem", Text, nullable=True),
+)
 # The code of runs: files, and manifests that name them by path. The hash of a manifest is the id of the code.
 code = Table(
     "runnel_code",

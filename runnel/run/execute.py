@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.errors import Moved, RunnelError
+from runnel.errors import Cancelled, Moved, RunnelError
 from runnel.lake import runs
 from runnel.lake.commits import Commit
 from runnel.run.engine import Engine
@@ -75,6 +75,7 @@ def execute(
         watch(Event("note", f"{error.what}; planning again"))
         raise
     except RunnelError as error:
+        state = "cancelled" if isinstance(error, Cancelled) else "failed"
         log.write(str(error))
         raise
     finally:

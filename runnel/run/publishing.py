@@ -57,6 +57,7 @@ def publish_run(work: "Work", steps: "tuple[Done, ...]", message: str | None) ->
         pin=work.order.pin,
         slot=work.loan.slot.lease if work.loan else None,
         seen=seen,
+        claim=work.order.claim,
     )
     return publish(work.store.db, draft)
 

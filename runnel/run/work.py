@@ -66,6 +66,8 @@ class Order:
     parallel: int = 4
     started_at: datetime = field(default_factory=datetime.now)
     basis: "Basis | None" = None  # what its provenance says beside the inputs
+    claim: tuple[str, str] | None = None  # the entry of the queue that this is, and the token of its claim
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set by whoever wants it to stop
 
 
 class Work:
@@ -89,7 +91,7 @@ class Work:
         self.fingerprints = fingerprints
         self.watch = watch
         self.log = log
-        self.cancelled = threading.Event()
+        self.cancelled = order.cancelled
         self.findings: dict[TableName, tuple[Finding, ...]] = {}  # how the checks of each table went
         self.heads = {table: Head(version.location, version.content) for table, version in order.state.items()}
         self._spark = spark

@@ -16,6 +16,7 @@ from runnel.lake.upgrade import REVISIONS
 def test_migrations_make_what_the_code_declares(both: Store) -> None:
     with both.db.reading() as connection:
         found = sa.inspect(connection)
+        assert set(found.get_table_names()) == {*schema.metadata.tables, "runnel_schema"}
         for table in schema.metadata.sorted_tables:
             assert {column["name"] for column in found.get_columns(table.name)} == set(table.columns.keys()), table.name
             assert {index["name"] for index in found.get_indexes(table.name)} >= {index.name for index in table.indexes}

@@ -1,0 +1,196 @@
+"""The queue: who gets what, once, and what becomes of what nobody finishes."""
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from runnel.errors import Cancelled, Mistake, RunnelError
+from runnel.lake import queue, schema
+from runnel.lake.database import moment, stamp
+from runnel.lake.queue import Entry, Queued
+from runnel.lake.store import Store
+
+
+def add(store: Store, *entries: Entry) -> list[str]:
+    return store.db.write(lambda connection: queue.add(connection, store.db, entries))
+
+
+def get(store: Store, entry: str) -> Queued:
+    return store.db.read(lambda connection: queue.find(connection, entry))
+
+
+def want(name: str, **options) -> Entry:
+    return Entry({"select": [name]}, "ada", **options)
+
+
+def take(store: Store, worker: str = "w1") -> Queued:
+    found = queue.claim(store.db, worker)
+    assert found is not None
+    return found
+
+
+def test_first_come_first_served_but_for_priority(both: Store) -> None:
+    first, second, urgent = want("a"), want("b"), want("c", priority=5)
+    for entry in (first, second, urgent):
+        add(both, entry)
+    assert [take(both).id for _ in range(3)] == [urgent.id, first.id, second.id]
+    assert queue.claim(both.db, "w1") is None
+
+
+def test_a_slot_is_queued_once(both: Store) -> None:
+    taken = add(both, want("a", slot="nightly/1"), want("a", slot="nightly/1"), want("a", slot="nightly/2"))
+    assert len(taken) == 2
+    assert queue.submit(both.db, want("a", slot="nightly/1")) is None
+
+
+def test_a_repeated_submit_is_the_same(both: Store) -> None:
+    entry = want("a")
+    assert queue.submit(both.db, entry) == queue.submit(both.db, entry) == entry.id
+
+
+def test_one_at_a_time_of_a_schedule(both: Store) -> None:
+    first, second = want("a", cause="schedule/x"), want("b", cause="schedule/x")
+    add(both, first), add(both, second)
+    taken = take(both)
+    assert queue.claim(both.db, "w2") is None
+    queue.finish(both.db, taken.claim, "succeeded", {})
+    assert take(both).id == second.id
+
+
+def test_not_before_its_time(both: Store) -> None:
+    soon = stamp(moment(both.db.now()) + timedelta(seconds=60))
+    add(both, want("a", not_before=soon))
+    assert queue.claim(both.db, "w1") is None
+
+
+def test_a_clock_that_jumped_back_lets_nothing_wait_for_a_day(both: Store) -> None:
+    add(both, want("a", not_before=stamp(moment(both.db.now()) + timedelta(days=1))))
+    assert queue.claim(both.db, "w1") is not None
+
+
+def test_workers_that_claim_at_once_share_no_cause(both: Store) -> None:
+    for number in range(6):
+        add(both, want("a", cause=f"schedule/{number % 2}"))
+    found: list[Queued] = []
+    gate = threading.Barrier(4)
+
+    def work(name: str) -> None:
+        gate.wait()
+        if (one := queue.claim(both.db, name)) is not None:
+            found.append(one)
+
+    threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.cause for one in found) == ["schedule/0", "schedule/1"]
+
+
+def test_a_failure_that_may_pass_is_tried_again_later(both: Store) -> None:
+    entry = want("a", retries=1)
+    add(both, entry)
+    assert queue.finish(both.db, take(both).claim, "failed", {"error": 1}, again=True) == "queued"
+    assert queue.claim(both.db, "w1") is None  # it waits a little
+    hurry(both)
+    second = take(both)
+    assert (second.attempt, second.run) == (2, f"{entry.id}-2")
+    assert queue.finish(both.db, second.claim, "failed", {}, again=True) == "failed"
+    assert get(both, second.run).id == entry.id
+
+
+def test_a_failure_that_stays_is_not_tried_again(both: Store) -> None:
+    add(both, want("a"))
+    assert queue.finish(both.db, take(both).claim, "failed", {}) == "failed"
+
+
+def test_what_a_dead_worker_held_is_run_by_another(both: Store) -> None:
+    add(both, want("a"))
+    lost = take(both)
+    assert [one.state for one in queue.release(both.db, worker="w1")] == ["queued"]
+    assert queue.finish(both.db, lost.claim, "succeeded", {}) is None
+    assert queue.renew(both.db, [lost.claim]) == {}
+    hurry(both)
+    assert take(both, "w2").id == lost.id
+
+
+def test_a_renewed_claim_is_not_stale(both: Store) -> None:
+    add(both, want("a"))
+    held = take(both)
+    assert held.renewed_at is not None
+    assert queue.renew(both.db, [held.claim]) == {held.id: None}
+    assert queue.release(both.db, stale=[(held.id, held.renewed_at)]) == []
+    renewed = get(both, held.id).renewed_at
+    assert renewed is not None
+    assert [one.id for one in queue.release(both.db, stale=[(held.id, renewed)])] == [held.id]
+
+
+def test_only_who_holds_the_claim_publishes(both: Store) -> None:
+    add(both, want("a"))
+    zombie = take(both)
+    queue.release(both.db, worker="w1")
+    hurry(both)
+    other = take(both, "w2")
+    with pytest.raises(RunnelError, match="another worker has taken it over"):
+        both.db.write(lambda connection: queue.hold(connection, zombie.claim, "c1"))
+    both.db.write(lambda connection: queue.hold(connection, other.claim, "c2"))
+    assert get(both, other.id).commit == "c2"
+
+
+def test_published_and_then_lost_has_succeeded(both: Store) -> None:
+    add(both, want("a"))
+    held = take(both)
+    both.db.write(lambda connection: queue.hold(connection, held.claim, "c1"))
+    assert [(one.state, one.commit) for one in queue.release(both.db, worker="w1")] == [("succeeded", "c1")]
+
+
+def test_cancelled_before_it_starts(both: Store) -> None:
+    entry = want("a")
+    add(both, entry)
+    assert queue.cancel(both.db, entry.id).state == "cancelled"
+    assert queue.claim(both.db, "w1") is None
+
+
+def test_cancelled_while_it_runs_is_told_to_its_worker_and_never_published(both: Store) -> None:
+    add(both, want("a"))
+    held = take(both)
+    asked = queue.cancel(both.db, held.id)
+    assert asked.state == "running" and asked.cancel_at is not None
+    assert queue.renew(both.db, [held.claim]) == {held.id: asked.cancel_at}
+    with pytest.raises(Cancelled):
+        both.db.write(lambda connection: queue.hold(connection, held.claim, "c1"))
+    assert queue.finish(both.db, held.claim, "cancelled", {}) == "cancelled"
+    assert queue.cancel(both.db, held.id).state == "cancelled"
+
+
+def test_cancelled_and_lost_is_cancelled(both: Store) -> None:
+    add(both, want("a"))
+    held = take(both)
+    queue.cancel(both.db, held.id)
+    assert [one.state for one in queue.release(both.db, worker="w1")] == ["cancelled"]
+
+
+def test_found_by_its_start_or_told_what_is_near(store: Store) -> None:
+    entry = replace(want("a"), id="20260102t080000-abcdef01")
+    add(store, entry)
+    assert get(store, "20260102t080000-abc").id == entry.id
+    with pytest.raises(Mistake, match="close: `20260102t080000-abcdef01`"):
+        get(store, "20260102t080000-abcdef11")
+
+
+def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
+    old, new = want("a"), want("b")
+    add(store, old, new)
+    queue.finish(store.db, take(store).claim, "succeeded", {})
+    assert queue.forget_old(store.db, 3600.0) == 0
+    assert queue.forget_old(store.db, -1.0) == 1
+    with store.db.reading() as connection:
+        assert len(queue.entries(connection)) == 1
+
+
+def hurry(store: Store) -> None:
+    """Let what waits for another attempt wait no longer."""
+    past = "2000-01-01T00:00:00.000000Z"
+    store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before=past)))

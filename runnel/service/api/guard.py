@@ -1,0 +1,82 @@
+"""The token that every request needs, but for whether the service is alive."""
+
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+from fastapi import Request
+
+from runnel.errors import RunnelError
+from runnel.lake import tokens
+from runnel.lake.tokens import Token
+from runnel.service.api.problem import told
+from runnel.service.api.words import PREFIX
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from runnel.lake.database import Database
+
+OPEN = frozenset({"/health", "/ready"})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_ASKING = frozenset({f"{PREFIX}/query"})  # reads, though it is posted
+
+
+class Guard:
+    """Lets through who has a token, and only to what it may do; what comes after finds it in the request's state."""
+
+    def __init__(self, app: "ASGIApp", db: "Database") -> None:
+        self._app = app
+        self._db = db
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer a request, or hand it on."""
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        try:
+            token = await self._token(scope)
+            _check(token, scope)
+        except _Refused as refused:
+            await told(refused, refused.status, refused.headers)(scope, receive, send)
+            return
+        except RunnelError as error:
+            await told(error)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = token
+        await self._app(scope, receive, send)
+
+    async def _token(self, scope: "Scope") -> Token:
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+        kind, _, secret = given.partition(" ")
+        if kind.lower() != "bearer" or not secret.strip():
+            raise _Refused(401, "TOKEN_MISSING", "this needs a token", "send the header Authorization: Bearer TOKEN")
+        found = await to_thread.run_sync(lambda: self._db.read(lambda c: tokens.verify(c, secret.strip())))
+        if found is None:
+            fix = "`runnel token create NAME` makes one"
+            raise _Refused(401, "TOKEN_INVALID", "this token is not known, or was revoked", fix)
+        return found
+
+
+class _Refused(RunnelError):
+    """A request that is not let through."""
+
+    def __init__(self, status: int, code: str, what: str, fix: str) -> None:
+        super().__init__(code, what, fix=fix)
+        self.status = status
+        wrong = ', error="invalid_token"' if code == "TOKEN_INVALID" else ""
+        self.headers = {"WWW-Authenticate": f'Bearer realm="runnel"{wrong}'} if status == 401 else {}
+
+
+def _check(token: Token, scope: "Scope") -> None:
+    """Refuse what a token of scope `read` may not do."""
+    if token.scope != tokens.READ or scope["method"] in _READING or scope["path"] in _ASKING:
+        return
+    what = f"the token `{token.name}` may only read"
+    raise _Refused(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")
+
+
+def caller(request: Request) -> Token:
+    """Return the token that a request came with."""
+    found = request.state.caller
+    assert isinstance(found, Token)
+    return found

@@ -1,0 +1,72 @@
+"""Schedules: what is due when, and pausing one."""
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from runnel.lake import schedules as calendar
+from runnel.service.api.here import StoreHere
+from runnel.service.api.keys import Key
+from runnel.service.api.page import Page, whole
+from runnel.service.api.problem import problems
+from runnel.service.api.words import Name
+
+if TYPE_CHECKING:
+    from runnel.lake.schedules import Standing
+
+router = APIRouter(tags=["schedules"])
+
+
+class ScheduleShown(BaseModel):
+    """A schedule: what its project declares, how far it has come, and whether it is paused."""
+
+    model_config = ConfigDict(extra="allow")
+
+    schedule: str
+    declared: dict[str, Any]
+    cursor: dict[str, Any] = Field(description="What was queued last")
+    seen_at: str
+    paused_at: str | None
+    paused_by: str | None
+    gone_at: str | None = Field(description="Since when it is no longer declared")
+
+
+@router.get("/schedules", response_model=Page[ScheduleShown], summary="List schedules", responses=problems())
+def schedules(store: StoreHere) -> dict[str, Any]:
+    """Return all schedules by name."""
+    return whole([_json(one) for one in store.db.read(calendar.standing)])
+
+
+@router.post(
+    "/schedules/{name}/pause",
+    response_model=ScheduleShown,
+    summary="Pause a schedule",
+    responses=problems(400, 404, 409, 413),
+)
+def pause(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
+    """Let a schedule queue nothing until it is resumed."""
+    return _json(calendar.pause(store.db, name, store.author))
+
+
+@router.post(
+    "/schedules/{name}/resume",
+    response_model=ScheduleShown,
+    summary="Resume a schedule",
+    responses=problems(400, 404, 409, 413),
+)
+def resume(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
+    """Let a paused schedule go on."""
+    return _json(calendar.pause(store.db, name, store.author, resume=True))
+
+
+def _json(one: "Standing") -> dict[str, Any]:
+    return {
+        "schedule": one.name,
+        "declared": dict(one.declared),
+        "cursor": dict(one.cursor),
+        "seen_at": one.seen_at,
+        "paused_at": one.paused_at,
+        "paused_by": one.paused_by,
+        "gone_at": one.gone_at,
+    }

@@ -1,0 +1,74 @@
+"""Runs as JSON: those of the queue, and those that a command ran by itself."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from runnel.lake.database import moment
+
+if TYPE_CHECKING:
+    from runnel.lake.queue import Queued
+    from runnel.lake.runs import Run
+
+
+def run_json(one: "Run") -> dict[str, Any]:
+    """Return a run as `runnel runs` does."""
+    steps = one.detail.get("steps", [])
+    return {
+        "run": one.id,
+        "state": one.state,
+        "branch": one.branch,
+        "author": one.author,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "seconds": _seconds(one.started_at, one.ended_at),
+        "commit": one.commit,
+        "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
+    }
+
+
+def entry_json(one: "Queued") -> dict[str, Any]:
+    """Return an entry of the queue in the same shape, with what only the queue knows."""
+    outcome = one.outcome or {}
+    steps = outcome.get("steps", [])
+    return {
+        "run": one.id,
+        "state": one.state,
+        "branch": one.branch,
+        "author": one.author,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "seconds": _seconds(one.started_at, one.ended_at),
+        "commit": one.commit,
+        "tables": [step["table"] for step in steps if step["state"] != "skipped"],
+        "kind": one.kind,
+        "cause": one.cause,
+        "queued_at": one.queued_at,
+        "attempt": one.attempt,
+        "priority": one.priority,
+        "worker": one.worker,
+        "cancel_at": one.cancel_at,
+        "error": outcome.get("error"),
+    }
+
+
+def whole_json(shown: dict[str, Any], attempts: "Sequence[Run]", one: "Queued | None" = None) -> dict[str, Any]:
+    """Return a run with its steps, what it was made with, and all its attempts; the last one tells."""
+    detail = attempts[-1].detail if attempts else {}
+    outcome = dict(one.outcome) if one is not None and one.outcome else None
+    return {
+        **shown,
+        "tables": shown["tables"] or (run_json(attempts[-1])["tables"] if attempts else []),
+        "code": detail.get("code_id"),
+        "git": detail.get("git"),
+        "packages": detail.get("packages"),
+        "steps": detail.get("steps") or (outcome or {}).get("steps", []),
+        "wish": dict(one.wish) if one is not None else None,
+        "outcome": outcome,
+        "attempts": [run_json(attempt) for attempt in attempts],
+    }
+
+
+def _seconds(started_at: str | None, ended_at: str | None) -> float | None:
+    if started_at is None or ended_at is None:
+        return None
+    return round((moment(ended_at) - moment(started_at)).total_seconds(), 3)

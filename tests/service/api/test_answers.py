@@ -1,0 +1,86 @@
+"""Answers by key: one request does the work, whoever repeats it gets the same answer."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from runnel.errors import Conflict, Mistake
+from runnel.lake import answers, pins, schema
+from runnel.lake.answers import Answer, Taken
+from runnel.lake.store import Store
+
+LONG_AGO = "2000-01-01T00:00:00.000000Z"
+
+
+def take(store: Store, request: str = "POST /runs {}", key: str = "k") -> Taken:
+    found = answers.begin(store.db, key, request)
+    assert isinstance(found, Taken)
+    return found
+
+
+def set_all(store: Store, **values: object) -> None:
+    store.db.write(lambda connection: connection.execute(schema.answers.update().values(**values)))
+
+
+def test_the_same_request_gets_the_same_answer(both: Store) -> None:
+    answers.keep(both.db, take(both), Answer(202, '{"run": "ü"}'))
+    assert answers.begin(both.db, "k", "POST /runs {}") == Answer(202, '{"run": "ü"}')
+    with pytest.raises(Mistake, match="another request"):
+        answers.begin(both.db, "k", "POST /runs {other}")
+    assert isinstance(answers.begin(both.db, "k\0", "POST /runs {other}"), Taken)
+
+
+def test_two_at_once(both: Store) -> None:
+    """Of many that come at the same time one is told to do it."""
+    found: list[object] = []
+
+    def ask() -> None:
+        try:
+            found.append(answers.begin(both.db, "k", "a"))
+        except Conflict as error:
+            found.append(error.code)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(one, Taken) for one in found) == 1
+    assert found.count("KEY_UNDER_WAY") == 7
+
+
+def test_dropped_may_be_repeated(both: Store) -> None:
+    answers.drop(both.db, take(both))
+    take(both)
+
+
+def test_what_a_dead_process_took_is_done_by_the_next(both: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = pins.owner().rpartition(":")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(answers, "owner", lambda: f"{host}:{ended.pid}")
+        lost = take(both)
+    mine = take(both)
+    answers.keep(both.db, lost, Answer(200, "late"))
+    with pytest.raises(Conflict):
+        answers.begin(both.db, "k", "POST /runs {}")
+    answers.keep(both.db, mine, Answer(200, "mine"))
+    assert answers.begin(both.db, "k", "POST /runs {}") == Answer(200, "mine")
+
+
+def test_what_is_not_heard_of_is_done_by_the_next(both: Store) -> None:
+    take(both)
+    set_all(both, at=LONG_AGO)
+    take(both)
+
+
+def test_a_day_later_it_is_forgotten(both: Store) -> None:
+    answers.keep(both.db, take(both), Answer(200, "x"))
+    assert answers.forget_old(both.db) == 0
+    set_all(both, at=LONG_AGO)
+    take(both, "another request")
+    set_all(both, at=LONG_AGO)
+    assert answers.forget_old(both.db) == 1

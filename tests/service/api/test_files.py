@@ -1,0 +1,107 @@
+"""Files and rows set aside, over HTTP."""
+
+from datetime import UTC, datetime
+
+import pytest
+import requests
+
+from runnel.connect import quarantine
+from runnel.connect.quarantine import Aside
+from runnel.declare.flow import quarantine_of
+from runnel.lake.commits import Change
+from runnel.lake.publish import Draft, publish
+from runnel.names import TableName
+from tests.service.api.serving import ORDERS, Api
+
+
+def test_files_are_listed(seen: Api) -> None:
+    found = seen.get("/files/raw.docs")
+    assert [one["path"] for one in found["items"]] == ["in/more.csv", "in/orders.csv"] and found["next"] is None
+    assert found["items"][1]["size"] == len(ORDERS) and found["items"][1]["modified_at"].endswith("+00:00")
+    assert [one["path"] for one in seen.get("/files/raw.docs", glob="**/m*")["items"]] == ["in/more.csv"]
+    first = seen.get("/files/raw.docs", limit=1)
+    assert [one["path"] for one in seen.get("/files/raw.docs", after=first["next"])["items"]] == ["in/orders.csv"]
+    assert seen.get("/files/ods.orders", 422)["code"] == "FILES_NOT_A_FILE_TABLE"
+    assert seen.get("/files/raw.docs", 404, at="v1")["code"] == "TABLE_UNKNOWN"
+
+
+def test_a_download(seen: Api) -> None:
+    found = seen.ask("GET", "/files/raw.docs/in/orders.csv")
+    assert (found.status_code, found.text) == (200, ORDERS)
+    assert 'filename="orders.csv"' in found.headers["content-disposition"]
+    known = {"If-None-Match": found.headers["etag"]}
+    assert seen.ask("GET", "/files/raw.docs/in/orders.csv", headers=known).status_code == 304
+    for path in ("in", "in/order.csv", "in/*", "../in/orders.csv", "in/orders.csv/x"):
+        url = requests.Request("GET", f"{seen.url}/api/v1/files/raw.docs/{path}").prepare()
+        url.url = f"{seen.url}/api/v1/files/raw.docs/{path.replace('*', '%2A').replace('..', '%2E%2E')}"
+        url.headers["Authorization"] = f"Bearer {seen.secret}"
+        answer = seen.session.send(url)
+        assert (answer.status_code, answer.json()["code"]) == (404, "FILE_UNKNOWN"), path
+    assert "close: `in/orders.csv`" in seen.get("/files/raw.docs/in/order.csv", 404)["what"]
+
+
+PATHS = ["a.txt", "deep/er/a b.txt", "odd/[x]*?.txt", "grüße/日本.txt", "!", "x" * 200, "%41.txt", "a+b&c=d#e.txt"]
+
+
+def test_an_upload_comes_back_as_it_went(api: Api) -> None:
+    for number, path in enumerate(PATHS):
+        where = "/files/raw.up/" + requests.utils.quote(path, safe="/")
+        contents = bytes([number]) * (300_000 if number == 1 else number)
+        done = api.ask("PUT", where, data=contents)
+        assert (done.status_code, done.json()["added"], done.json()["bytes"]) == (200, 1, len(contents)), done.text
+        assert api.ask("GET", where).content == contents
+    assert [one["path"] for one in api.get("/files/raw.up")["items"]] == sorted(PATHS)
+    again = api.ask("PUT", "/files/raw.up/a.txt", data=b"").json()
+    assert (again["commit"], again["unchanged"]) == (None, 1)
+    other = api.ask("PUT", "/files/raw.up/a.txt", params={"message": "anew"}, data=b"other").json()
+    assert other["replaced"] == 1
+    commit = api.get(f"/commits/{other['commit']}")
+    assert (commit["message"], commit["author"]) == ("anew", "ada")
+
+
+REFUSED = {
+    "a way up": ("/files/raw.up/%2E%2E/x", {}, 422, "FILES_PATH"),
+    "a bell": ("/files/raw.up/a%07b", {}, 422, "FILES_PATH"),
+    "a long name": ("/files/raw.up/" + "x" * 300, {}, 422, "FILES_PATH"),
+    "a NUL": ("/files/raw.up/a%00b", {}, 422, "REQUEST_INVALID"),
+    "no table name": ("/files/up/a", {}, 422, "NAME_TABLE"),
+    "a table of rows": ("/files/ods.orders/a", {}, 422, "FILES_NOT_A_FILE_TABLE"),
+    "an unknown branch": ("/files/raw.up/a", {"branch": "dve"}, 404, "BRANCH_UNKNOWN"),
+}
+
+
+@pytest.mark.parametrize(("path", "params", "status", "code"), REFUSED.values(), ids=REFUSED)
+def test_refused_uploads(seen: Api, path: str, params: dict[str, str], status: int, code: str) -> None:
+    head = seen.get("/branches")
+    request = requests.Request("PUT", seen.url, params=params, data=b"x").prepare()
+    query = request.url.partition("?")[2]
+    request.url = f"{seen.url}/api/v1{path}" + (f"?{query}" if query else "")
+    request.headers["Authorization"] = f"Bearer {seen.secret}"
+    found = seen.session.send(request)
+    assert (found.status_code, found.json()["code"]) == (status, code)
+    assert seen.get("/branches") == head
+
+
+def test_rows_set_aside(api: Api) -> None:
+    store, table = api.lake.store, TableName.parse("ods.orders")
+    assert api.get("/quarantine")["items"] == []
+    assert api.get("/quarantine/ods.orders")["total"] == 0
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [Aside(f"row {number}", "no number", "a.csv", "r1", at) for number in range(3)]
+    location = quarantine.append(store, quarantine.create(store, table), rows)
+    publish(store.db, Draft("main", "aside", "ada", (Change(quarantine_of(table), None, location),)))
+    assert api.get("/quarantine")["items"] == [
+        {"table": "ods.orders", "rows": 3, "quarantine": "quarantine.ods_orders"}
+    ]
+    found = api.get("/quarantine/ods.orders", limit=2)
+    assert (found["total"], found["next"]) == (3, "2")
+    assert found["rows"][0] == {
+        "raw": "row 0",
+        "reason": "no number",
+        "file": "a.csv",
+        "run": "r1",
+        "at": "2026-01-02T00:00:00+00:00",
+    }
+    assert len(api.get("/quarantine/quarantine.ods_orders", offset=2)["rows"]) == 1
+    assert api.get("/quarantine/ods.orders", file="b.csv")["total"] == 0
+    assert api.get("/quarantine/ods.ordres", 404)["what"].endswith("close: `ods.orders`")

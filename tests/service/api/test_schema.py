@@ -1,0 +1,39 @@
+"""Whatever the OpenAPI document allows, and what it does not: no server error, and every answer as described."""
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import settings
+from schemathesis.specs.openapi import checks
+
+from tests.service.api.serving import Api, serving, shop, working
+
+_EXAMPLES = 4  # random ones for each operation, after those that cover its bounds
+_EXCLUDED = [
+    checks.positive_data_acceptance,  # no schema says which names exist, or what is SQL
+]
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with shop(tmp_path_factory.mktemp("tried")) as lake, serving(lake) as api, working(api):
+        yield api
+
+
+@pytest.fixture(scope="module")
+def described(tried: Api) -> schemathesis.BaseSchema:
+    """Return the document as it is served, and how to ask what it describes."""
+    config = schemathesis.Config.from_dict({"generation": {"max-examples": _EXAMPLES, "deterministic": True}})
+    headers = {"Authorization": f"Bearer {tried.secret}"}
+    return schemathesis.openapi.from_url(f"{tried.url}/openapi.json", headers=headers, config=config)
+
+
+schema = schemathesis.pytest.from_fixture("described").exclude(path="/api/v1/events")  # it never ends
+
+
+@schema.parametrize()
+@settings(deadline=None)
+def test_every_operation(case: schemathesis.Case, tried: Api) -> None:
+    headers = {"Authorization": f"Bearer {tried.secret}", "Accept": "application/json"}  # no stream that goes on
+    case.call_and_validate(session=tried.session, headers=headers, excluded_checks=_EXCLUDED, timeout=30)

@@ -7,6 +7,7 @@ __all__ = [
     "RunnelError",
     "__version__",
     "accepted",
+    "alert",
     "between",
     "changes",
     "check",
@@ -34,6 +35,7 @@ __all__ = [
 if TYPE_CHECKING:
     from runnel import testing
     from runnel.client import open
+    from runnel.declare.alert import alert
     from runnel.declare.changes import changes
     from runnel.declare.check import (
         accepted,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 
 _CHECKS = ("accepted", "between", "check", "fresh", "matches", "not_null", "references", "row_count", "unique")
 _OWN = (
+    "alert",
     "files",
     "manual",
     "changes",

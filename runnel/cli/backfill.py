@@ -1,4 +1,4 @@
-"""`runnel backfill`."""
+"""`runnel backfill` and `runnel backfills`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -9,6 +9,10 @@ from runnel.cli.base import command, count, grid, lake, print_json, say, size
 
 if TYPE_CHECKING:
     from runnel.client.backfilling import Backfilled, Preview
+    from runnel.client.lake import Lake
+    from runnel.client.planning import Wish
+    from runnel.lake.backfills import Backfill
+    from runnel.run.report import Watch
 
 
 @command()
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 @click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="Set a parameter of tasks.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--local", is_flag=True, help="Compute in this process, also when a worker is there.")
+@click.option("--wait/--no-wait", default=True, help="Wait until a worker has done it; the default.")
 def backfill(
     select: tuple[str, ...],
     first: str,
@@ -27,6 +33,8 @@ def backfill(
     branch: str,
     values: tuple[str, ...],
     dry_run: bool,
+    local: bool,
+    wait: bool,
     as_json: bool,
 ) -> None:
     """Compute the slices of some days again, with everything downstream; sources are not read."""
@@ -44,12 +52,75 @@ def backfill(
                 return
             say(_text(found) + "\n")
         with watching(quiet=as_json) as watch:
-            done = backfilling.backfill(opened, wish, number, flow=flow, watch=watch)
+            name = None if local else _submitted(opened, wish, number, values)
+            if name is not None and not wait:
+                print_json({"backfill": name}) if as_json else click.echo(f"backfill {name} waits to be computed")
+                return
+            if name is not None:
+                done = _followed(opened, wish, number, name, watch)
+            else:
+                done = backfilling.backfill(opened, wish, number, flow=flow, watch=watch)
     if as_json:
         print_json(done.json())
     else:
         _show(done)
     sys.exit({"failed": 1, "cancelled": 130}.get(done.state, 0))
+
+
+@command()
+@click.argument("action", required=False, type=click.Choice(["pause", "resume", "cancel"]))
+@click.argument("name", required=False, metavar="[BACKFILL]")
+def backfills(action: str | None, name: str | None, as_json: bool) -> None:
+    """List backfills that workers compute; pause, resume or cancel one."""
+    from runnel.lake import backfills as kept
+
+    if action is not None and name is None:
+        raise click.UsageError(f"which backfill? write `runnel backfills {action} BACKFILL`")
+    with lake() as opened:
+        db = opened.store.db
+        if action is not None and name is not None:
+            change = {"pause": kept.pause, "resume": kept.resume, "cancel": kept.cancel}[action]
+            found = [change(db, name)]
+        else:
+            found = db.read(lambda connection: kept.backfills(connection, 20))
+    if as_json:
+        print_json(found[0].json() if action else [one.json() for one in found])
+    elif not found:
+        click.echo("no backfills yet; `runnel backfill` queues one where a worker is there")
+    else:
+        rows = [_line(one) for one in found]
+        click.echo(grid(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
+
+
+def _line(one: "Backfill") -> list[str]:
+    done = sum(chunk.state in ("succeeded", "nothing") for chunk in one.chunks)
+    days = f"{one.chunks[0].wish['days'][0]} to {one.chunks[-1].wish['days'][1]}"
+    select = " ".join(one.wish.get("select", ()))
+    return [one.id, one.state, one.branch, days, f"{done} of {len(one.chunks)}", one.author, select]
+
+
+def _submitted(opened: "Lake", wish: "Wish", number: int | None, values: tuple[str, ...]) -> str | None:
+    """Hand a backfill to a worker that is there, and return its id; None where nobody is."""
+    from runnel.cli.base import chosen
+    from runnel.client.following import is_served, submit_backfill
+    from runnel.client.wishes import Asked
+
+    if not is_served(opened):
+        return None
+    assert wish.days is not None
+    asked = Asked(wish, None, (*chosen().get("overrides", ()), *values))
+    return submit_backfill(opened, asked, wish.days.chunks(number))
+
+
+def _followed(opened: "Lake", wish: "Wish", number: int | None, name: str, watch: "Watch | None") -> "Backfilled":
+    from runnel.client.backfilling import Backfilled
+    from runnel.client.following import follow_backfill
+
+    assert wish.days is not None
+    runs = follow_backfill(opened, name, watch, say)
+    ended = runs[-1].state
+    state = ended if ended in ("failed", "cancelled") else "succeeded" if any(run.commit for run in runs) else "nothing"
+    return Backfilled(wish.days, wish.days.chunks(number), tuple(runs), state)
 
 
 def _text(found: "Preview") -> str:

@@ -31,6 +31,12 @@ def command(name: str | None = None) -> Callable[[F], click.Command]:
     return wrap
 
 
+def chosen() -> dict[str, Any]:
+    """Return what was given before the subcommand."""
+    found: dict[str, Any] = click.get_current_context().find_root().obj or {}
+    return found
+
+
 def settings(overrides: Sequence[str] = ()) -> "Settings":
     """Return the settings of the project that the command was called in, or that `-C` names.
 
@@ -38,13 +44,13 @@ def settings(overrides: Sequence[str] = ()) -> "Settings":
     """
     from runnel.declare.settings import FILE, find_root, load
 
-    chosen = click.get_current_context().find_root().obj or {}
-    named = chosen.get("project") or os.environ.get("RUNNEL_PROJECT")
+    given = chosen()
+    named = given.get("project") or os.environ.get("RUNNEL_PROJECT")
     if named is not None and not (Path(named) / FILE).is_file():
         what = f"{named} is not a project: there is no {FILE} in it"
         raise Mistake("PROJECT_NOT_FOUND", what, fix="`runnel init DIR` makes one; check the folder's name")
     root = Path(named).absolute() if named is not None else find_root(Path())
-    return load(root, env=chosen.get("env"), environ=os.environ, overrides=(*chosen.get("overrides", ()), *overrides))
+    return load(root, env=given.get("env"), environ=os.environ, overrides=(*given.get("overrides", ()), *overrides))
 
 
 def lake(*, moved: bool = False, overrides: Sequence[str] = ()) -> "Lake":

@@ -22,8 +22,11 @@ _COMMANDS = {
     "plan": ("run", "Show what would be computed and why."),
     "run": ("run", "Plan, compute, check, publish."),
     "backfill": ("backfill", "Compute the slices of some days again."),
-    "up": ("up", "Keep streams, polled sources and schedules going."),
-    "status": ("status", "Say how streams and polled sources are."),
+    "backfills": ("backfill", "List backfills; pause, resume or cancel one."),
+    "up": ("up", "Answer, schedule and compute, until stopped."),
+    "down": ("up", "Stop what `runnel up` started."),
+    "status": ("status", "Say how the service, streams and sources are."),
+    "worker": ("up", "Compute as one more worker of a lake."),
     "stream": ("status", "Repair streams: let one begin anew."),
     "sinks": ("sinks", "List sinks; deliver to them now."),
     "load": ("load", "Add data by hand: CSV, JSON lines, Parquet."),
@@ -40,6 +43,9 @@ _COMMANDS = {
     "replay": ("replay", "Compute a commit again, and compare."),
     "runs": ("runs", "List runs, or show one."),
     "logs": ("runs", "Print the log of a run."),
+    "cancel": ("queue", "Stop a run that waits or goes on."),
+    "retry": ("queue", "Run again what a run was asked for."),
+    "schedules": ("schedules", "List schedules; pause or resume one."),
     "diff": ("diff", "Compare two versions of the lake."),
     "branch": ("branch", "List, create or delete branches."),
     "tag": ("branch", "List, create or delete tags."),
@@ -52,6 +58,7 @@ _COMMANDS = {
     "erase": ("upkeep", "Remove rows through all retained versions."),
     "fsck": ("upkeep", "Check the lake; mend a moved one."),
 }
+_HIDDEN = {"service": "up"}  # started by other commands
 
 
 class Commands(click.Group):
@@ -63,16 +70,17 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one subcommand."""
-        if cmd_name not in _COMMANDS:
+        module = _HIDDEN.get(cmd_name) or _COMMANDS.get(cmd_name, ("",))[0]
+        if not module:
             return None
-        found: click.Command = getattr(import_module(f"runnel.cli.{_COMMANDS[cmd_name][0]}"), cmd_name)
+        found: click.Command = getattr(import_module(f"runnel.cli.{module}"), cmd_name)
         return found
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand, or fail with the nearest one."""
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in (*_COMMANDS, *_HIDDEN) and not args[0].startswith("-"):
             from runnel.errors import Mistake, nearest
 
             close = nearest(args[0], _COMMANDS)

@@ -9,8 +9,9 @@ import click
 from runnel.cli.base import command, count, grid, lake, print_json, say
 
 if TYPE_CHECKING:
+    from runnel.client.lake import Lake
     from runnel.client.planning import Wish
-    from runnel.run.report import Done, Ran
+    from runnel.run.report import Done, Ran, Watch
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -72,11 +73,10 @@ def run(
 ) -> None:
     """Plan, compute, check and publish: all of it as one commit, or nothing."""
     from runnel.cli.watch import watching
-    from runnel.client.running import run_project
 
     with lake(overrides=values) as opened, watching(quiet=as_json) as watch:
         wish = _wish(select, exclude, branch, full_refresh, verify)
-        done = run_project(opened, wish, message=message, watch=watch)
+        done = _run(opened, wish, message, values, watch, local)
     if as_json:
         print_json(done.json())
     else:
@@ -84,6 +84,24 @@ def run(
         _show_verified(done, verify)
         _show_sinks(done)
     sys.exit(done.exit_code)
+
+
+def _run(
+    opened: "Lake", wish: "Wish", message: str | None, values: tuple[str, ...], watch: "Watch | None", local: bool
+) -> "Ran":
+    """Let a worker compute that is there, warm; else compute here."""
+    from runnel.cli.base import chosen
+    from runnel.client.running import run_project
+    from runnel.lake.glance import may_have_workers
+
+    if not local and may_have_workers(opened.settings.catalog):
+        from runnel.client.following import follow, is_served, submit
+        from runnel.client.wishes import Asked
+
+        if is_served(opened):
+            asked = Asked(wish, message, (*chosen().get("overrides", ()), *values))
+            return follow(opened, submit(opened, asked), watch, say)
+    return run_project(opened, wish, message=message, watch=watch)
 
 
 def show(done: "Ran") -> None:

@@ -27,10 +27,12 @@ def runs(name: str | None, limit: int, as_json: bool) -> None:
         click.echo("no runs yet; `runnel run` starts one")
     else:
         rows = [
-            [one.id, one.state, one.branch, when(one.started_at), _time(one), (one.commit or "")[:8], _what(one)]
+            [one.id, one.state, one.branch, when(one.started_at), _time(one), (one.commit or "")[:8], _cause(one)]
             for one in found
         ]
-        click.echo(grid(["run", "state", "branch", "started (UTC)", "time", "commit", "what"], rows, right=[4]))
+        rows = [[*row, _what(one)] for row, one in zip(rows, found, strict=True)]
+        headers = ["run", "state", "branch", "started (UTC)", "time", "commit", "by", "what"]
+        click.echo(grid(headers, rows, right=[4]))
 
 
 @command()
@@ -61,12 +63,13 @@ def _json(one: "Run", *, whole: bool = False) -> dict[str, Any]:
         "ended_at": one.ended_at,
         "seconds": _seconds(one),
         "commit": one.commit,
+        "cause": one.detail.get("cause", "user"),
         "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
     }
     if not whole:
         return found
     more = {"code": one.detail.get("code_id"), "git": one.detail.get("git"), "packages": one.detail.get("packages")}
-    return {**found, **more, "steps": steps}
+    return {**found, **more, "steps": steps, "error": one.detail.get("error")}
 
 
 def _show(one: "Run") -> None:
@@ -93,14 +96,19 @@ def _show(one: "Run") -> None:
         click.echo(f"tables: {', '.join(one.detail['tables'])}")
     if len(did) < len(steps):
         click.echo(f"{count(len(steps) - len(did))} skipped")
+    if one.detail.get("error"):
+        say(f"\n{_told(one.detail['error'])}")
     for step in did:
         for warning in step.get("warnings", ()):
             say(f"warning: {step['table']}: {warning}")
         if step.get("error"):
-            error = step["error"]
-            at = f"\n  at {error['at']}" if error.get("at") else ""
-            fix = f"\n  fix: {error['fix']}" if error.get("fix") else ""
-            say(f"\n{error['code']}: {error['what']}{at}{fix}")
+            say(f"\n{_told(step['error'])}")
+
+
+def _told(error: dict[str, Any]) -> str:
+    at = f"\n  at {error['at']}" if error.get("at") else ""
+    fix = f"\n  fix: {error['fix']}" if error.get("fix") else ""
+    return f"{error['code']}: {error['what']}{at}{fix}"
 
 
 def _seconds(one: "Run") -> float | None:
@@ -116,6 +124,12 @@ def _time(one: "Run") -> str:
 
 def _count(rows: int | None) -> str:
     return "" if rows is None else count(rows)
+
+
+def _cause(one: "Run") -> str:
+    """Return who wanted a run: a schedule, or a person."""
+    cause = str(one.detail.get("cause", "user"))
+    return one.author if cause == "user" else cause.replace("/", " ", 1)
 
 
 def _what(one: "Run") -> str:

@@ -1,4 +1,4 @@
-"""`runnel status`: how streams and sources are; `runnel stream reset`: let a stream begin anew."""
+"""`runnel status`: how the service, streams and sources are; `runnel stream reset`: let a stream begin anew."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 @click.option("--series", "table", default=None, metavar="TABLE", help="What each batch of a table did.")
 @click.option("--minutes", default=60, metavar="N", help="How far back a series goes; 60 by default.")
 def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -> None:
-    """Show how streams, and sources that are read on and on, are doing."""
+    """Show how the service, streams, and sources that are read on and on, are doing, and what is wrong."""
+    from runnel.client.alarms import open_alarms
     from runnel.client.insight import healths
+    from runnel.client.presence import presence
 
     with lake() as opened:
         if table is not None:
@@ -28,12 +30,16 @@ def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -
             found = series(opened, TableName.parse(table), branch or "main", minutes)
             print_json([{"at": one.at, "commit": one.commit, **one.detail} for one in found])
             return
-        shown = healths(opened, branch)
+        shown, there, wrong = healths(opened, branch), presence(opened), open_alarms(opened)
     if as_json:
-        print_json({"streams": [one.json() for one in shown]})
+        alarms = [one.json() for one in wrong]
+        print_json({**there.json(), "alarms": alarms, "streams": [one.json() for one in shown]})
         return
+    for line in [*there.lines(), *(line for one in wrong for line in [*one.lines(), ""])]:
+        click.echo(line)
+    if not shown and there.is_nobody:
+        click.echo("nothing goes on by itself yet: `runnel up` schedules, computes, and keeps streams going")
     if not shown:
-        click.echo("nothing goes on by itself yet: `runnel up` keeps streams and polled sources going")
         return
     rows = [_row(one) for one in shown]
     headers = ["table", "kind", "state", "rows/s", "batch", "behind", "remembers", "last batch (UTC)"]

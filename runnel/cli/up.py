@@ -1,68 +1,229 @@
-"""`runnel up`: keep a project going, in the foreground."""
+"""`runnel up`, `down` and `worker`: a project as a running platform."""
 
+import os
 import signal
 import sys
-from contextlib import suppress
-from datetime import datetime
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.base import command, count, lake, print_json, say
+from runnel.cli.base import chosen, command, lake, print_json, say
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from runnel.client.keep import Keeper
+    from runnel.client.lake import Lake
+    from runnel.service.home import Home
+
+_DOWN_SECONDS = 120.0
 
 
 @command()
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-def up(branch: str, as_json: bool) -> None:
-    """Keep streams, sources that are polled, and schedules on changes going, until Ctrl-C."""
-    from runnel.client.keep import Keeper
-    from runnel.client.planning import flow_of
+@click.option("--branch", default="main", metavar="B", help="Whose streams and sources; main by default.")
+@click.option("--workers", "number", default=1, show_default=True, type=click.IntRange(min=0), help="How many workers.")
+@click.option(
+    "--parallel", default=4, show_default=True, type=click.IntRange(min=1), help="Runs at a time, per worker."
+)
+def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
+    """Answer, schedule and compute, until Ctrl-C or `runnel down`."""
+    from runnel.lake.database import stamp
+    from runnel.service import home
+    from runnel.service.logs import write_to
+    from runnel.service.serving import listening
 
     with lake() as opened:
-        opened.once = False
-        keeper = Keeper(opened, flow_of(opened), branch, _tell)
-        _greet(opened.settings.name, branch, keeper)
-        _heed(keeper)
-        try:
-            with suppress(KeyboardInterrupt):
-                keeper.run()
-            say("stopping after what is under way; Ctrl-C again stops at once")
-        finally:
-            is_whole = keeper.end()
-    if as_json:
-        print_json({"run": keeper.run_id, "branch": branch, "state": "stopped" if is_whole else "torn"})
+        settings = opened.settings
+        opened.store.commit(branch)  # one that is none is told at once
+        url = f"http://{settings.host}:{settings.port}"
+        here = home.Home(os.getpid(), url, stamp(datetime.now(UTC)))
+        with home.lived_in(settings.home, here):
+            listening(settings.host, settings.port).close()  # so is a port that somebody else has
+            write_to(settings.home / "logs" / "up.log")
+            path = _token(opened)
+            is_whole = _supervise(
+                opened, url, branch, number, parallel, lambda: _greet(opened, here, str(path), as_json)
+            )
     if not is_whole:
         say("something did not end in time; nothing of it was published, and the next `runnel up` takes it up")
     sys.exit(0 if is_whole else 1)
 
 
-def _greet(name: str, branch: str, keeper: "Keeper") -> None:
-    kinds = {"Intake": "source", "Rerun": "source", "Follower": "stream", "Reaction": "schedule", "Delivery": "sinks"}
-    counts: dict[str, int] = {}
-    for part in keeper.parts:
-        word = kinds.get(type(part).__name__)
-        if word is not None:
-            counts[word] = counts.get(word, 0) + 1
-    told = ", ".join(word if word == "sinks" else count(number, word) for word, number in counts.items())
-    say(f"{name} on {branch}: {told}; `runnel status` says how they are, Ctrl-C stops")
+@command()
+def down(as_json: bool) -> None:
+    """Stop the `runnel up` of this project, after what is under way."""
+    from runnel.cli.base import settings
+    from runnel.errors import Unreachable
+    from runnel.service import home
+
+    folder = settings().home
+    found = home.found(folder)
+    if found is not None:
+        say(f"stopping process {found.pid} after what is under way")
+        os.kill(found.pid, signal.SIGTERM)
+        until = threading.Event()
+        for _ in range(int(_DOWN_SECONDS / 0.2)):
+            if home.found(folder) is None:
+                break
+            until.wait(0.2)
+        else:
+            raise Unreachable("DOWN_SLOW", f"process {found.pid} has not ended yet", fix="wait, or kill it")
+    if as_json:
+        print_json({"stopped": found.pid if found else None})
+    else:
+        click.echo("it is down" if found else "nothing is up here")
 
 
-def _heed(keeper: "Keeper") -> None:
+@command()
+@click.option("--branch", default="main", metavar="B", help="Whose streams and sources; main by default.")
+@click.option("--parallel", default=4, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+@click.option("--name", default=None, metavar="NAME", help="What it is called; made up by default.")
+@click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
+def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json: bool) -> None:
+    """Compute what is queued and keep streams going, as one more worker of a lake, until Ctrl-C."""
+    from runnel.service.logs import write_to
+    from runnel.service.working import Working
+
+    with lake() as opened:
+        opened.once = False
+        opened.store.commit(branch)
+        write_to(opened.settings.home / "logs" / "worker.log")
+        env, tell = chosen().get("env"), _tell
+        working = Working(opened, os.environ, tell, env=env, branch=branch, name=name, parallel=parallel)
+        _heed(working.worker.stop)
+        if watched:
+            _end_with_parent(working.worker.stop)
+        elif as_json:
+            print_json({"worker": working.worker.name, "project": opened.settings.name, "branch": branch})
+        else:
+            say(f"worker {working.worker.name} of {opened.settings.name} on {branch}; Ctrl-C stops")
+        try:
+            working.run()
+        finally:
+            is_whole = working.end()
+    _leave(0 if is_whole else 1)
+
+
+@command()
+@click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
+def service(watched: bool, as_json: bool) -> None:
+    """Answer and schedule; `runnel up` starts it."""
+    from runnel.service.logs import write_to
+    from runnel.service.serving import Serving
+
+    with lake() as opened:
+        write_to(opened.settings.home / "logs" / "service.log")
+        serving = Serving(opened)
+        _heed(serving.stop)
+        if watched:
+            _end_with_parent(serving.stop)
+        serving.run()
+    _leave(0)
+
+
+def _supervise(opened: "Lake", url: str, branch: str, number: int, parallel: int, greet: "Callable[[], None]") -> bool:
+    from runnel.service.supervisor import Child, Supervisor, answers, beats
+
+    def worker_command(name: str) -> list[str]:
+        return [
+            *_runnel(opened),
+            "worker",
+            "--watched",
+            "--name",
+            name,
+            "--branch",
+            branch,
+            "--parallel",
+            str(parallel),
+        ]
+
+    db = opened.store.db
+    children = [Child("service", lambda name: [*_runnel(opened), "service", "--watched"], answers(url))]
+    children += [Child("worker", worker_command, beats(db)) for _ in range(number)]
+    supervisor = Supervisor(children, db, _tell)
+    _heed(supervisor.stop, supervisor.kill)
+    greeted = threading.Thread(target=_when_ready, args=(url, supervisor.stop, greet), daemon=True)
+    greeted.start()
+    supervisor.run()
+    say("stopping after what is under way; Ctrl-C again stops at once")
+    return supervisor.end()
+
+
+def _runnel(opened: "Lake") -> list[str]:
+    """Return the command that starts this Runnel on this project, with what was given before the subcommand."""
+    given = chosen()
+    words = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(opened.settings.root)]
+    words += ["--env", given["env"]] if given.get("env") else []
+    return words + [word for one in given.get("overrides", ()) for word in ("--set", one)]
+
+
+def _when_ready(url: str, stop: threading.Event, greet: "Callable[[], None]") -> None:
+    from runnel.service.supervisor import answers
+
+    sign = answers(url)
+    while not stop.wait(0.05):
+        if sign("") is not None:
+            greet()
+            return
+
+
+def _greet(opened: "Lake", here: "Home", token: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"url": here.url, "pid": here.pid, "token_file": token})
+        return
+    say(f"{opened.settings.name} is up at {here.url}; Spark warms up behind it")
+    say(f'log in with the token in {token}:\n  curl -H "Authorization: Bearer $(cat {token})" {here.url}/api/v1/status')
+    say("`runnel run` computes there, `runnel status` says how it is, Ctrl-C or `runnel down` stops it")
+
+
+def _token(opened: "Lake") -> "os.PathLike[str]":
+    """Return where the token of this project is, made at the first start."""
+    from runnel.lake import tokens
+    from runnel.service import home
+
+    folder, db = opened.settings.home, opened.store.db
+    known = home.token(folder)
+    if known is not None and db.read(lambda connection: tokens.verify(connection, known)) is not None:
+        return folder / "token"
+    return home.keep_token(folder, tokens.create(db, f"up-{os.urandom(4).hex()}", "admin"))
+
+
+def _heed(stop: threading.Event, at_once: "Callable[[], None] | None" = None) -> None:
     """Stop in order at the first Ctrl-C or SIGTERM, and at once at the second."""
 
     def heard(number: int, frame: "FrameType | None") -> None:
-        if keeper.stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            raise KeyboardInterrupt
-        keeper.stop.set()
+        if stop.is_set():
+            if at_once is not None:
+                at_once()
+            os._exit(1)
+        stop.set()
 
-    signal.signal(signal.SIGINT, heard)
-    signal.signal(signal.SIGTERM, heard)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
+
+
+def _end_with_parent(stop: threading.Event) -> None:
+    """Stop when whoever started this process is gone; Ctrl-C on a terminal is for the parent, which tells us."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        stop.set()
+
+    threading.Thread(target=watch, name="runnel parent", daemon=True).start()
+
+
+def _leave(code: int) -> None:
+    """End the process now: threads of libraries that are still at something must not hold it up."""
+    from runnel.spark.session import stop
+
+    stop()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _tell(text: str) -> None:

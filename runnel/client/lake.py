@@ -278,9 +278,9 @@ class Lake:
 
     def runs(self, run: str | None = None, *, limit: int | None = None) -> "list[Run]":
         """Return runs, newest first, or the one that is named."""
-        from runnel.lake import runs
+        from runnel.lake import recent
 
-        return self.store.db.read(lambda c: [runs.run(c, run)] if run is not None else runs.runs(c, limit))
+        return self.store.db.read(lambda c: [recent.find(c, run)] if run is not None else recent.recent(c, limit))
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, goes on until the process ends."""

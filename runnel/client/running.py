@@ -1,8 +1,10 @@
 """Run a project: plan, compute, check, publish; plan again where somebody else was faster."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,15 @@ _ATTEMPTS = 5
 _LITTLE_BYTES = 32 << 20
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A run that was taken off the queue: by which claim, and what is set when it is to stop."""
+
+    run: str
+    claim: tuple[str, str] | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
 def run_project(
     lake: "Lake",
     wish: Wish,
@@ -34,17 +45,18 @@ def run_project(
     planned: "Callable[[Planned], None] | None" = None,
     flow: "Flow | None" = None,
     delivers: bool = True,
+    taken: Taken | None = None,
 ) -> Ran:
     """Carry out a wish and return what became of it.
 
     `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
     known by its key, so planning again costs little. `flow` is what the project declares, where it is loaded already.
-    Sinks are told, unless somebody else `delivers`.
+    Sinks are told, unless somebody else `delivers`. `taken` is the entry of the queue that it is, if it is one.
     """
     from runnel.client.glancing import plan_of_nothing
 
     flow = flow or flow_of(lake)
-    run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
+    taken, started_at = taken or Taken(new_run_id(datetime.now(UTC))), datetime.now(UTC)
     fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
     asked = Asked(flow)
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None
@@ -55,9 +67,9 @@ def run_project(
     else:
         whole = _with_streams(lake, wish, flow, fingerprints, asked)
         if whole is not None:
-            ran = _run_streams(lake, whole, run, message, watch, planned)
+            ran = _run_streams(lake, whole, taken.run, message, watch, planned)
         else:
-            ran = _run(lake, wish, flow, fingerprints, asked, run, started_at, message, watch, planned)
+            ran = _run(lake, wish, flow, fingerprints, asked, taken, started_at, message, watch, planned)
     return deliver_after(lake, flow, ran, watch) if delivers else ran
 
 
@@ -87,8 +99,8 @@ def _run_streams(
 
     def part(wish: Wish) -> Ran:
         now = datetime.now(UTC)
-        name, asked = new_run_id(now), Asked(whole.flow)
-        return _run(lake, wish, whole.flow, whole.fingerprints, asked, name, now, message, watch, None)
+        taken, asked = Taken(new_run_id(now)), Asked(whole.flow)
+        return _run(lake, wish, whole.flow, whole.fingerprints, asked, taken, now, message, watch, None)
 
     return run_streams(lake, whole, run, part, watch or _silent)
 
@@ -99,7 +111,7 @@ def _run(
     flow: "Flow",
     fingerprints: "Callable[[Task], Fingerprint]",
     asked: Asked,
-    run: str,
+    taken: Taken,
     started_at: datetime,
     message: str | None,
     watch: Watch | None,
@@ -114,7 +126,7 @@ def _run(
             if not found.plan.work and not (wish.verify and found.plan.jvm):
                 return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
             try:
-                return carry_out(lake, found, held, run, started_at, message, watch)
+                return carry_out(lake, found, held, taken.run, started_at, message, watch, taken=taken)
             except Moved:
                 if attempt == _ATTEMPTS:
                     raise
@@ -140,6 +152,7 @@ def carry_out(
     message: str | None,
     watch: Watch | None,
     publish: "Publish | None" = None,
+    taken: Taken | None = None,
 ) -> Ran:
     """Execute a plan that does something; `publish` makes its commit in another way than as a run's own."""
     from runnel.run.basis import Basis
@@ -160,6 +173,8 @@ def carry_out(
         parallel=parallel(),
         started_at=started_at,
         basis=Basis(found.flow, lake.settings, _reached(found)),
+        claim=taken.claim if taken else None,
+        cancelled=taken.cancelled if taken else threading.Event(),
     )
     return execute(
         order,

@@ -1,4 +1,4 @@
-"""What a project declares, as values: a Flow of sources, tasks, checks, sinks and schedules.
+"""What a project declares, as values: a Flow of sources, tasks, checks, sinks, schedules and alerts.
 
 Pure: what users call makes these (`task`, `source`, ...), the loader collects and links them, and every later room
 reads them.
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from runnel.declare.origin import Changes, Function, Kafka, Manual, Origin, Target, Webhook
 from runnel.declare.place import Place
+from runnel.declare.secret import Secret
 from runnel.declare.types import Column
 from runnel.names import TableName
 
@@ -18,6 +19,7 @@ OnFail = Literal["stop", "warn", "drop", "quarantine"]
 QUARANTINE = "quarantine"
 LOG_ENDING = "__changes"
 CONTINUOUS = "continuous"  # how often to look at a source: on and on
+ALARMS = ("failed", "late", "stream", "sink", "worker")  # what people can be told about
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to run what. Only recorded so far."""
+    """When to run what. `catch_up` says which of the times that were missed are made up for."""
 
     name: str
     select: str
@@ -151,6 +153,41 @@ class Schedule:
     every: str | None = None
     on_change: tuple[str, ...] = ()
     at_most_every: str | None = None
+    min_rows: int | None = None
+    min_bytes: int | None = None
+    branch: str = "main"
+    catch_up: Literal["last", "all", "none"] = "last"
+    priority: int = 0
+    retries: int = 2
+    timeout: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what the catalog keeps of it."""
+        found = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        return {**found, "on_change": list(self.on_change), "place": str(self.place)}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Who is told when something is wrong, and how: one of `webhook`, `email` and `command` is set."""
+
+    name: str
+    place: Place
+    on: tuple[str, ...] = ALARMS
+    select: str = ""
+    webhook: str | Secret | None = None
+    headers: tuple[tuple[str, str | Secret], ...] = ()
+    email: tuple[str, ...] = ()
+    smtp: str | None = None
+    password: Secret | None = None
+    sender: str | None = None
+    command: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what the catalog keeps of it: of a secret its name alone."""
+        found = {name: _named(value) for name, value in vars(self).items() if value not in (None, ())}
+        found |= {"headers": [[name, _named(value)] for name, value in self.headers], "email": list(self.email)}
+        return {**found, "on": list(self.on), "place": str(self.place)}
 
 
 @dataclass(frozen=True)
@@ -162,6 +199,7 @@ class Flow:
     sources: Mapping[TableName, Source] = field(default_factory=dict)
     sinks: tuple[Sink, ...] = ()
     schedules: tuple[Schedule, ...] = ()
+    alerts: tuple[Alert, ...] = ()
     started_spark: Place | None = None  # the line of a flow file that needed a session while it was imported
     files: tuple[str, ...] = field(default=(), compare=False)  # the files of Python that were imported from it
 
@@ -180,6 +218,10 @@ class Flow:
     def makes(self, table: TableName) -> bool:
         """Tell whether a table is made from others: by a task, or by applying a log of changes."""
         return table in self.tasks or bool(self.reads(table))
+
+
+def _named(value: Any) -> Any:
+    return {"secret": value.name} if isinstance(value, Secret) else value
 
 
 def quarantine_of(table: TableName) -> TableName:

@@ -12,7 +12,7 @@ from typing import Any
 from runnel.declare import circles
 from runnel.declare.changes import with_logs
 from runnel.declare.draft import Draft
-from runnel.declare.flow import QUARANTINE, Check, Flow, Source, Task, quarantine_of
+from runnel.declare.flow import QUARANTINE, Alert, Check, Flow, Schedule, Sink, Source, Task, quarantine_of
 from runnel.declare.params import value_of
 from runnel.declare.place import Place
 from runnel.declare.registry import Registry
@@ -49,6 +49,7 @@ def link(
         sources={source.table: source for source in linker.makers.values() if isinstance(source, Source)},
         sinks=tuple(registry.sinks),
         schedules=tuple(registry.schedules),
+        alerts=tuple(registry.alerts),
     )
     linker.mistakes += circles.mistakes(flow)
     _refuse_quarantines(linker, flow)
@@ -183,18 +184,16 @@ def _refuse_quarantines(linker: _Linker, flow: Flow) -> None:
 
 
 def _refuse_loose_ends(linker: _Linker, flow: Flow) -> None:
-    """Tell which sinks and schedules name tables that nothing makes, and which schedules share a name."""
+    """Tell which sinks and schedules name tables that nothing makes, and what shares a name."""
     named: list[tuple[str, str, Place]] = [
         (f"sink of `{sink.table}`", str(sink.table), sink.place) for sink in flow.sinks
     ]
-    _refuse_same_sinks(linker, flow)
-    seen: dict[str, Place] = {}
+    rename = "rename one of them"
+    _refuse_same(linker, "sink", flow.sinks, 'give one another name: rn.sink(..., name="...")')
+    _refuse_same(linker, "schedule", flow.schedules, rename)
+    _refuse_same(linker, "alert", flow.alerts, rename)
     for schedule in flow.schedules:
         named += [(f"schedule {shown(schedule.name)}", table, schedule.place) for table in schedule.on_change]
-        first = seen.setdefault(schedule.name, schedule.place)
-        if first is not schedule.place:
-            what = f"two schedules are called {shown(schedule.name)}: at {first} and at {schedule.place}"
-            linker.wrong("DECLARE_SCHEDULE", what, schedule.place, "rename one of them")
     for owner, table, place in named:
         if TableName.stored(table) not in linker.makers and table not in linker.claimed:
             close = nearest(table, [str(made) for made in linker.makers])
@@ -204,13 +203,13 @@ def _refuse_loose_ends(linker: _Linker, flow: Flow) -> None:
             )
 
 
-def _refuse_same_sinks(linker: _Linker, flow: Flow) -> None:
+def _refuse_same(linker: _Linker, kind: str, made: Iterable[Sink | Schedule | Alert], fix: str) -> None:
     seen: dict[str, Place] = {}
-    for sink in flow.sinks:
-        first = seen.setdefault(sink.name, sink.place)
-        if first is not sink.place:
-            what = f"two sinks are called {shown(sink.name)}: at {first} and at {sink.place}"
-            linker.wrong("DECLARE_SINK", what, sink.place, 'give one another name: rn.sink(..., name="...")')
+    for one in made:
+        first = seen.setdefault(one.name, one.place)
+        if first is not one.place:
+            what = f"two {kind}s are called {shown(one.name)}: at {first} and at {one.place}"
+            linker.wrong(f"DECLARE_{kind.upper()}", what, one.place, fix)
 
 
 def _refuse_unused(linker: _Linker, registry: Registry, set_params: Iterable[str]) -> None:

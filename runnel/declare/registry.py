@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runnel.declare.draft import Draft
-from runnel.declare.flow import Schedule, Sink, Source
+from runnel.declare.flow import Alert, Schedule, Sink, Source
 from runnel.declare.frames import Lines, here
 from runnel.declare.place import Place
 from runnel.errors import Mistake, RunnelError
@@ -20,7 +20,7 @@ from runnel.names import TableName
 
 @dataclass
 class Registry:
-    """Declared tasks, sources, sinks and schedules, in order, with the mistakes made on the way.
+    """Declared tasks, sources, sinks, schedules and alerts, in order, with the mistakes made on the way.
 
     `root` is the project's folder while a loader collects. `claimed` are tables, or last parts of their names, whose
     declaration was wrong: who reads them made no mistake.
@@ -31,11 +31,12 @@ class Registry:
     sources: list[Source] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
+    alerts: list[Alert] = field(default_factory=list)
     mistakes: list[RunnelError] = field(default_factory=list)
     claimed: set[str] = field(default_factory=set)
     _known: Lines = field(default_factory=Lines, repr=False)
 
-    def add(self, made: Draft | Source | Sink | Schedule) -> None:
+    def add(self, made: Draft | Source | Sink | Schedule | Alert) -> None:
         """Keep what was declared; outside of a loader it replaces what had its name."""
         if isinstance(made, Draft | Source) and self.root is None:
             self.tasks[:] = [task for task in self.tasks if task.table != made.table]
@@ -44,14 +45,16 @@ class Registry:
             self.tasks.append(made)
         elif isinstance(made, Source):
             self.sources.append(made)
-        elif isinstance(made, Sink):
-            if self.root is None:
-                self.sinks[:] = [sink for sink in self.sinks if sink.name != made.name]
-            self.sinks.append(made)
         else:
+            named: list[Any] = self._named(made)
             if self.root is None:
-                self.schedules[:] = [schedule for schedule in self.schedules if schedule.name != made.name]
-            self.schedules.append(made)
+                named[:] = [other for other in named if other.name != made.name]
+            named.append(made)
+
+    def _named(self, made: Sink | Schedule | Alert) -> list[Any]:
+        if isinstance(made, Sink):
+            return self.sinks
+        return self.schedules if isinstance(made, Schedule) else self.alerts
 
     def source_of(self, table: TableName) -> Source | None:
         """Return the source that was last declared for a table."""
@@ -92,7 +95,7 @@ class Registry:
             del kept[length:]
 
     def _lists(self) -> tuple[list[Any], ...]:
-        return self.tasks, self.sources, self.sinks, self.schedules, self.mistakes
+        return self.tasks, self.sources, self.sinks, self.schedules, self.alerts, self.mistakes
 
 
 _DEFAULT = Registry()

@@ -58,7 +58,7 @@ def task(
     - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` how late their rows may be,
       `output="update"` that a row takes the place of the one with its `key`, `trigger` how often at most to go on.
     - `schema`, `partition`, `sort`, `properties`: of the table. `tags`, `owner`: for people and selections.
-    - `retries`, `timeout="10 minutes"`, `deadline="06:30"`: of its runs.
+    - `retries`, `timeout="10 minutes"`, `deadline="06:30 Asia/Shanghai"`: of its runs.
     - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.
     """
     registry = current()

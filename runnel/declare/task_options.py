@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runnel.declare.check_text import parse
-from runnel.declare.duration import seconds_of
+from runnel.declare.deadline import deadline_of
 from runnel.declare.flow import Check, Options
 from runnel.declare.given import Given
 from runnel.declare.sql_list import parts
@@ -20,7 +20,6 @@ _NAMES = """
 """
 KNOWN = tuple(_NAMES.split())
 _SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
-_CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d\Z", re.ASCII)
 
 
 def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options:
@@ -147,12 +146,11 @@ def _properties(given: Given) -> tuple[tuple[str, str], ...]:
 
 
 def _deadline(given: Given, value: Any) -> str | None:
-    if value is None or (isinstance(value, str) and _CLOCK.match(value)):
-        return value
+    if value is None:
+        return None
     try:
-        seconds_of(value)
-    except Mistake:
-        fix = "write a time of day, 06:30, or a duration, 2 hours"
-        given.wrong("deadline", f"`deadline` can't be {shown(value)}", fix)
+        deadline_of(value)
+    except Mistake as mistake:
+        given.wrong("deadline", mistake.what, mistake.fix)
         return None
     return str(value)

@@ -151,6 +151,15 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     "cron": ('rn.schedule("n", cron="0 25 * * *")', "DECLARE_CRON: '25' in '0 25 * * *' is not a hour"),
     "cron of four": ('rn.schedule("n", cron="0 2 * *")', "DECLARE_CRON: '0 2 * *' is not a cron text"),
     "zone": ('rn.schedule("n", cron="0 2 * * *", tz="Asia/Shangai")', "'Asia/Shangai' is not a time zone"),
+    "no seconds": ('rn.schedule("n", every="0 seconds")', "schedule 'n': `every` must be a second at least"),
+    "rows without a change": (
+        'rn.schedule("n", every="1 hour", min_rows=5)',
+        "schedule 'n': `min_rows` goes with on_change",
+    ),
+    "catch up how": (
+        'rn.schedule("n", every="1 hour", catch_up="lats")',
+        "schedule 'n': `catch_up` can't be 'lats'; close: `last`",
+    ),
     "no time": ('rn.schedule("n", select="x")', "schedule 'n': it does not say when"),
     "two schedules": (
         'rn.schedule("n", every="1 hour")\nrn.schedule("n", every="1 day")',
@@ -159,6 +168,54 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     "schedule on an unknown table": (
         'rn.schedule("n", on_change="ods.order")',
         "schedule 'n' names `ods.order`, but no source or task makes it; close: `ods.orders`",
+    ),
+    "deadline": (
+        '@rn.task("d.a", deadline="8 o clock")\ndef a(orders): ...',
+        "`deadline` can't be '8 o clock'\n  at flows/a.py:3\n  fix: write a time of day, 06:30 or 06:30 Asia/Shanghai",
+    ),
+    "zone of a deadline": (
+        '@rn.task("d.a", deadline="08:00 Asia/Shangai")\ndef a(orders): ...',
+        "task `d.a`: 'Asia/Shangai' is not a time zone",
+    ),
+    "alert to nobody": ('rn.alert("a")', "alert 'a': it does not say how to tell"),
+    "alert in two ways": (
+        'rn.alert("a", webhook="https://x/y", command="z")',
+        "alert 'a': it has webhook and command, but needs one of them",
+    ),
+    "alert about what": (
+        'rn.alert("a", command="z", on="fail")',
+        "alert 'a': `on` can't be 'fail'; close: `failed`",
+    ),
+    "alert without a server": ('rn.alert("a", email="a@b.org")', "alert 'a': `smtp` is missing"),
+    "alert to no address": (
+        'rn.alert("a", email="ada", smtp="smtp://host")',
+        "alert 'a': 'ada' is not an address of e-mail",
+    ),
+    "alert with a password": (
+        'rn.alert("a", email="a@b.org", smtp="smtp://u:p@host")',
+        "alert 'a': the address has a password in it",
+    ),
+    "alert with a written password": (
+        'rn.alert("a", email="a@b.org", smtp="smtp://u@host", password="p")',
+        "alert 'a': `password` is a secret, which must not stand in a file",
+    ),
+    "alert with a written token": (
+        'rn.alert("a", webhook="https://x/y", headers={"Authorization": "Bearer 1"})',
+        "alert 'a': `Authorization` in `headers` is a secret",
+    ),
+    "alert to no url": ('rn.alert("a", webhook="host/x")', "alert 'a': the address must start with http://"),
+    "headers of an e-mail": (
+        'rn.alert("a", command="z", headers={"X": "y"})',
+        "alert 'a': `headers` goes with webhook",
+    ),
+    "open quotes": ("""rn.alert("a", command="z 'x")""", "can't be read: no closing quotation"),
+    "unknown option of an alert": (
+        'rn.alert("a", command="z", selct="x")',
+        "alert 'a': there is no option `selct`; close: `select`",
+    ),
+    "two alerts": (
+        'rn.alert("n", command="z")\nrn.alert("n", command="z")',
+        "DECLARE_ALERT: two alerts are called 'n': at flows/a.py:3 and at flows/a.py:4",
     ),
     "quarantines collide": (
         'rn.source("a.b_c", rn.manual(), on_bad="quarantine")\nrn.source("a_b.c", rn.manual(), on_bad="quarantine")',

@@ -1,4 +1,4 @@
-"""Faults of all kinds while 1,000 events in a second flow through a source, two streams and a batch task.
+"""Faults of all kinds while 1,000 events in a second flow through a source, two streams and a scheduled task.
 
 After each the streams must go on by themselves; in the end every event counts once.
 """
@@ -80,17 +80,18 @@ class Trial:
                 self.shop.check()
 
     def fall(self, points: dict[str, int]) -> None:
-        """Kill it at each named step, each time on its way to go on after the last."""
-        for point, most in points.items():
-            self.up.kill()
-            fail = f"{point}:kill@{self.chance.randint(1, most)}"
-            self.up = Up(self.shop.root, self.log, fail)
-            try:
-                self.up.died(240)
-            except AssertionError as error:
-                raise AssertionError(f"{fail}: {error}") from None
-            self._tell(f"killed at {fail}")
-        self.kill()
+        """Kill the worker at each named step, each time on its way to go on after the last; the service stays."""
+        self.up.kill()
+        with Up(self.shop.root, self.log, command="service"):
+            for point, most in points.items():
+                fail = f"{point}:kill@{self.chance.randint(1, most)}"
+                self.up = Up(self.shop.root, self.log, fail, command="worker")
+                try:
+                    self.up.died(240)
+                except AssertionError as error:
+                    raise AssertionError(f"{fail}: {error}") from None
+                self._tell(f"killed at {fail}")
+        self.up = Up(self.shop.root, self.log)
 
     def settle(self) -> None:
         """Send no more, wait until everything is there, and stop in order."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import runnel as rn
 from runnel.lake.upkeep.fsck import fsck
-from tests.kafka import Server
+from tests.kafka import Server, _free_ports
 from tests.run.project import HEAD
 
 if TYPE_CHECKING:
@@ -200,17 +200,18 @@ def amount(number: int) -> int:
 
 
 class Up:
-    """`runnel up` in a process of its own; `fail` arms failpoints in it."""
+    """`runnel up`, or another command that goes on, in a process of its own; `fail` arms failpoints in it."""
 
-    def __init__(self, root: Path, log: Path, fail: str | None = None, *words: str) -> None:
+    def __init__(self, root: Path, log: Path, fail: str | None = None, *words: str, command: str = "up") -> None:
         self.log = log
         self.said_before = log.stat().st_size if log.exists() else 0
         environment = {name: value for name, value in os.environ.items() if name != "RUNNEL_FAIL"}
         environment |= {"RUNNEL_FAIL": fail} if fail else {}
-        command = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(root), "up", *words]
+        environment["RUNNEL__SERVICE__PORT"] = str(_free_ports(1)[0])
+        started = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(root), command, *words]
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
+                started, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment, start_new_session=True
             )
 
     def __enter__(self) -> "Up":
@@ -239,8 +240,9 @@ class Up:
     def kill_spark(self) -> None:
         """Kill only Spark's process, as a system does that has no memory left."""
         for pid, _ in below(self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError, FileNotFoundError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                    os.kill(pid, signal.SIGKILL)
 
     def spark_is_hindered(self) -> bool:
         """Kill Spark's process if it is there, and tell whether it was said that it could not start."""

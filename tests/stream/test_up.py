@@ -1,4 +1,4 @@
-"""`runnel up` as people see it: it says what goes on, waits for what is away, and stops in order."""
+"""A worker as people see it: it says what goes on, waits for what is away, and stops in order."""
 
 import json
 import uuid
@@ -47,7 +47,7 @@ class Going:
         (root / "runnel.toml").write_text(SETTINGS)
         (root / "flows/flow.py").write_text("\n".join(["import runnel as rn", *flow, FILES]))
         self.lake: Lake = rn.open(root)
-        self.up = Up(root, self.log)
+        self.up = Up(root, self.log, command="worker")
 
     def topic(self, name: str) -> str:
         return f"{name}-{self.mark}"
@@ -163,25 +163,17 @@ def test_ctrl_c_ends_it_in_order(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "data/a.csv").write_text("id,name\n1,a\n")
     assert "nothing goes on by itself yet" in cli("status").out
     log = tmp_path / "log"
-    with rn.open(tmp_path) as lake, Up(tmp_path, log, None, "--json") as up:
+    with rn.open(tmp_path) as lake, Up(tmp_path, log, None, "--json", command="worker") as up:
         until(lambda: "ods.files" in lake.tables(), 30, lambda: tail(log), 0.05)
         state = lambda: cli("status", "--json").json["streams"][0]["state"]  # noqa: E731
         assert (state(), up.stop(), state()) == ("running", 0, "idle"), tail(log)
-        assert json.loads(up.said().splitlines()[-1])["state"] == "stopped"
+        assert json.loads(up.said().splitlines()[0])["project"] == "shop"
         assert lake.runs()[0].state == "succeeded"
-        with Up(tmp_path, log) as again:
+        with Up(tmp_path, log, command="worker") as again:
             until(lambda: state() == "running", 30, lambda: tail(log), 0.05)
             again.kill()
         assert state() == "stopped"
         assert (lake.runs()[0].state, lake.tables()) == ("lost", ["ods.files"])
-
-
-def test_nothing_to_keep_going(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "runnel.toml").write_text(SETTINGS)
-    (tmp_path / "flows").mkdir()
-    (tmp_path / "flows/flow.py").write_text("import runnel as rn\n" + FILES.replace(', poll="continuous"', ""))
-    done = cli("up")
-    assert (done.code, "UP_NOTHING" in done.err, 'poll="1 minute"' in done.err) == (2, True, True), done
 
 
 def test_a_stream_is_reset_unless_it_runs(tmp_path: Path, cli: Cli) -> None:

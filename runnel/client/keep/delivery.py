@@ -16,6 +16,8 @@ _PAUSE_SECONDS = 0.5
 class Delivery(Part):
     """The deliveries to all sinks of a branch."""
 
+    kind = "group of sinks"
+
     def __init__(self, lake: "Lake", flow: "Flow", branch: str, stop: threading.Event, tell: Tell) -> None:
         super().__init__("sinks", stop, tell)
         self._lake = lake

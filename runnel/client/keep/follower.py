@@ -21,6 +21,8 @@ _PAUSE_SECONDS = 0.03
 class Follower(Part):
     """One stream that is kept going."""
 
+    kind = "stream"
+
     def __init__(
         self,
         lake: "Lake",

@@ -25,6 +25,8 @@ _TOLD = 5
 class Intake(Part):
     """The intake of one source. `pause` is how long to wait between two looks; None: only where nothing was new."""
 
+    kind = "source"
+
     def __init__(
         self,
         lake: "Lake",

@@ -12,13 +12,12 @@ from runnel.client.keep.delivery import Delivery
 from runnel.client.keep.follower import Follower
 from runnel.client.keep.intake import Intake
 from runnel.client.keep.part import LOG, SHORTEST_SECONDS, Part, Tell
-from runnel.client.keep.reaction import Reaction
 from runnel.client.keep.rerun import Rerun
 from runnel.client.keep.upkeep import Upkeep
 from runnel.declare.duration import seconds_of
 from runnel.declare.flow import CONTINUOUS
 from runnel.declare.origin import Changes, Files, Kafka, Manual
-from runnel.errors import Mistake, RunnelError, Unreachable
+from runnel.errors import RunnelError, Unreachable
 from runnel.lake import runs
 from runnel.lake.branches import branch as branch_of
 from runnel.lake.pins import pinned
@@ -57,13 +56,19 @@ class Keeper:
         self.parts += [
             Follower(lake, flow, task, fingerprints(task), branch, self.run_id, self.stop, tell) for task in streams
         ]
-        self.parts += [Reaction(lake, flow, one, branch, self.stop, tell) for one in flow.schedules if one.on_change]
-        if not self.parts:
-            what = "nothing in this project goes on by itself: it has no stream, no `poll` and no schedule on a change"
-            raise Mistake("UP_NOTHING", what, fix='add stream="clicks" to a task, or poll="1 minute" to a source')
         if flow.sinks:
             self.parts.append(Delivery(lake, flow, branch, self.stop, tell))
-        self.parts.append(Upkeep(lake, written, branch, self.stop, tell))
+        if written:
+            self.parts.append(Upkeep(lake, written, branch, self.stop, tell))
+
+    @property
+    def told(self) -> str:
+        """Return how many parts of which kind it has, for people."""
+        counts: dict[str, int] = {}
+        for part in self.parts:
+            if part.kind:
+                counts[part.kind] = counts.get(part.kind, 0) + 1
+        return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in counts.items())
 
     def run(self) -> None:
         """Start everything, and wait until told to stop."""

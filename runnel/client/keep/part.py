@@ -16,6 +16,8 @@ LOG = logging.getLogger("runnel.up")
 class Part(ABC):
     """A loop that goes on until it is told to stop. `problem` is what it waits for or stumbled over, if anything."""
 
+    kind = ""  # how people call it, where they count it
+
     def __init__(self, name: str, stop: threading.Event, tell: Tell) -> None:
         self.name = name
         self.stop = stop

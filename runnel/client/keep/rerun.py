@@ -19,6 +19,8 @@ _SHORTEST_SECONDS = 0.5  # each pass is a run with a record and a log of its own
 class Rerun(Part):
     """The runs of one source."""
 
+    kind = "source"
+
     def __init__(
         self,
         lake: "Lake",

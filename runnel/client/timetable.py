@@ -1,0 +1,81 @@
+"""The schedules of a project: when each is due next, and how its last run went."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from runnel.client.due import times
+from runnel.lake import queue, schedules
+from runnel.lake.database import moment, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy.engine import Connection
+
+    from runnel.client.lake import Lake
+    from runnel.lake.schedules import Standing
+
+
+@dataclass(frozen=True)
+class Line:
+    """One schedule. `next_at` is None where only a change makes it due, or it is paused."""
+
+    name: str
+    when: str
+    select: str
+    branch: str
+    next_at: str | None
+    is_paused: bool
+    paused_by: str | None
+    last_run: str | None = None
+    last_state: str | None = None
+    last_at: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return asdict(self)
+
+
+def timetable(lake: "Lake", now: datetime) -> list[Line]:
+    """Return all schedules: those that the catalog knows, and those that only the project's files declare yet."""
+    from runnel.client.planning import flow_of
+
+    declared = [one.json() for one in flow_of(lake).schedules]
+    with lake.store.db.reading() as connection:
+        known = {one.name: one for one in schedules.standing(connection)}
+        new = [schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared]
+        found = known | {one.name: one for one in new if one.name not in known}
+        return [_line(connection, one, now) for _, one in sorted(found.items())]
+
+
+def _line(connection: "Connection", one: "Standing", now: datetime) -> Line:
+    ran = queue.entries(connection, cause=f"schedule/{one.name}", limit=1)
+    last = ran[0] if ran else None
+    return Line(
+        one.name,
+        _when(one.declared),
+        str(one.declared.get("select", "")),
+        str(one.declared.get("branch", "main")),
+        None if one.paused_at else _next(one, now),
+        one.paused_at is not None,
+        one.paused_by,
+        last.id if last else None,
+        last.state if last else None,
+        (last.ended_at or last.started_at or last.queued_at) if last else None,
+    )
+
+
+def _next(one: "Standing", now: datetime) -> str | None:
+    after = max(now, moment(one.cursor["slot"])) if "slot" in one.cursor else now
+    declared = one.declared
+    found = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
+    return stamp(found) if found else None
+
+
+def _when(declared: "Mapping[str, Any]") -> str:
+    if declared.get("cron"):
+        return f"{declared['cron']} {declared.get('tz', 'UTC')}"
+    if declared.get("every"):
+        return f"every {declared['every']}"
+    return f"when {', '.join(declared.get('on_change', ()))} changes"

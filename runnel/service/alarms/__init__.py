@@ -1,0 +1,1 @@
+"""What is wrong with a lake, and who is told."""

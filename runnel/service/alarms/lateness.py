@@ -1,0 +1,76 @@
+"""Alarms of tables that are late, or are forecast to be."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from runnel.declare.deadline import deadline_of
+from runnel.lake.alarms import ALARM, WARNING, Alarm
+from runnel.lake.database import moment, stamp
+from runnel.service.alarms.deadlines import Timed, Verdict, judge
+
+if TYPE_CHECKING:
+    from runnel.lake.declared import Declared, Watched
+    from runnel.lake.queue import Queued
+    from runnel.lake.schedules import Standing
+    from runnel.service.alarms.history import History
+
+
+def lateness(declared: "Declared", timed: Mapping[str, Timed], made: Mapping[str, str], now: datetime) -> list[Alarm]:
+    """Return an alarm or a warning for each table that is not ready in time. `made`: when each was last. Pure."""
+    found = []
+    for one in with_deadlines(declared):
+        schedules = [timed[name] for name in one.schedules if name in timed]
+        made_at = moment(made[one.table]) if one.table in made else None
+        verdict = judge(deadline_of(one.deadline), schedules, made_at, moment(one.since), now)
+        if verdict is not None:
+            found.append(_alarm(one, verdict, tuple(declared.blocked([one.table])), now))
+    return found
+
+
+def with_deadlines(declared: "Declared") -> "list[Watched]":
+    """Return the tables that have a deadline."""
+    return [one for one in declared.tables.values() if one.deadline is not None]
+
+
+def timed_of(
+    standing: "Iterable[Standing]", history: "History", waiting: "Iterable[Queued]", now: datetime
+) -> dict[str, Timed]:
+    """Return the schedules on main, with what their runs took and whether one goes on."""
+    begun = {one.cause: moment(one.started_at) if one.state == "running" and one.started_at else now for one in waiting}
+    found = {}
+    for one in standing:
+        declared, cause = one.declared, f"schedule/{one.name}"
+        if declared.get("branch", "main") == "main":
+            when = (declared.get("cron"), declared.get("tz"), declared.get("every"), one.paused_at is not None)
+            queued = moment(one.cursor.get("slot", one.seen_at))
+            found[one.name] = Timed(one.name, *when, history.seconds(cause) or 0.0, begun.get(cause), queued)
+    return found
+
+
+def _alarm(one: "Watched", verdict: Verdict, blocks: tuple[str, ...], now: datetime) -> Alarm:
+    zone = deadline_of(one.deadline).zone or ZoneInfo("UTC")
+    by = _shown(verdict.term.by, zone, now)
+    if verdict.is_late:
+        what = f"`{one.table}` is late: it was to be ready by {by} {zone}"
+        what += f", and is forecast for {_shown(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
+    else:
+        assert verdict.ready_at is not None
+        ready = _shown(verdict.ready_at, zone, now)
+        what = f"`{one.table}` will be late: forecast ready at {ready}, and its deadline is {by} {zone}"
+    fix = f"`runnel runs` says what goes on; `runnel run -s {one.table}` makes it now"
+    level, since = (ALARM, verdict.term.by) if verdict.is_late else (WARNING, now)
+    return Alarm(f"late/{one.table}", "late", what, stamp(since), level, (one.table,), blocks, fix)
+
+
+def _shown(at: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """Return a time as people read it, with the day where it is not today.
+
+    >>> from datetime import UTC
+    >>> noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    >>> _shown(noon.replace(day=3), ZoneInfo("Asia/Shanghai"), noon), _shown(noon, ZoneInfo("UTC"), noon)
+    ('2026-01-03 20:00', '12:00')
+    """
+    local = at.astimezone(zone)
+    return f"{local:%H:%M}" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d %H:%M}"

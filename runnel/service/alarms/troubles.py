@@ -1,0 +1,61 @@
+"""Alarms of what goes on by itself: streams, sinks, and a queue that nobody works off. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from runnel.lake.alarms import Alarm
+
+if TYPE_CHECKING:
+    from runnel.lake.declared import Declared
+    from runnel.lake.deliveries import Delivered
+    from runnel.lake.queue import Queued
+    from runnel.lake.streams import Stream
+
+_BAD = ("failed", "waiting")
+
+
+def streams_wrong(found: "Iterable[Stream]", declared: "Declared") -> list[Alarm]:
+    """Return an alarm for each stream, or source that is read on and on, that has failed or waits."""
+    wrong = []
+    for one in found:
+        table = str(one.table)
+        if one.state not in _BAD or table not in declared.tables:
+            continue
+        where = "" if one.branch == "main" else f"{one.branch}/"
+        problem, _, fix = (one.problem or "nobody knows why").partition("\n  fix: ")
+        what = f"the stream of `{table}` {'waits' if one.state == 'waiting' else 'has failed'}: {_line(problem)}"
+        told = f"{_line(fix)}; it goes on by itself then" if fix else "it goes on by itself once that is mended"
+        key = f"stream/{where}{table}"
+        wrong.append(Alarm(key, "stream", what, one.since, "alarm", (table,), tuple(declared.blocked([table])), told))
+    return wrong
+
+
+def sinks_wrong(found: "Mapping[str, Delivered]", declared: "Declared") -> list[Alarm]:
+    """Return an alarm for each sink that fails."""
+    wrong = []
+    for name, fed in declared.sinks.items():
+        state = found.get(name)
+        if state is None or state.failing_since is None:
+            continue
+        what = f"the sink `{name}` of `{fed.table}` fails: {_line(state.problem or 'nobody knows why')}"
+        fix = "mend it: what was published meanwhile is delivered then; `runnel sinks deliver` does so at once"
+        wrong.append(Alarm(f"sink/{name}", "sink", what, state.failing_since, "alarm", (fed.table,), (), fix))
+    return wrong
+
+
+def nobody_works(waiting: "Iterable[Queued]", workers: int, paused: frozenset[str], now: str) -> list[Alarm]:
+    """Return an alarm where something could be run, and nobody is there to run it."""
+    ready = [one for one in waiting if one.cause not in paused and one.not_before <= now]
+    if workers or not ready:
+        return []
+    since = min(max(one.queued_at, one.not_before) for one in ready)
+    what = f"no worker is there, and {len(ready)} run{' waits' if len(ready) == 1 else 's wait'} in the queue"
+    fix = "`runnel up` or `runnel worker` starts one; `.runnel/logs/worker.log` says why it ended"
+    return [Alarm("worker", "worker", what, since, fix=fix)]
+
+
+def _line(text: str) -> str:
+    """Return the first line that says something; the code of an error is not for people."""
+    first = next(iter(text.strip().splitlines()), "")
+    code, colon, rest = first.partition(": ")
+    return rest if colon and code.isupper() else first

@@ -1,0 +1,91 @@
+"""Look at the catalog for what is wrong, and raise or end alarms. Of several services one looks at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from runnel.lake import alarms, backfills, declared, deliveries, queue, schedules, streams, workers
+from runnel.lake.database import clock, moment, stamp
+from runnel.lake.made import made_at
+from runnel.lake.turns import Turn
+from runnel.service.alarms.failures import failures
+from runnel.service.alarms.history import History
+from runnel.service.alarms.lateness import lateness, timed_of, with_deadlines
+from runnel.service.alarms.patience import Patience
+from runnel.service.alarms.troubles import nobody_works, sinks_wrong, streams_wrong
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from runnel.lake.alarms import Alarm
+    from runnel.lake.database import Database
+    from runnel.lake.declared import Declared
+    from runnel.lake.queue import Queued
+    from runnel.lake.schedules import Standing
+
+_PASSING = ("stream", "sink", "worker")  # kinds that may pass by themselves
+
+
+@dataclass(frozen=True)
+class _Facts:
+    declared: "Declared"
+    standing: "list[Standing]"
+    waiting: "list[Queued]"
+    troubles: "list[Alarm]"  # that may pass
+    known: "list[Alarm]"
+
+
+class Watchman:
+    """Who looks. `now` is a clock, by default the database's."""
+
+    def __init__(self, db: "Database", now: Callable[[], datetime] | None = None) -> None:
+        self._db = db
+        self._now = now or (lambda: moment(db.read(clock)))
+        self._turn = Turn(db, "alarms")
+        self._history: History | None = None
+        self._patience: Patience | None = None
+
+    def look(self) -> None:
+        """Raise what is wrong now, and end what is no more; nothing where another does."""
+        if not self._turn.take():
+            self._history = self._patience = None  # what was seen may be old when it is our turn
+            return
+        now = self._now()
+        facts = self._db.read(lambda connection: _facts(connection, now))
+        history = self._history = self._history or History()
+        history.read(self._db)  # after the queue, so that what ends meanwhile is in one of them
+        if self._patience is None:
+            self._patience = Patience([one for one in facts.known if one.kind in _PASSING], now)
+        alarms.settle(self._db, self._wrong(facts, history, self._patience, now), now)
+
+    def _wrong(self, facts: _Facts, history: History, patience: Patience, now: datetime) -> "list[Alarm]":
+        failed = history.failed()
+        tables = {one.table for one in with_deadlines(facts.declared)} | {
+            name for one in failed for name, _ in one.failed
+        }
+        made = self._db.read(lambda connection: made_at(connection, "main", tables))
+        made |= {table: max(at, made.get(table, "")) for table in tables if (at := history.made_at(table))}
+        timed = timed_of(facts.standing, history, facts.waiting, now)
+        return [
+            *failures(failed, facts.declared, [one.name for one in facts.standing], made),
+            *lateness(facts.declared, timed, made, now),
+            *patience.lasting(facts.troubles, now),
+        ]
+
+    def leave(self) -> None:
+        """Let another look."""
+        self._turn.leave()
+
+
+def _facts(connection: "Connection", now: datetime) -> _Facts:
+    found = declared.declared(connection)
+    waiting = queue.entries(connection, states=queue.OPEN)
+    queued = [one for one in waiting if one.state == queue.QUEUED]
+    there = len(workers.present(connection, workers.WORKER))
+    troubles = [
+        *streams_wrong(streams.streams(connection).values(), found),
+        *sinks_wrong(deliveries.states(connection), found),
+        *nobody_works(queued, there, backfills.paused_causes(connection), stamp(now)),
+    ]
+    return _Facts(found, schedules.standing(connection), waiting, troubles, alarms.alarms(connection))

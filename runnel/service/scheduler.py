@@ -1,0 +1,156 @@
+"""Queue what schedules ask for, each time once.
+
+How far a schedule has come is moved on in the transaction that queues, and only from where it was seen. So several
+schedulers over one lake, a clock that jumps, and a crash at any moment neither lose a time nor queue it twice.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from runnel.client.due import due
+from runnel.declare.duration import seconds_of
+from runnel.errors import RunnelError
+from runnel.lake import queue, schedules
+from runnel.lake.database import moment, stamp
+from runnel.lake.schedules import Standing, Step
+from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from runnel.lake.commits import State
+    from runnel.lake.store import Store
+
+LOG = logging.getLogger("runnel.scheduler")
+MOST = 500  # times of one schedule that are looked at in one go
+_LATE = timedelta(minutes=1)  # with catch_up="none" a time that is older is missed
+_AUTHOR = "scheduler"
+_ENOUGH = 1 << 62
+
+
+class Scheduler:
+    """The schedules of a lake. `now` is a clock."""
+
+    def __init__(self, store: "Store", now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._store = store
+        self._now = now
+        self._told: dict[str, str] = {}
+
+    def tick(self) -> list[str]:
+        """Queue everything that is due now, and return its ids."""
+        now = self._now()
+        found = [one for one in self._store.db.read(schedules.standing) if one.paused_at is None]
+        steps = [step for one in found if (step := self._step(one, now)) is not None]
+        return schedules.advance(self._store.db, steps)
+
+    def _step(self, one: Standing, now: datetime) -> Step | None:
+        """Return how a schedule goes on; one that can't be read holds up no other."""
+        try:
+            step = self._changed(one, now) if one.declared.get("on_change") else timed(one, now)
+        except RunnelError as error:
+            if self._told.get(one.name) != error.what:
+                LOG.error("schedule %s: %s", one.name, error)
+            self._told[one.name] = error.what
+            return None
+        self._told.pop(one.name, None)
+        return step
+
+    def _changed(self, one: Standing, now: datetime) -> Step | None:
+        """Return what follows a change of the tables of a schedule, if it is large enough and not too soon."""
+        branch = str(one.declared.get("branch", "main"))
+        state = self._store.state(branch)
+        tables = [TableName.parse(name) for name in one.declared["on_change"]]
+        contents = {str(table): state[table].content for table in tables if table in state}
+        seen = one.cursor.get("seen", {})
+        if not contents or contents == seen:
+            return None
+        if _is_too_soon(one, now) or not self._is_enough(one, tables, state) or self._is_open(one):
+            return None
+        number = int(one.cursor.get("number", 0)) + 1
+        locations = {str(table): state[table].location for table in tables if table in state}
+        cursor = {"seen": contents, "locations": locations, "number": number, "at": stamp(now)}
+        return Step(one, cursor, (entry(one, f"#{number}", reads_sources=False),))
+
+    def _is_open(self, one: Standing) -> bool:
+        """Tell whether a run of a schedule waits or goes on: what changes meanwhile is taken by the next."""
+        states = queue.OPEN
+        return bool(self._store.db.read(lambda c: queue.entries(c, states=states, cause=cause_of(one.name), limit=1)))
+
+    def _is_enough(self, one: Standing, tables: "Iterable[TableName]", state: "State") -> bool:
+        """Tell whether rows or bytes changed by as much as a schedule waits for."""
+        wanted = {key: one.declared[key] for key in ("min_rows", "min_bytes") if one.declared.get(key)}
+        if not wanted:
+            return True
+        found = {"min_rows": 0, "min_bytes": 0}
+        for table in tables:
+            if table in state:
+                rows, size = _moved(self._store, table, one.cursor.get("locations", {}).get(str(table)), state)
+                found["min_rows"] += rows
+                found["min_bytes"] += size
+        return any(found[key] >= least for key, least in wanted.items())
+
+
+def timed(one: Standing, now: datetime) -> Step | None:
+    """Return how a schedule with times goes on, or None where nothing is due. Pure."""
+    declared = one.declared
+    after = moment(one.cursor.get("slot", one.seen_at))
+    found = due(declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, MOST)
+    if not found:
+        return None
+    policy = declared.get("catch_up", "last")
+    taken = found if policy == "all" else found[-1:]
+    if policy == "none" and now - found[-1] > _LATE:
+        taken = []
+    if policy != "all" and len(found) == MOST:
+        taken = []  # there are more, and only the last counts
+    cursor = {"slot": stamp(found[-1])}
+    return Step(one, cursor, tuple(entry(one, f"{at:%Y-%m-%dT%H:%M:%SZ}") for at in taken))
+
+
+def entry(one: Standing, slot: str, *, reads_sources: bool = True) -> queue.Entry:
+    """Return what a schedule queues for one of its times or changes."""
+    declared: Mapping[str, Any] = one.declared
+    timeout = declared.get("timeout")
+    wish = {
+        "select": [declared["select"]] if declared.get("select") else [],
+        "reads_sources": reads_sources,
+        "schedule": one.name,
+        "due": slot,
+    }
+    return queue.Entry(
+        wish,
+        _AUTHOR,
+        branch=str(declared.get("branch", "main")),
+        cause=cause_of(one.name),
+        slot=f"{cause_of(one.name)}/{one.seen_at}/{slot}" if slot.startswith("#") else f"{cause_of(one.name)}/{slot}",
+        priority=int(declared.get("priority", 0)),
+        retries=int(declared.get("retries", 2)),
+        timeout_seconds=seconds_of(timeout) if timeout else None,
+    )
+
+
+def cause_of(name: str) -> str:
+    """Return how the queue names a schedule."""
+    return f"schedule/{name}"
+
+
+def _is_too_soon(one: Standing, now: datetime) -> bool:
+    """Tell whether a schedule has to rest a little longer; a clock that went back ends the rest."""
+    rest, last = one.declared.get("at_most_every"), one.cursor.get("at")
+    if not rest or not last:
+        return False
+    return moment(last) <= now < moment(last) + timedelta(seconds=seconds_of(rest))
+
+
+def _moved(store: "Store", table: TableName, before: str | None, state: "State") -> tuple[int, int]:
+    """Return how many rows and bytes came or went since a version, or how many there are where it is not known."""
+    from runnel.lake.movement import movement, size
+
+    after = state[table].location
+    if before is None:
+        whole = size(store, after)
+        return (whole.rows or 0, whole.bytes) if whole is not None else (0, 0)
+    moved = movement(store, table, before, after)
+    if not moved.is_known:
+        return _ENOUGH, _ENOUGH  # the older version is gone
+    return moved.rows_added + moved.rows_removed, moved.bytes_added + moved.bytes_removed

@@ -1,0 +1,236 @@
+"""A worker: one process with one Spark driver that takes runs off the queue, several at a time.
+
+It renews its claims, and hears in the same breath that a run is to stop. A run that does not end when it is told to
+makes the worker itself end: what it left behind in Spark must not go on.
+"""
+
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runnel.client.running import Taken, run_project
+from runnel.client.wishes import asked, without_streams
+from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
+from runnel.lake import queue, workers
+from runnel.lake.queue import Queued
+from runnel.service import errand
+from runnel.service.flows import Flows
+from runnel.service.telling import Teller
+
+if TYPE_CHECKING:
+    from runnel.client.lake import Lake
+    from runnel.run.report import Ran
+
+LOG = logging.getLogger("runnel.worker")
+PARALLEL = 4
+_PAUSE_SECONDS = 0.1
+_PATIENCE_SECONDS = 60.0  # for a run that was told to stop
+_PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
+
+
+@dataclass
+class Held:
+    """A run that this worker is at."""
+
+    queued: Queued
+    taken: Taken
+    since: float = field(default_factory=time.monotonic)
+    stopped_at: float | None = None
+    is_late: bool = False  # it took longer than it may
+
+
+class Worker:
+    """The worker of a process. `stop` ends it after what it is at; `is_torn` tells that something did not end."""
+
+    def __init__(
+        self, lake: "Lake", flows: Flows, *, name: str | None = None, parallel: int = PARALLEL, branch: str = "main"
+    ) -> None:
+        self.name = name or f"{socket.gethostname()[:40]}-{secrets.token_hex(4)}"
+        self.stop = threading.Event()
+        self.is_torn = False
+        self._lake = lake
+        self._flows = flows
+        self._parallel = parallel
+        self._branch = branch  # whose streams are kept going anyway
+        self._held: dict[str, Held] = {}
+        self._guard = threading.Lock()
+        self._state = "starting"
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Say that it is there, and begin to take runs."""
+        self._tell()
+        self._threads = [self._thread("runnel claims", self._renew)]
+        self._threads += [self._thread(f"runnel run {number}", self._work) for number in range(self._parallel)]
+        self._threads.append(self._thread("runnel errands", lambda: self._work(errand.KINDS)))
+
+    def ready(self) -> None:
+        """Say that it has what it needs: Spark is warm."""
+        if self._state == "starting":
+            self._state = "ready"
+            self._tell()
+
+    def end(self, seconds: float = 60.0) -> bool:
+        """Stop after what is under way, and tell whether all of it has ended in time; the rest is given back."""
+        self._state = "stopping"
+        self.stop.set()
+        until = time.monotonic() + seconds
+        for thread in self._threads[1:]:
+            thread.join(max(until - time.monotonic(), 0.1))
+        is_whole = not any(thread.is_alive() for thread in self._threads[1:])
+        if not is_whole:
+            self._cancel_all()
+        self._ended.set()
+        with suppress(RunnelError):  # the claims end by themselves then
+            queue.release(self._lake.store.db, worker=self.name)
+            workers.leave(self._lake.store.db, self.name)
+        return is_whole
+
+    @property
+    def at(self) -> list[str]:
+        """Return the ids of what it is at."""
+        with self._guard:
+            return sorted(self._held)
+
+    def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _work(self, kinds: tuple[str, ...] = ("run",)) -> None:
+        """Take runs, or what else is asked for, one after the other."""
+        while not self.stop.is_set():
+            try:
+                found = queue.claim(self._lake.store.db, self.name, kinds)
+            except RunnelError as error:
+                LOG.warning("no run could be claimed: %s", error)
+                self.stop.wait(1.0)
+                continue
+            if found is None:
+                self.stop.wait(_PAUSE_SECONDS)
+                continue
+            self._carry_out(found)
+
+    def _carry_out(self, queued: Queued) -> None:
+        """Run an entry, and note how it went."""
+        held = Held(queued, Taken(queued.run, queued.claim))
+        with self._guard:
+            self._held[queued.id] = held
+        teller = Teller(self._lake.store.db, queued.id)
+        try:
+            state, outcome, again = self._attempt(held, teller)
+        except BaseException as error:  # a defect must not end the worker
+            LOG.error("run %s met a defect", queued.run, exc_info=error)
+            fix = "this is a defect of Runnel; the trace is in the worker's log"
+            internal = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
+            state, outcome, again = queue.FAILED, {"error": told(internal)}, False
+        teller.close()
+        self._finish(held, state, outcome, again)
+
+    def _attempt(self, held: Held, teller: Teller) -> tuple[str, Mapping[str, Any], bool]:
+        """Return the state that a run ended in, what it did, and whether it may go better next time."""
+        wanted = asked(held.queued)
+        try:
+            lake, flow = self._flows.get(wanted.overrides)
+            if held.queued.kind in errand.KINDS:
+                return queue.SUCCEEDED, errand.answer(lake, flow, held.queued), False
+            wish = without_streams(wanted.wish, flow) if wanted.wish.branch == self._branch else wanted.wish
+            ran = run_project(lake, wish, message=wanted.message, watch=teller.see, flow=flow, taken=held.taken)
+        except RunnelError as error:
+            if held.taken.cancelled.is_set() or isinstance(error, Cancelled):
+                return self._stopped(held)
+            LOG.error("run %s failed", held.queued.run, exc_info=error)
+            return queue.FAILED, {"error": told(error)}, _is_passing(error)
+        if ran.state == "cancelled":
+            return self._stopped(held)
+        return ran.state, _json(ran), ran.state == "failed" and all(_is_passing(error) for error in ran.errors)
+
+    def _stopped(self, held: Held) -> tuple[str, Mapping[str, Any], bool]:
+        if not held.is_late:
+            return queue.CANCELLED, {}, False
+        error = RunnelError(
+            "RUN_TIMEOUT",
+            f"run {held.queued.id} took longer than the {held.queued.timeout_seconds} s that it may",
+            fix="raise `timeout`, or give it less to do",
+        )
+        return queue.FAILED, {"error": told(error)}, True
+
+    def _finish(self, held: Held, state: str, outcome: Mapping[str, Any], again: bool) -> None:
+        """Note how a run ended, however long the database is away: the claim is renewed meanwhile."""
+        while True:
+            try:
+                queue.finish(self._lake.store.db, held.queued.claim, state, outcome, again=again)
+                break
+            except RunnelError as error:
+                LOG.warning("how run %s ended could not be noted yet: %s", held.queued.run, error)
+                if self._ended.wait(1.0):
+                    break
+        with self._guard:
+            self._held.pop(held.queued.id, None)
+
+    def _renew(self) -> None:
+        """Renew what is held, and stop what is to stop."""
+        while not self._ended.wait(queue.RENEW_SECONDS / 6):
+            with suppress(RunnelError):  # the database is away; what is lost by then can't publish
+                self._tell()
+                with self._guard:
+                    held = dict(self._held)
+                found = queue.renew(self._lake.store.db, [one.queued.claim for one in held.values()])
+                for one in held.values():
+                    self._heed(one, found)
+            self._look_after_the_stubborn()
+
+    def _heed(self, one: Held, renewed: Mapping[str, str | None]) -> None:
+        timeout = one.queued.timeout_seconds
+        one.is_late = one.is_late or (timeout is not None and time.monotonic() - one.since > timeout)
+        is_lost = one.queued.id not in renewed
+        if is_lost or renewed.get(one.queued.id) is not None or one.is_late:
+            one.stopped_at = one.stopped_at or time.monotonic()
+            one.taken.cancelled.set()
+
+    def _look_after_the_stubborn(self) -> None:
+        """End the whole worker where a run goes on although it was told to stop."""
+        now = time.monotonic()
+        with self._guard:
+            stubborn = [one for one in self._held.values() if now - (one.stopped_at or now) > _PATIENCE_SECONDS]
+        if stubborn:
+            LOG.error("run %s does not stop; this worker ends", stubborn[0].queued.run)
+            self.is_torn = True
+            self.stop.set()
+
+    def _cancel_all(self) -> None:
+        with self._guard:
+            for one in self._held.values():
+                one.taken.cancelled.set()
+
+    def _tell(self) -> None:
+        settings = self._lake.settings
+        detail = {"runs": self.at, "parallel": self._parallel, "project": settings.name, "root": str(settings.root)}
+        workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
+
+
+def _is_passing(error: RunnelError) -> bool:
+    """Tell whether a failure may not come again: something was away, or somebody else was faster."""
+    if isinstance(error, Mistake):
+        return False
+    return isinstance(error, Unreachable) or error.code in _PASSING
+
+
+def told(error: RunnelError) -> dict[str, str | None]:
+    """Return an error with its kind, so that whoever follows the run ends as if it had computed it."""
+    return {**error.parts(), "kind": type(error).__name__}
+
+
+def _json(ran: "Ran") -> dict[str, Any]:
+    found = ran.json()
+    for step, shown in zip(ran.steps, found["steps"], strict=True):
+        if step.error is not None:
+            shown["error"] = told(step.error)
+    return found

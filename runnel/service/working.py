@@ -1,0 +1,83 @@
+"""A worker's process: its Spark, what it keeps going and the runs that it takes, until it is told to stop."""
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from runnel.errors import RunnelError, Unreachable
+from runnel.service.flows import Flows
+from runnel.service.keeping import Keeping
+from runnel.service.reaper import Reaper
+from runnel.service.worker import PARALLEL, Worker
+from runnel.spark.session import running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.client.keep.part import Tell
+    from runnel.client.lake import Lake
+
+LOG = logging.getLogger("runnel.worker")
+_PAUSE_SECONDS = 0.5
+
+
+class Working:
+    """Everything that a worker's process does. Spark is started by the thread that calls `run`."""
+
+    def __init__(
+        self,
+        lake: "Lake",
+        environ: "Mapping[str, str]",
+        tell: "Tell",
+        *,
+        env: str | None = None,
+        branch: str = "main",
+        name: str | None = None,
+        parallel: int = PARALLEL,
+    ) -> None:
+        self._lake = lake
+        self._tell = tell
+        self._flows = Flows(lake, environ, env)
+        self.worker = Worker(lake, self._flows, name=name, parallel=parallel, branch=branch)
+        self._reaper = Reaper(lake.store.db)
+        self._keeping = Keeping(lake, self._flows, branch, tell)
+
+    def run(self) -> None:
+        """Work until told to stop; Spark is started again where it has ended."""
+        self._keeping.start()
+        self.worker.start()
+        while not self.worker.stop.is_set():
+            if running() is None and self._needs_spark():
+                self._start_spark()
+            with suppress(RunnelError):  # the database is away; it is looked at again
+                self._reaper.look()
+            self.worker.stop.wait(_PAUSE_SECONDS)
+
+    def end(self) -> bool:
+        """Stop after what is under way, and tell whether all of it has ended."""
+        self.worker.stop.set()
+        kept = self._keeping.end()
+        return self.worker.end() and kept and not self.worker.is_torn
+
+    def _needs_spark(self) -> bool:
+        """Tell whether the project has tasks; sources are read without Spark, or start it when they need it."""
+        try:
+            _, flow = self._flows.get()
+        except RunnelError:
+            return False  # who keeps it going tells it
+        if not flow.tasks:
+            self.worker.ready()
+        return bool(flow.tasks)
+
+    def _start_spark(self) -> None:
+        was_there = self._lake.__dict__.pop("spark", None) is not None
+        if was_there:
+            self._tell("Spark's process has ended; it is started again")
+        try:
+            _ = self._lake.spark
+        except Unreachable as error:
+            LOG.error("Spark did not start", exc_info=error)
+            self._tell(f"Spark did not start, it is tried again: {error}")
+            return
+        self.worker.ready()
+        self._keeping.warm()

@@ -1,0 +1,105 @@
+"""A lake whose clock the test sets, and what may go wrong with it."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from runnel.lake import alarms, declared, queue, schedules, schema
+from runnel.lake.alarms import Alarm
+from runnel.lake.database import stamp
+from runnel.lake.declared import Declared, Fed, Listener, Watched
+from runnel.lake.queue import Entry
+from runnel.lake.store import Store
+from runnel.service.alarms.watchman import Watchman
+
+TABLES = {
+    "ods.orders": Watched("ods.orders", readers=("dws.day",), schedules=("nightly",)),
+    "dws.day": Watched("dws.day", readers=("dws.month",), schedules=("nightly",)),
+    "dws.month": Watched("dws.month", schedules=("nightly",)),
+}
+SINKS = {"dws.month:files-1": Fed("dws.month:files-1", "dws.month")}
+NIGHTLY = {"name": "nightly", "cron": "0 2 * * *"}
+
+
+class Site:
+    """A lake, a clock, and who looks."""
+
+    def __init__(self, store: Store, at: str = "2026-01-02T01:00") -> None:
+        self.store = store
+        self.at = datetime.fromisoformat(at).replace(tzinfo=UTC)
+        self.watchman = Watchman(store.db, self.now)
+        self.declare()
+        schedules.declare(store.db, [NIGHTLY])
+        self.queued()
+
+    def now(self) -> datetime:
+        return self.at
+
+    def pass_(self, **amount: float) -> None:
+        self.at += timedelta(**amount)
+
+    def declare(self, *listeners: Listener, **deadlines: str) -> None:
+        """Declare the tables, with deadlines by the last part of their names, long ago."""
+        tables = {
+            name: Watched(name, one.readers, one.schedules, deadlines.get(name.partition(".")[2]))
+            for name, one in TABLES.items()
+        }
+        declared.declare(self.store.db, Declared(tables, SINKS, listeners))
+        self.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
+
+    def queued(self) -> None:
+        """Let the schedule have queued what was due until now."""
+        slot = json.dumps({"slot": stamp(self.at)})
+        self.write(schema.schedules.update().values(cursor=slot))
+
+    def look(self) -> list[Alarm]:
+        self.watchman.look()
+        return self.open()
+
+    def open(self) -> list[Alarm]:
+        return self.store.db.read(alarms.alarms)
+
+    def ran(self, cause: str = "schedule/nightly", state: str = "succeeded", seconds: float = 60, **how: Any) -> str:
+        """Let a run have begun now, and have ended `seconds` later; return its id."""
+        wish = {"select": how.get("select", [])}
+        entry = Entry(wish, "ada", cause=cause, branch=how.get("branch", "main"), retries=0)
+        self.store.db.write(lambda connection: queue.add(connection, self.store.db, [entry]))
+        held = queue.claim(self.store.db, "w1")
+        assert held is not None and held.id == entry.id
+        queue.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
+        values = {"started_at": stamp(self.at), "ended_at": stamp(self.at + timedelta(seconds=seconds))}
+        self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(values))
+        self.queued()
+        self.pass_(seconds=seconds)
+        return entry.id
+
+    def wait(self, cause: str = "user") -> str:
+        """Let a run wait since now."""
+        entry = Entry({"select": []}, "ada", cause=cause)
+        self.store.db.write(lambda connection: queue.add(connection, self.store.db, [entry]))
+        self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(queued_at=stamp(self.at)))
+        return entry.id
+
+    def write(self, statement: "sa.sql.dml.DMLWhereBase | sa.Update") -> None:
+        self.store.db.write(lambda connection: connection.execute(statement))
+
+
+def steps(**states: str) -> dict[str, Any]:
+    """Return the outcome of a run with these steps."""
+    error = {"code": "CHECK_FAILED", "what": "3 rows have no seller", "at": None, "fix": "correct the rows"}
+    return {
+        "steps": [
+            {"table": table, "state": state, "error": error if state == "failed" else None}
+            for table, state in states.items()
+        ]
+    }
+
+
+def keys(found: list[Alarm]) -> list[str]:
+    return [one.key for one in found]
+
+
+Make = Callable[..., Site]

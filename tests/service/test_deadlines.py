@@ -1,0 +1,131 @@
+"""Whether a table is late, or will be, with a clock that the test sets."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from runnel.declare.deadline import deadline_of
+from runnel.service.alarms.deadlines import Term, Timed, coming_term, forecast, judge, passed_term
+
+NIGHTLY = Timed("nightly", cron="0 2 * * *", seconds=1200.0)
+EVENING = Timed("evening", cron="0 22 * * *", seconds=600.0)
+WORKDAYS = Timed("workdays", cron="0 2 * * mon-fri")
+OFTEN = Timed("often", every="10 minutes", seconds=60.0)
+MORNING = Timed("morning", cron="30 7 * * *", seconds=3300.0)
+CHANGES = Timed("changes", seconds=300.0)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-01-{text}").replace(tzinfo=UTC)
+
+
+def going(one: Timed, since: str) -> Timed:
+    return Timed(one.name, one.cron, one.tz, one.every, one.is_paused, one.seconds, at(since))
+
+
+# deadline, schedules, when it was last made, now: what is told (January 2026: the 2nd is a Friday)
+CASES = {
+    "ready": ("08:00", [NIGHTLY], "02T02:20", "02T09:00", None),
+    "ready before its schedule, today": ("08:00", [NIGHTLY], "02T00:10", "02T09:00", None),
+    "made yesterday, its run is due in time": ("08:00", [NIGHTLY], "01T02:20", "02T01:00", None),
+    "its run goes on and will end in time": ("08:00", [going(NIGHTLY, "02T07:30")], "01T02:20", "02T07:40", None),
+    "its run began too late": (
+        "08:00",
+        [going(NIGHTLY, "02T07:50")],
+        "01T02:20",
+        "02T07:51",
+        "will be late 08:00, ready 02T08:10",
+    ),
+    "its run takes longer than ever": (
+        "08:00",
+        [going(NIGHTLY, "02T07:30")],
+        "01T02:20",
+        "02T08:01",
+        "late since 08:00, ready 02T08:01",
+    ),
+    "its runs take too long": ("08:00", [MORNING], "01T08:25", "02T00:00", "will be late 08:00, ready 02T08:25"),
+    "its run has failed, and the next is too late": (
+        "08:00",
+        [NIGHTLY],
+        "01T02:20",
+        "02T02:30",
+        "will be late 08:00, ready 03T02:20",
+    ),
+    "due right now, and about to be queued": (
+        "08:00",
+        [Timed("nightly", cron="0 2 * * *", seconds=1200.0, queued=at("01T02:00"))],
+        "01T02:20",
+        "02T02:00",
+        None,
+    ),
+    "late": ("08:00", [NIGHTLY], "01T02:20", "02T08:00", "late since 08:00, ready 03T02:20"),
+    "still late when the next day begins": ("08:00", [NIGHTLY], "01T02:20", "03T00:30", "late since 02T08:00"),
+    "made late, but made": ("08:00", [NIGHTLY], "02T11:00", "02T11:01", None),
+    "never made": ("08:00", [NIGHTLY], None, "02T09:00", "late since 08:00"),
+    "made the evening before, as its schedule says": ("08:00", [EVENING], "01T22:10", "02T09:00", None),
+    "not made the evening before": ("08:00", [EVENING], "01T21:00", "02T07:00", "will be late 08:00, ready 02T22:10"),
+    "nobody works on Sundays": ("08:00", [WORKDAYS], "02T02:01", "04T12:00", None),
+    "Friday is late until Monday": ("08:00", [WORKDAYS], "01T02:00", "04T12:00", "late since 02T08:00"),
+    "a schedule that comes often": ("08:00", [OFTEN], "02T00:01", "02T07:59", None),
+    "a paused schedule is no forecast": (
+        "08:00",
+        [Timed("n", cron="0 2 * * *", is_paused=True)],
+        "01T02:20",
+        "02T02:30",
+        None,
+    ),
+    "a paused schedule is late": (
+        "08:00",
+        [Timed("n", cron="0 2 * * *", is_paused=True)],
+        "01T02:20",
+        "02T08:30",
+        "late since 08:00, ready None",
+    ),
+    "only changes make it": ("08:00", [CHANGES], "01T02:20", "02T07:00", None),
+    "only changes make it, and none came": ("08:00", [CHANGES], "01T02:20", "02T08:01", "late since 08:00, ready None"),
+    "no schedule at all": ("08:00", [], "01T02:20", "02T08:01", "late since 08:00, ready None"),
+    "in another zone it is morning already": ("08:00 Asia/Shanghai", [], "01T15:00", "02T00:30", "late since 02T00:00"),
+    "in another zone today began yesterday": ("08:00 Asia/Shanghai", [], "01T17:00", "02T00:30", None),
+    "so long after its schedule": ("2 hours", [NIGHTLY], "02T03:00", "02T05:00", None),
+    "longer after its schedule": ("2 hours", [NIGHTLY], "01T03:00", "02T04:01", "late since 02T04:00"),
+    "before that, with time left": ("2 hours", [going(NIGHTLY, "02T02:00")], "01T03:00", "02T02:30", None),
+    "before that, too slow": (
+        "10 minutes",
+        [going(NIGHTLY, "02T02:00")],
+        "01T03:00",
+        "02T02:05",
+        "will be late 02T02:10, ready 02T02:20",
+    ),
+}
+
+
+@pytest.mark.parametrize(("deadline", "schedules", "made", "now", "expected"), CASES.values(), ids=CASES)
+def test_late_or_not(deadline: str, schedules: list[Timed], made: str | None, now: str, expected: str | None) -> None:
+    found = judge(deadline_of(deadline), schedules, at(made) if made else None, at("01T00:00"), at(now))
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    ready = f"{found.ready_at:%dT%H:%M}" if found.ready_at else "None"
+    told = f"{'late since' if found.is_late else 'will be late'} {found.term.by:%dT%H:%M}, ready {ready}"
+    expected = expected.replace(" 08:00", " 02T08:00")
+    assert told.startswith(expected), told
+
+
+def test_deadlines_before_it_was_declared_do_not_count() -> None:
+    deadline = deadline_of("08:00")
+    assert judge(deadline, [NIGHTLY], None, at("02T08:30"), at("02T09:00")) is None
+    assert judge(deadline, [NIGHTLY], None, at("02T08:30"), at("03T09:00")) is not None
+
+
+def test_where_the_clock_is_put_forward_the_day_is_shorter() -> None:
+    deadline = deadline_of("08:00 Europe/Berlin")
+    march = datetime(2026, 3, 29, 7, tzinfo=UTC)
+    start, by = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 6, tzinfo=UTC)
+    assert passed_term(deadline, [], march) == Term(start, by)
+    assert coming_term(deadline, [], march) is None
+
+
+def test_the_first_schedule_that_ends_counts() -> None:
+    assert forecast([NIGHTLY, OFTEN], at("02T01:05")) == at("02T01:11")
+    assert forecast([], at("02T01:05")) is None

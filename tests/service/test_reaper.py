@@ -1,0 +1,29 @@
+"""Claims that nobody renews are ended by a clock that never jumps."""
+
+from runnel.lake import queue
+from runnel.lake.queue import CLAIM_SECONDS, Entry
+from runnel.lake.store import Store
+from runnel.service.reaper import Reaper
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_only_what_is_not_renewed_for_long_enough(both: Store) -> None:
+    ticks = Ticks()
+    reaper = Reaper(both.db, ticks)
+    both.db.write(lambda c: queue.add(c, both.db, [Entry({}, "ada"), Entry({}, "ada")]))
+    lost, kept = queue.claim(both.db, "w1"), queue.claim(both.db, "w2")
+    assert lost is not None and kept is not None
+    assert reaper.look() == []
+    ticks.now += CLAIM_SECONDS + 1
+    queue.renew(both.db, [kept.claim])
+    assert [(one.id, one.state) for one in reaper.look()] == [(lost.id, "queued")]
+    ticks.now += CLAIM_SECONDS + 1
+    assert [one.id for one in reaper.look()] == [kept.id]
+    assert reaper.look() == []

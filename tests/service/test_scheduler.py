@@ -1,0 +1,231 @@
+"""Schedules with a clock that the test sets: each time once, whatever the clock does."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from runnel.client.due import due
+from runnel.lake import queue, schedules
+from runnel.lake.database import stamp
+from runnel.lake.queue import Queued
+from runnel.lake.store import Store
+from runnel.service.scheduler import Scheduler
+from tests.lake.factories import add, create, rows
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self, at: str) -> None:
+        self.at = datetime.fromisoformat(at).replace(tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def set(self, at: str) -> None:
+        self.at = datetime.fromisoformat(at).replace(tzinfo=UTC)
+
+    def pass_(self, **amount: float) -> None:
+        self.at += timedelta(**amount)
+
+
+def declare(store: Store, at: Clock, *declared: dict[str, object]) -> None:
+    """Declare schedules, as of the time of the clock."""
+    schedules.declare(store.db, declared)
+    since = stamp(at())
+    table = schedules.schema.schedules
+    store.db.write(lambda connection: connection.execute(table.update().values(seen_at=since)))
+
+
+def nightly(**more: object) -> dict[str, object]:
+    return {"name": "nightly", "cron": "0 2 * * *", "select": "dws.*", **more}
+
+
+def queued(store: Store) -> list[Queued]:
+    found = store.db.read(lambda connection: queue.entries(connection))
+    return sorted(found, key=lambda one: one.slot or "")
+
+
+def slots(store: Store) -> list[str]:
+    return [(one.slot or "").rpartition("/")[2] for one in queued(store)]
+
+
+def test_each_time_once(both: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(both, clock, nightly())
+    scheduler = Scheduler(both, clock)
+    assert scheduler.tick() == []
+    clock.set("2026-01-02T01:59:59")
+    assert scheduler.tick() == []
+    clock.set("2026-01-02T02:00:00")
+    assert len(scheduler.tick()) == 1
+    assert scheduler.tick() == []
+    assert slots(both) == ["2026-01-02T02:00:00Z"]
+    (one,) = queued(both)
+    assert (one.cause, one.wish["select"], one.state) == ("schedule/nightly", ["dws.*"], "queued")
+
+
+def test_two_schedulers_queue_it_once(both: Store, tmp_path) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(both, clock, nightly())
+    clock.set("2026-01-02T02:00:01")
+    found = both.db.read(schedules.standing)
+    one, other = Scheduler(both, clock), Scheduler(both, clock)
+    steps = [scheduler._step(found[0], clock()) for scheduler in (one, other)]  # both saw it before either queued
+    taken = [schedules.advance(both.db, [step]) for step in steps if step is not None]
+    assert [len(ids) for ids in taken] == [1, 0]
+
+
+CATCH_UP = {
+    "last": ["2026-01-05T02:00:00Z"],
+    "all": ["2026-01-02T02:00:00Z", "2026-01-03T02:00:00Z", "2026-01-04T02:00:00Z", "2026-01-05T02:00:00Z"],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize(("policy", "expected"), CATCH_UP.items(), ids=CATCH_UP)
+def test_times_that_were_missed(store: Store, policy: str, expected: list[str]) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, nightly(catch_up=policy))
+    clock.set("2026-01-05T12:00")
+    Scheduler(store, clock).tick()
+    assert slots(store) == expected
+    clock.set("2026-01-06T02:00:30")
+    Scheduler(store, clock).tick()
+    assert slots(store) == [*expected, "2026-01-06T02:00:00Z"]
+
+
+def test_a_clock_that_jumps_queues_nothing_twice_and_loses_nothing(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, {"name": "hourly", "every": "1 hour", "catch_up": "all"})
+    scheduler = Scheduler(store, clock)
+    for hours in (1, 24, -24, 1, 1, 23, -48, 48, 2):  # a day forth, a day back, and on
+        clock.pass_(hours=hours)
+        scheduler.tick()
+    last = clock()
+    first = datetime(2026, 1, 1, 13, tzinfo=UTC)
+    furthest = max(last, first + timedelta(hours=26))
+    every = [first + timedelta(hours=number) for number in range(int((furthest - first).total_seconds() // 3600) + 1)]
+    assert slots(store) == [f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in every]
+
+
+DAYLIGHT = {
+    "a time that is skipped comes right after": ("30 2 * * *", "2026-03-28T12:00", 2, ["29T01:00", "30T00:30"]),
+    "a time that comes twice comes once": ("30 2 * * *", "2026-10-24T12:00", 2, ["25T00:30", "26T01:30"]),
+    "each real hour once, in spring": ("0 * * * *", "2026-03-29T00:00", 3, ["29T01:00", "29T02:00", "29T03:00"]),
+    "each real hour once, in autumn": ("0 * * * *", "2026-10-25T00:00", 3, ["25T01:00", "25T02:00", "25T03:00"]),
+}
+
+
+@pytest.mark.parametrize(("cron", "after", "number", "expected"), DAYLIGHT.values(), ids=DAYLIGHT)
+def test_daylight_saving(cron: str, after: str, number: int, expected: list[str]) -> None:
+    start = datetime.fromisoformat(after).replace(tzinfo=UTC)
+    found = due(cron, "Europe/Berlin", None, start, start + timedelta(days=3), number)
+    assert [f"{at:%dT%H:%M}" for at in found] == expected
+
+
+def test_paused_and_resumed(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, nightly())
+    schedules.pause(store.db, "nightly", "ada")
+    clock.set("2026-01-03T12:00")
+    assert Scheduler(store, clock).tick() == []
+    resumed = schedules.pause(store.db, "nightly", "ada", resume=True)
+    assert resumed.paused_at is None
+    Scheduler(store, clock).tick()
+    assert slots(store) == ["2026-01-03T02:00:00Z"]
+
+
+def test_what_is_no_longer_declared_queues_nothing(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, nightly())
+    schedules.declare(store.db, [])
+    clock.set("2026-01-03T12:00")
+    assert Scheduler(store, clock).tick() == []
+    declare(store, clock, nightly())
+    assert Scheduler(store, clock).tick() == []  # it begins anew
+
+
+def test_changed_times_begin_anew_and_other_changes_go_on(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, nightly())
+    clock.set("2026-01-02T03:00")
+    Scheduler(store, clock).tick()
+    schedules.declare(store.db, [nightly(priority=3)])
+    (one,) = store.db.read(schedules.standing)
+    assert one.cursor == {"slot": "2026-01-02T02:00:00.000000Z"}
+    schedules.declare(store.db, [nightly(cron="0 4 * * *")])
+    (one,) = store.db.read(schedules.standing)
+    assert one.cursor == {}
+
+
+@pytest.fixture
+def changes(store: Store) -> Callable[..., Scheduler]:
+    """Return what declares a schedule on the changes of ods.orders."""
+    create(store, "ods.orders", rows())
+
+    def make(clock: Clock, **more: object) -> Scheduler:
+        declare(store, clock, {"name": "orders_in", "on_change": ["ods.orders"], "select": "ods.orders+", **more})
+        return Scheduler(store, clock)
+
+    return make
+
+
+def append(store: Store, *numbers: int) -> None:
+    add(store, "ods.orders", rows(*((number, "a", number) for number in numbers)))
+
+
+def done(store: Store) -> None:
+    """Let what is queued have been run."""
+    while (held := queue.claim(store.db, "w1")) is not None:
+        queue.finish(store.db, held.claim, "succeeded", {})
+
+
+def test_a_change_is_followed_once_the_run_before_has_ended(store: Store, changes: Callable[..., Scheduler]) -> None:
+    scheduler = changes(Clock("2026-01-01T12:00"))
+    assert len(scheduler.tick()) == 1  # what is there already
+    append(store, 1, 2)
+    assert scheduler.tick() == []  # the one before still waits, and will take it
+    done(store)
+    assert len(scheduler.tick()) == 1
+    assert scheduler.tick() == []
+    done(store)
+    assert scheduler.tick() == []
+
+
+def test_at_most_so_often(store: Store, changes: Callable[..., Scheduler]) -> None:
+    clock = Clock("2026-01-01T12:00")
+    scheduler = changes(clock, at_most_every="10 minutes")
+    scheduler.tick(), done(store)
+    append(store, 1)
+    clock.pass_(minutes=9)
+    assert scheduler.tick() == []
+    clock.pass_(minutes=1)
+    assert len(scheduler.tick()) == 1
+
+
+def test_only_when_enough_has_changed(store: Store, changes: Callable[..., Scheduler]) -> None:
+    scheduler = changes(Clock("2026-01-01T12:00"), min_rows=5)
+    append(store, 1, 2, 3)
+    assert scheduler.tick() == []
+    append(store, 4, 5)
+    assert len(scheduler.tick()) == 1
+    done(store)
+    append(store, 6)
+    assert scheduler.tick() == []
+
+
+def test_a_thousand_at_once(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, *({"name": f"s{number:04}", "cron": "0 2 * * *"} for number in range(1000)))
+    clock.set("2026-01-02T02:00")
+    assert len(Scheduler(store, clock).tick()) == 1000
+    assert len({one.id for one in queued(store)}) == 1000
+
+
+def test_a_schedule_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, {"name": "broken", "on_change": ["ods.orders"], "branch": "nowhere"}, nightly())
+    clock.set("2026-01-02T02:00")
+    assert len(Scheduler(store, clock).tick()) == 1

@@ -1,0 +1,198 @@
+"""`runnel up` with real processes: it answers at once, computes, survives what is killed, and stops in order."""
+
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runnel as rn
+from runnel.client.lake import Lake
+from runnel.lake import queue, workers
+from runnel.service import home
+from tests.cli import conftest as commands
+from tests.stream.crash import Up, below, tail, until
+
+Cli = Callable[..., commands.Done]
+cli = commands.cli
+FLOW = """
+import runnel as rn
+import time
+from pathlib import Path
+
+rn.source("ods.orders", rn.files("data/*.csv", schema="id long, amount long"))
+
+@rn.source("ods.slow", schema="id long")
+def slow(state):
+    while not (Path(__file__).parent.parent / "gate").exists():
+        time.sleep(0.05)
+    return [{"id": 1}], {"done": True}
+
+rn.schedule("often", every="1 second", select="ods.orders")
+rn.schedule("follow", on_change="ods.orders", select="ods.orders+")
+"""
+
+
+class Shop:
+    """A project that is up, and its lake."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.log = root, root / "up.txt"
+        (root / "flows").mkdir()
+        (root / "data").mkdir()
+        (root / "runnel.toml").write_text('[project]\nname = "shop"\n')
+        (root / "flows/flow.py").write_text(FLOW)
+        self.put(1)
+        self.lake: Lake = rn.open(root)
+        self.up = Up(root, self.log)
+
+    def put(self, number: int) -> None:
+        (self.root / f"data/{number}.csv").write_text(f"id,amount\n{number},1\n")
+
+    def ids(self) -> list[int]:
+        if "ods.orders" not in self.lake.tables():
+            return []
+        return sorted(row[0] for row in self.lake.query("select id from ods.orders", engine="duckdb").rows())
+
+    def has(self, *ids: int) -> None:
+        until(lambda: self.ids() == list(ids), 60, lambda: f"it has {self.ids()}\n{tail(self.log)}", 0.05)
+
+    def ask(self, path: str) -> Any:
+        found = home.found(self.root / ".runnel")
+        assert found is not None
+        token = home.token(self.root / ".runnel")
+        request = urllib.request.Request(f"{found.url}{path}", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def child(self, kind: str) -> int:
+        """Return the process of the worker or the service."""
+        found = [pid for pid, _ in below(self.up.process.pid) if kind in _words(pid)]
+        return found[0] if found else 0
+
+    def there(self, kind: str = workers.WORKER) -> list[str]:
+        return [one.id for one in self.lake.store.db.read(lambda connection: workers.present(connection, kind))]
+
+    def close(self) -> None:
+        self.lake.close()
+        self.up.__exit__()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path)
+    yield shop
+    shop.close()
+
+
+def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
+    shop.has(1)
+    until(lambda: "is up at http" in shop.up.said(), 30, lambda: tail(shop.log))
+    token = shop.root / ".runnel/token"
+    assert str(token) in shop.up.said() and token.stat().st_mode & 0o777 == 0o600
+    assert [one["table"] for one in shop.ask("/api/v1/tables")["items"]] == ["ods.orders"]
+    shop.put(2)
+    shop.has(1, 2)  # by the schedule, a second later
+    until(
+        lambda: any(one.detail.get("cause") == "schedule/follow" for one in shop.lake.runs()),
+        30,
+        lambda: "nobody followed",
+    )
+    status = cli("status", "--json").json
+    assert len(status["services"]) == len(status["workers"]) == 1
+    assert cli("schedules", "pause", "often").code == 0
+    until(
+        lambda: not shop.lake.store.db.read(lambda c: queue.entries(c, states=queue.OPEN)), 30, lambda: "runs stay open"
+    )
+    shop.put(3)
+    done = cli("run", "-s", "ods.orders", "--json").json
+    assert (done["state"], shop.ids()) == ("succeeded", [1, 2, 3])
+    assert shop.lake.runs(done["run"])[0].detail["cause"] == "user"
+    again = cli("up")
+    assert (again.code, "UP_ALREADY" in again.err) == (1, True), again
+    stopped = cli("down")
+    assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
+    assert shop.up.process.wait(30) == 0
+    assert shop.there() == [] and "nothing is up here" in cli("down").out
+
+
+@pytest.mark.crash
+def test_whoever_is_killed_comes_back_and_nothing_is_lost(shop: Shop) -> None:
+    shop.has(1)
+    number = 1
+    for kind in ("worker --watched", "service --watched", "worker --watched"):
+        os.kill(shop.child(kind), signal.SIGKILL)
+        number += 1
+        shop.put(number)
+        shop.has(*range(1, number + 1))
+    assert shop.up.is_alive
+    slots = [one.slot for one in shop.lake.store.db.read(lambda connection: queue.entries(connection)) if one.slot]
+    assert len(slots) == len(set(slots))
+    until(lambda: not _lost(shop.lake), 60, lambda: f"runs stay open: {_lost(shop.lake)}")
+
+
+@pytest.mark.crash
+def test_a_killed_supervisor_takes_its_children_along(shop: Shop) -> None:
+    shop.has(1)
+    children = [shop.child("worker --watched"), shop.child("service --watched")]
+    os.kill(shop.up.process.pid, signal.SIGKILL)
+    shop.up.process.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 60, lambda: "they stay behind")
+    shop.up = Up(shop.root, shop.log)
+    shop.put(2)
+    shop.has(1, 2)
+
+
+@pytest.mark.crash
+def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Shop) -> None:
+    shop.has(1)
+    worker = shop.child("worker --watched")
+    entry = queue.submit(shop.lake.store.db, queue.Entry({"select": ["ods.slow"]}, "ada"))
+    assert entry is not None
+    find = lambda: shop.lake.store.db.read(lambda connection: queue.find(connection, entry))  # noqa: E731
+    until(lambda: find().state == "running", 30, lambda: "nobody took it")
+    os.kill(worker, signal.SIGSTOP)
+    (shop.root / "gate").touch()
+    try:
+        until(lambda: find().attempt > 1, 90, lambda: f"nobody else took it: {find()}\n{tail(shop.log)}")
+    finally:
+        _continue(worker)
+    until(lambda: not find().is_open, 60, lambda: f"it stays open: {find()}")
+    assert find().state == "succeeded"
+    commits = [one for one in shop.lake.log() if one.run and one.run.startswith(entry)]
+    assert [one.run for one in commits] == [find().run]
+
+
+def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setenv("RUNNEL__SERVICE__PORT", str(taken.getsockname()[1]))
+        (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+        done = cli("up")
+    assert (done.code, "SERVICE_PORT" in done.err, "RUNNEL__SERVICE__PORT" in done.err) == (2, True, True), done
+
+
+def _lost(lake: Lake) -> list[str]:
+    """Return runs that say that they are running, although no entry of the queue is."""
+    open_ = {one.run for one in lake.store.db.read(lambda connection: queue.entries(connection, states=queue.OPEN))}
+    return [one.id for one in lake.runs() if one.state == "running" and one.id not in open_]
+
+
+def _words(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except FileNotFoundError:
+        return ""
+
+
+def _continue(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)

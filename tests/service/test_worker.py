@@ -1,0 +1,187 @@
+"""A worker takes runs off the queue, renews its claims, stops when told, and gives back what it can't finish."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runnel as rn
+from runnel.client.following import follow, is_served, submit
+from runnel.client.lake import Lake
+from runnel.client.planning import Wish
+from runnel.client.wishes import Asked
+from runnel.errors import Mistake, RunnelError
+from runnel.lake import queue
+from runnel.lake.queue import Queued
+from runnel.run.report import Event
+from runnel.service.flows import Flows
+from runnel.service.worker import Worker
+
+FLOW = """
+import runnel as rn
+import time
+from pathlib import Path
+
+rn.source("ods.orders", rn.files("data/orders/*.csv", schema="id long, amount long"))
+
+@rn.source("ods.slow", schema="id long")
+def slow(state):
+    gate = Path(__file__).parent.parent / "gate"
+    for _ in range(600):
+        if gate.exists():
+            break
+        time.sleep(0.1)
+    return [{"id": 1}], {"done": True}
+"""
+WAIT_SECONDS = 30
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "data/orders").mkdir(parents=True)
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows/flow.py").write_text(FLOW)
+    (tmp_path / "data/orders/a.csv").write_text("id,amount\n1,10\n2,20\n")
+    with rn.open(tmp_path) as lake:
+        yield lake
+
+
+@pytest.fixture
+def worker(lake: Lake) -> Iterator[Worker]:
+    worker = Worker(lake, Flows(lake, os.environ), name="w1", parallel=2)
+    worker.start()
+    yield worker
+    (lake.settings.root / "gate").touch()
+    worker.end()
+
+
+def want(lake: Lake, *select: str, **options) -> str:
+    return submit(lake, Asked(Wish(select or ("ods.orders",)), **options))
+
+
+def get(lake: Lake, entry: str) -> Queued:
+    return lake.store.db.read(lambda connection: queue.find(connection, entry))
+
+
+def until(is_so: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+def test_a_run_is_taken_followed_and_published(lake: Lake, worker: Worker) -> None:
+    seen: list[Event] = []
+    entry = want(lake, message="by hand")
+    done = follow(lake, entry, seen.append)
+    assert (done.state, done.run, done.commit) == ("succeeded", entry, lake.log()[0].id)
+    assert [(str(step.table), step.rows, step.action) for step in done.steps if step.rows] == [
+        ("ods.orders", 2, "ingest")
+    ]
+    assert [event.kind for event in seen if event.kind != "progress"] == ["start", "end"]
+    assert (lake.log()[0].message, lake.log()[0].run) == ("by hand", entry)
+    assert follow(lake, want(lake)).state == "nothing"
+
+
+def test_is_served_only_while_it_is_there(lake: Lake) -> None:
+    assert not is_served(lake)
+    worker = Worker(lake, Flows(lake, os.environ), parallel=1)
+    worker.start()
+    assert is_served(lake)
+    assert worker.end()
+    assert not is_served(lake)
+
+
+def test_a_mistake_is_told_as_if_it_were_computed_here(lake: Lake, worker: Worker) -> None:
+    with pytest.raises(Mistake, match=r"close: `ods\.orders`") as told:
+        follow(lake, want(lake, "ods.ordres"))
+    assert told.value.exit_code == 2
+
+
+def test_a_mistake_in_a_flow_file_is_told_and_mended(lake: Lake, worker: Worker) -> None:
+    path = lake.settings.root / "flows/flow.py"
+    path.write_text(FLOW + "\nrn.schedule('n', every='x')\n")
+    with pytest.raises(RunnelError, match="must be a duration"):
+        follow(lake, want(lake))
+    path.write_text(FLOW)
+    assert follow(lake, want(lake)).state == "succeeded"
+
+
+def test_changed_files_are_picked_up(lake: Lake, worker: Worker) -> None:
+    follow(lake, want(lake))
+    path = lake.settings.root / "flows/flow.py"
+    path.write_text(FLOW + '\nrn.source("ods.more", rn.files("data/orders/*.csv", schema="id long, amount long"))\n')
+    assert follow(lake, want(lake, "ods.more")).state == "succeeded"
+
+
+def test_cancelled_while_it_waits_for_a_source(lake: Lake, worker: Worker) -> None:
+    entry = want(lake, "ods.slow")
+    until(lambda: worker.at == [entry], "nobody took it")
+    queue.cancel(lake.store.db, entry)
+    (lake.settings.root / "gate").touch()
+    assert follow(lake, entry).state == "cancelled"
+    assert "ods.slow" not in lake.tables()
+
+
+def test_two_at_a_time_and_a_slow_one_holds_up_no_other(lake: Lake, worker: Worker) -> None:
+    slow = want(lake, "ods.slow")
+    until(lambda: worker.at == [slow], "nobody took it")
+    assert follow(lake, want(lake)).state == "succeeded"
+    (lake.settings.root / "gate").touch()
+    done = follow(lake, slow)
+    assert done.state == "succeeded", done.errors
+
+
+def test_who_lost_the_claim_publishes_nothing(lake: Lake, worker: Worker) -> None:
+    """It was taken for dead, and another took the run over; then it comes back."""
+    entry = want(lake, "ods.slow")
+    until(lambda: worker.at == [entry], "nobody took it")
+    queue.release(lake.store.db, worker="w1")
+    table = queue.schema.queue
+    lake.store.db.write(lambda connection: connection.execute(table.update().values(not_before="")))
+    other = queue.claim(lake.store.db, "w2")
+    assert other is not None and other.attempt == 2
+    (lake.settings.root / "gate").touch()
+    until(lambda: worker.at == [], "it did not end")
+    assert "ods.slow" not in lake.tables()
+    assert get(lake, entry).worker == "w2"
+
+
+def test_what_it_cannot_finish_is_given_back(lake: Lake) -> None:
+    worker = Worker(lake, Flows(lake, os.environ), name="w1", parallel=1)
+    worker.start()
+    entry = want(lake, "ods.slow")
+    until(lambda: worker.at == [entry], "nobody took it")
+    assert worker.end(seconds=0.2) is False
+    assert get(lake, entry).state == "queued"
+    (lake.settings.root / "gate").touch()
+
+
+def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
+    entry = queue.Entry({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
+    queue.submit(lake.store.db, entry)
+    opened = threading.Timer(3, (lake.settings.root / "gate").touch)
+    opened.start()
+    with pytest.raises(RunnelError, match="longer than the 1 s that it may"):
+        follow(lake, entry.id)
+    opened.cancel()
+
+
+def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
+    def ask(kind: str, wish: dict[str, Any]) -> Mapping[str, Any]:
+        entry = queue.Entry(wish, "ada", kind=kind, retries=0)
+        queue.submit(lake.store.db, entry)
+        until(lambda: not get(lake, entry.id).is_open, "nobody answers")
+        return get(lake, entry.id).outcome or {}
+
+    steps = ask("plan", {"select": ["ods.orders"]})["steps"]
+    assert [(step["table"], step["action"]) for step in steps] == [("ods.orders", "ingest")]
+    follow(lake, want(lake))
+    found = ask("query", {"sql": "select id, amount from ods.orders order by id", "limit": 1})
+    assert (found["columns"], found["rows"], found["more"]) == (["id", "amount"], [[1, 10]], True)
+    assert ask("query", {"sql": "select nothing from ods.orders"})["error"]["code"] == "SQL_COLUMN"

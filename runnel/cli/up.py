@@ -23,9 +23,22 @@ _DOWN_SECONDS = 120.0
 
 @command()
 @click.option("--branch", default="main", metavar="B", help="Whose streams and sources; main by default.")
-@click.option("--workers", "number", default=1, show_default=True, type=click.IntRange(min=0), help="How many workers.")
 @click.option(
-    "--parallel", default=4, show_default=True, type=click.IntRange(min=1), help="Runs at a time, per worker."
+    "--workers",
+    "number",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="How many workers.",
+)
+@click.option(
+    "--parallel",
+    default=4,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Runs at a time, per worker.",
 )
 def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
     """Answer, schedule and compute, until Ctrl-C or `runnel down`."""
@@ -78,7 +91,9 @@ def down(as_json: bool) -> None:
 
 @command()
 @click.option("--branch", default="main", metavar="B", help="Whose streams and sources; main by default.")
-@click.option("--parallel", default=4, show_default=True, type=click.IntRange(min=1), help="Runs at a time.")
+@click.option(
+    "--parallel", default=4, show_default=True, type=click.IntRange(min=1), metavar="N", help="Runs at a time."
+)
 @click.option("--name", default=None, metavar="NAME", help="What it is called; made up by default.")
 @click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
 def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json: bool) -> None:

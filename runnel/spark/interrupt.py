@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+_PATIENCE_SECONDS = 5.0
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
@@ -37,7 +38,9 @@ def take_over(context: "SparkContext", before: Handler) -> None:
             context.cancelAllJobs()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        threading.Thread(target=cancel, name="runnel-cancel", daemon=True).start()
+        cancelling = threading.Thread(target=cancel, name="runnel-cancel", daemon=True)
+        cancelling.start()
+        cancelling.join(_PATIENCE_SECONDS)  # else it could cancel what is asked for after the interrupt
         raise KeyboardInterrupt
 
     interrupt.__module__ = __name__

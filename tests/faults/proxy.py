@@ -34,8 +34,8 @@ class Proxy:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with client, suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", self.target)) as server:
-            # Refused while the server restarts: the client is cut off, as without a proxy.
+        with client, suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.target)) as server:
+            # Refused or broken while the server restarts: the client is cut off, as without a proxy.
             committing = threading.Event()
             back = threading.Thread(target=self._back, args=(server, client, committing), daemon=True)
             back.start()

@@ -79,7 +79,7 @@ def test_ctrl_c_stops_the_work_and_not_the_jvm(tmp_path):
     pid = int(line_from(running, "jvm"))
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=120)
-    assert (running.returncode, out.strip()) == (130, "rows 3")
+    assert (running.returncode, out.strip()) == (130, "rows 3"), err
     assert "Traceback" not in err
     assert gone(pid)
 

@@ -102,10 +102,11 @@ def stop() -> None:
         if running.jvm.is_alive and farewell:
             with suppress(Exception):  # whatever is wrong with the session, its JVM ends below
                 running.spark.stop()
+        # The JVM goes first: py4j waits for ever to close a connection on which a thread, of a stream say, still reads.
+        running.jvm.end(at_once=not farewell)
         with suppress(Exception):
             running.jvm.gateway.shutdown()
         _forget()
-        running.jvm.end(at_once=not farewell)
 
 
 def _has_to_say_farewell(settings: SparkSettings) -> bool:

@@ -145,23 +145,28 @@ def claim(db: Database, worker: str, kinds: Iterable[str] = ("run",)) -> Queued 
     return db.write(work)
 
 
-def renew(db: Database, claims: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """Renew claims and return, for each that is still held, when somebody asked to stop it, or None."""
-    columns, held = schema.queue.c, tuple(claims)
+def renew(db: Database, claims: Iterable[tuple[str, str]]) -> None:
+    """Renew claims, those that are still held."""
+    mine = tuple(claims)
 
-    def work(connection: Connection) -> dict[str, str | None]:
-        now, found = db.now(connection), dict[str, str | None]()
-        for entry, token in held:
-            here = sa.and_(columns.id == entry, columns.token == token, columns.state == RUNNING)
-            if connection.execute(schema.queue.update().where(here).values(renewed_at=now)).rowcount:
-                found[entry] = connection.execute(sa.select(columns.cancel_at).where(columns.id == entry)).scalar()
-        return found
+    def work(connection: Connection) -> None:
+        now = db.now(connection)
+        for claim in mine:
+            connection.execute(schema.queue.update().where(_is_held(claim)).values(renewed_at=now))
 
-    return db.write(work) if held else {}
+    if mine:
+        db.write(work)
+
+
+def held(connection: Connection, claims: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    """Return the entries of claims that are still held, each with when somebody asked to stop it, or None."""
+    columns = schema.queue.c
+    rows = [connection.execute(sa.select(columns.id, columns.cancel_at).where(_is_held(claim))) for claim in claims]
+    return {row.id: row.cancel_at for found in rows for row in found}
 
 
 def finish(
-    db: Database, held: tuple[str, str], state: str, outcome: Mapping[str, Any], *, again: bool = False
+    db: Database, claim: tuple[str, str], state: str, outcome: Mapping[str, Any], *, again: bool = False
 ) -> str | None:
     """Note how an entry ended, and return its state then; None where the claim was lost.
 
@@ -169,10 +174,9 @@ def finish(
     """
 
     def work(connection: Connection) -> str | None:
-        here = sa.and_(schema.queue.c.id == held[0], schema.queue.c.token == held[1], schema.queue.c.state == RUNNING)
-        if connection.execute(sa.select(schema.queue.c.id).where(here).with_for_update()).first() is None:
+        if connection.execute(sa.select(schema.queue.c.id).where(_is_held(claim)).with_for_update()).first() is None:
             return None
-        return _end(connection, db, _one(connection, held[0]), state, outcome, again=again)
+        return _end(connection, db, _one(connection, claim[0]), state, outcome, again=again)
 
     return db.write(work)
 
@@ -216,16 +220,16 @@ def cancel(db: Database, entry: str) -> Queued:
     return db.write(work)
 
 
-def hold(connection: Connection, held: tuple[str, str], commit_id: str) -> None:
+def hold(connection: Connection, claim: tuple[str, str], commit_id: str) -> None:
     """Note that an entry is published by this transaction; raise where its claim was lost, or it is to stop."""
     columns = schema.queue.c
-    mine = sa.and_(columns.id == held[0], columns.token == held[1], columns.state == RUNNING)
+    mine = _is_held(claim)
     here = sa.and_(mine, columns.cancel_at.is_(None))
     if connection.execute(schema.queue.update().where(here).values(commit_id=commit_id)).rowcount == 1:
         return
     if connection.execute(sa.select(columns.id).where(mine)).first() is not None:
         raise Cancelled
-    what = f"run {held[0]} was not heard of for so long that another worker has taken it over"
+    what = f"run {claim[0]} was not heard of for so long that another worker has taken it over"
     raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other one publishes it")
 
 
@@ -347,6 +351,11 @@ def _values(entry: Entry, now: str) -> dict[str, Any]:
         "retries": entry.retries,
         "timeout_seconds": entry.timeout_seconds,
     }
+
+
+def _is_held(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":
+    columns = schema.queue.c
+    return sa.and_(columns.id == claim[0], columns.token == claim[1], columns.state == RUNNING)
 
 
 def _is_time(now: str) -> "sa.ColumnElement[bool]":

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.running import Taken, run_project
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("runnel.worker")
 PARALLEL = 4
+_ERRANDS = 2  # at a time, beside the runs
 _PAUSE_SECONDS = 0.1
+_HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
 
@@ -62,14 +65,14 @@ class Worker:
         self._guard = threading.Lock()
         self._state = "starting"
         self._ended = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._taker: threading.Thread | None = None
+        self._runs: set[threading.Thread] = set()
 
     def start(self) -> None:
         """Say that it is there, and begin to take runs."""
         self._tell()
-        self._threads = [self._thread("runnel claims", self._renew)]
-        self._threads += [self._thread(f"runnel run {number}", self._work) for number in range(self._parallel)]
-        self._threads.append(self._thread("runnel errands", lambda: self._work(errand.KINDS)))
+        self._thread("runnel claims", self._renew)
+        self._taker = self._thread("runnel queue", self._take)
 
     def ready(self) -> None:
         """Say that it has what it needs: Spark is warm."""
@@ -82,9 +85,11 @@ class Worker:
         self._state = "stopping"
         self.stop.set()
         until = time.monotonic() + seconds
-        for thread in self._threads[1:]:
+        if self._taker is not None:
+            self._taker.join()
+        for thread in list(self._runs):
             thread.join(max(until - time.monotonic(), 0.1))
-        is_whole = not any(thread.is_alive() for thread in self._threads[1:])
+        is_whole = not any(thread.is_alive() for thread in self._runs)
         if not is_whole:
             self._cancel_all()
         self._ended.set()
@@ -104,11 +109,13 @@ class Worker:
         thread.start()
         return thread
 
-    def _work(self, kinds: tuple[str, ...] = ("run",)) -> None:
-        """Take runs, or what else is asked for, one after the other."""
+    def _take(self) -> None:
+        """Take runs and what else is asked for, as many at a time as may be, each in a thread of its own."""
         while not self.stop.is_set():
+            self._runs = {thread for thread in self._runs if thread.is_alive()}
+            kinds = self._kinds()
             try:
-                found = queue.claim(self._lake.store.db, self.name, kinds)
+                found = queue.claim(self._lake.store.db, self.name, kinds) if kinds else None
             except RunnelError as error:
                 LOG.warning("no run could be claimed: %s", error)
                 self.stop.wait(1.0)
@@ -116,13 +123,22 @@ class Worker:
             if found is None:
                 self.stop.wait(_PAUSE_SECONDS)
                 continue
-            self._carry_out(found)
+            held = Held(found, Taken(found.run, found.claim))
+            with self._guard:
+                self._held[found.id] = held
+            self._runs.add(self._thread(f"runnel {found.run}", partial(self._carry_out, held)))
 
-    def _carry_out(self, queued: Queued) -> None:
-        """Run an entry, and note how it went."""
-        held = Held(queued, Taken(queued.run, queued.claim))
+    def _kinds(self) -> tuple[str, ...]:
+        """Return what there is room for; runs don't hold up what is only asked."""
         with self._guard:
-            self._held[queued.id] = held
+            kinds = [one.queued.kind for one in self._held.values()]
+        running = kinds.count("run")
+        runs = ("run",) if running < self._parallel else ()
+        return (*runs, *errand.KINDS) if len(kinds) - running < _ERRANDS else runs
+
+    def _carry_out(self, held: Held) -> None:
+        """Run an entry, and note how it went."""
+        queued = held.queued
         teller = Teller(self._lake.store.db, queued.id)
         try:
             state, outcome, again = self._attempt(held, teller)
@@ -176,14 +192,19 @@ class Worker:
             self._held.pop(held.queued.id, None)
 
     def _renew(self) -> None:
-        """Renew what is held, and stop what is to stop."""
-        while not self._ended.wait(queue.RENEW_SECONDS / 6):
+        """Renew what is held now and then, and stop what is to stop as soon as somebody says so."""
+        db, renewed = self._lake.store.db, time.monotonic()
+        while not self._ended.wait(_HEED_SECONDS):
+            with self._guard:
+                held = list(self._held.values())
+            claims = [one.queued.claim for one in held]
             with suppress(RunnelError):  # the database is away; what is lost by then can't publish
-                self._tell()
-                with self._guard:
-                    held = dict(self._held)
-                found = queue.renew(self._lake.store.db, [one.queued.claim for one in held.values()])
-                for one in held.values():
+                if time.monotonic() - renewed > queue.RENEW_SECONDS:
+                    self._tell()
+                    queue.renew(db, claims)
+                    renewed = time.monotonic()
+                found = db.read(partial(queue.held, claims=claims)) if claims else {}
+                for one in held:
                     self._heed(one, found)
             self._look_after_the_stubborn()
 

@@ -21,6 +21,10 @@ def get(store: Store, entry: str) -> Queued:
     return store.db.read(lambda connection: queue.find(connection, entry))
 
 
+def held(store: Store, one: Queued) -> dict[str, str | None]:
+    return store.db.read(lambda connection: queue.held(connection, [one.claim]))
+
+
 def want(name: str, **options) -> Entry:
     return Entry({"select": [name]}, "ada", **options)
 
@@ -111,20 +115,21 @@ def test_what_a_dead_worker_held_is_run_by_another(both: Store) -> None:
     lost = take(both)
     assert [one.state for one in queue.release(both.db, worker="w1")] == ["queued"]
     assert queue.finish(both.db, lost.claim, "succeeded", {}) is None
-    assert queue.renew(both.db, [lost.claim]) == {}
+    assert held(both, lost) == {}
     hurry(both)
     assert take(both, "w2").id == lost.id
 
 
 def test_a_renewed_claim_is_not_stale(both: Store) -> None:
     add(both, want("a"))
-    held = take(both)
-    assert held.renewed_at is not None
-    assert queue.renew(both.db, [held.claim]) == {held.id: None}
-    assert queue.release(both.db, stale=[(held.id, held.renewed_at)]) == []
-    renewed = get(both, held.id).renewed_at
+    mine = take(both)
+    assert mine.renewed_at is not None
+    queue.renew(both.db, [mine.claim])
+    assert held(both, mine) == {mine.id: None}
+    assert queue.release(both.db, stale=[(mine.id, mine.renewed_at)]) == []
+    renewed = get(both, mine.id).renewed_at
     assert renewed is not None
-    assert [one.id for one in queue.release(both.db, stale=[(held.id, renewed)])] == [held.id]
+    assert [one.id for one in queue.release(both.db, stale=[(mine.id, renewed)])] == [mine.id]
 
 
 def test_only_who_holds_the_claim_publishes(both: Store) -> None:
@@ -155,14 +160,14 @@ def test_cancelled_before_it_starts(both: Store) -> None:
 
 def test_cancelled_while_it_runs_is_told_to_its_worker_and_never_published(both: Store) -> None:
     add(both, want("a"))
-    held = take(both)
-    asked = queue.cancel(both.db, held.id)
+    mine = take(both)
+    asked = queue.cancel(both.db, mine.id)
     assert asked.state == "running" and asked.cancel_at is not None
-    assert queue.renew(both.db, [held.claim]) == {held.id: asked.cancel_at}
+    assert held(both, mine) == {mine.id: asked.cancel_at}
     with pytest.raises(Cancelled):
-        both.db.write(lambda connection: queue.hold(connection, held.claim, "c1"))
-    assert queue.finish(both.db, held.claim, "cancelled", {}) == "cancelled"
-    assert queue.cancel(both.db, held.id).state == "cancelled"
+        both.db.write(lambda connection: queue.hold(connection, mine.claim, "c1"))
+    assert queue.finish(both.db, mine.claim, "cancelled", {}) == "cancelled"
+    assert queue.cancel(both.db, mine.id).state == "cancelled"
 
 
 def test_cancelled_and_lost_is_cancelled(both: Store) -> None:

@@ -3,6 +3,7 @@
 import click
 
 from runnel.cli.base import command, grid, lake, print_json, when
+from runnel.client.shapes.commit import branch_json, tag_json
 from runnel.errors import Mistake
 
 
@@ -22,12 +23,7 @@ def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
             found = store.db.read(branches.branches)
             rows = [[one.name, one.head[:8], when(one.created_at), one.author] for one in found]
             if as_json:
-                print_json(
-                    [
-                        {"branch": one.name, "head": one.head, "created_at": one.created_at, "from": one.from_commit}
-                        for one in found
-                    ]
-                )
+                print_json([branch_json(one) for one in found])
             else:
                 click.echo(grid(["branch", "head", "created (UTC)", "author"], rows))
         elif delete:
@@ -36,9 +32,7 @@ def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
         else:
             made = branches.fork(store.db, name, store.commit(ref), store.author)
             if as_json:
-                print_json(
-                    {"branch": made.name, "head": made.head, "created_at": made.created_at, "from": made.from_commit}
-                )
+                print_json(branch_json(made))
             else:
                 click.echo(f"created branch {made.name} at {made.head[:8]}; no data was copied")
 
@@ -57,9 +51,7 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
         if name is None:
             found = store.db.read(tags.tags)
             if as_json:
-                print_json(
-                    [{"tag": one.name, "commit": one.commit, "author": one.author, "at": one.at} for one in found]
-                )
+                print_json([tag_json(one) for one in found])
             elif not found:
                 click.echo("no tags yet; `runnel tag NAME` makes one")
             else:
@@ -71,6 +63,6 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
         else:
             made = tags.tag(store, name, ref, force=force)
             if as_json:
-                print_json({"tag": made.name, "commit": made.commit, "author": made.author, "at": made.at})
+                print_json(tag_json(made))
             else:
                 click.echo(f"tagged {made.commit[:8]} as {made.name}; it is kept as long as the tag")

@@ -6,8 +6,9 @@ import click
 
 from runnel.cli.base import command, count, grid, lake, print_json
 from runnel.cli.progress import progress
+from runnel.client.shapes.diff import diff_json
 from runnel.errors import Mistake
-from runnel.lake.diff import Diff, TableDiff
+from runnel.lake.diff import Diff
 from runnel.lake.diff_rows import RowDiff
 from runnel.names import TableName
 
@@ -31,29 +32,13 @@ def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...],
         found = compare(opened.store, a, b, name, progress=report)
         rows = diff_rows(opened.store, a, b, name, key=list(key) or None, limit=limit) if by_rows and name else None
     if as_json:
-        document: dict[str, Any] = {
-            "before": found.before.id,
-            "after": found.after.id,
-            "tables": [_json(one) for one in found.tables],
-        }
-        print_json(document | ({"rows": _rows_json(rows)} if rows else {}))
+        print_json(diff_json(found) | ({"rows": _rows_json(rows)} if rows else {}))
     else:
         _show(found)
         if rows is not None:
             _show_rows(rows)
             if any(one.schema for one in found.tables):
                 click.echo("rows are compared in the columns that both versions have")
-
-
-def _json(one: TableDiff) -> dict[str, Any]:
-    return {
-        "table": str(one.table),
-        "change": one.change,
-        "rows_added": one.rows_added,
-        "rows_removed": one.rows_removed,
-        "schema": list(one.schema),
-        "reason": one.reason,
-    }
 
 
 def _show(found: Diff) -> None:

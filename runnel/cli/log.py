@@ -7,6 +7,7 @@ import click
 from sqlalchemy.engine import Connection
 
 from runnel.cli.base import command, count, grid, lake, print_json, when, width
+from runnel.client.shapes.commit import commit_json, how_json, whole_json
 from runnel.lake.commits import Commit, changes_of, history, tables_changed
 from runnel.names import TableName
 
@@ -34,7 +35,7 @@ def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: boo
         changed = store.db.read(lambda connection: tables_changed(connection, [commit.id for commit in found]))
         details = store.db.read(lambda connection: _details(connection, found, wanted)) if wanted else {}
     if as_json:
-        print_json([{**commit_json(c, changed.get(c.id, [])), **_how_json(details.get(c.id))} for c in found])
+        print_json([{**commit_json(c, changed.get(c.id, [])), **how_json(details.get(c.id))} for c in found])
         return
     rows = [[c.id[:8], c.seq, when(c.at), c.author, _told(c, details.get(c.id, {}))] for c in found]
     click.echo(grid(["commit", "seq", "at (UTC)", "author", "how" if wanted else "message"], rows, right=[1]))
@@ -49,11 +50,7 @@ def show(ref: str, as_json: bool) -> None:
         commit = store.commit(ref)
         changes = store.db.read(lambda connection: changes_of(connection, commit.id))
     if as_json:
-        shown = [
-            {"table": str(change.table), "before": change.before, "after": change.after, "detail": dict(change.detail)}
-            for change in changes
-        ]
-        print_json({**commit_json(commit, [str(change.table) for change in changes]), "changes": shown})
+        print_json(whole_json(commit, changes))
         return
     lines = [
         f"commit  {commit.id}",
@@ -90,28 +87,3 @@ def _told(commit: Commit, detail: Mapping[str, Any]) -> str:
         text = f"{detail['action']}: {detail['reason']}"
         text = text if detail.get("run") == commit.run else f"reuse: run {detail['run']} made it; {text}"
     return text + (" (expired)" if commit.expired_at else "")
-
-
-def _how_json(detail: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return how a table was made, where a task did."""
-    if detail is None or "key" not in detail:
-        return {}
-    return {"made": {name: detail.get(name) for name in ("action", "reason", "run", "rows", "code_id")}}
-
-
-def commit_json(commit: Commit, tables: list[str]) -> dict[str, Any]:
-    """Return a commit as the JSON object that scripts rely on."""
-    return {
-        "commit": commit.id,
-        "seq": commit.seq,
-        "branch": commit.branch,
-        "parent": commit.parent,
-        "merged": commit.merged,
-        "kind": commit.kind,
-        "message": commit.message,
-        "author": commit.author,
-        "at": commit.at,
-        "run": commit.run,
-        "expired": commit.expired_at is not None,
-        "tables": tables,
-    }

@@ -7,6 +7,7 @@ import click
 
 from runnel.cli.base import command, grid, lake, print_json
 from runnel.cli.sinks import hand_on
+from runnel.client.shapes.diff import steps_json
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -36,8 +37,7 @@ def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | 
             _show(steps, commit, branch, into, dry_run=dry_run)
         sent = hand_on(opened, into, quiet=as_json) if commit is not None else ()
     if as_json:
-        shown = [{"table": str(step.table), "action": step.action, "reason": step.reason} for step in steps]
-        told = {"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": shown}
+        told = {"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": steps_json(steps)}
         print_json({**told, "sinks": [one.json() for one in sent]})
     if commit is None:
         _exit_on(steps)

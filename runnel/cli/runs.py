@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, say, when
+from runnel.client.shapes.run import run_json, seconds_between
 from runnel.errors import Mistake
-from runnel.lake.database import moment
 
 if TYPE_CHECKING:
     from runnel.lake.runs import Run
@@ -53,23 +53,11 @@ def logs(name: str, as_json: bool) -> None:
 
 
 def _json(one: "Run", *, whole: bool = False) -> dict[str, Any]:
-    steps = one.detail.get("steps", [])
-    found = {
-        "run": one.id,
-        "state": one.state,
-        "branch": one.branch,
-        "author": one.author,
-        "started_at": one.started_at,
-        "ended_at": one.ended_at,
-        "seconds": _seconds(one),
-        "commit": one.commit,
-        "cause": one.detail.get("cause", "user"),
-        "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
-    }
+    found = {**run_json(one), "cause": one.detail.get("cause", "user")}
     if not whole:
         return found
     more = {"code": one.detail.get("code_id"), "git": one.detail.get("git"), "packages": one.detail.get("packages")}
-    return {**found, **more, "steps": steps, "error": one.detail.get("error")}
+    return {**found, **more, "steps": one.detail.get("steps", []), "error": one.detail.get("error")}
 
 
 def _show(one: "Run") -> None:
@@ -111,14 +99,8 @@ def _told(error: dict[str, Any]) -> str:
     return f"{error['code']}: {error['what']}{at}{fix}"
 
 
-def _seconds(one: "Run") -> float | None:
-    if one.ended_at is None:
-        return None
-    return round((moment(one.ended_at) - moment(one.started_at)).total_seconds(), 3)
-
-
 def _time(one: "Run") -> str:
-    seconds = _seconds(one)
+    seconds = seconds_between(one.started_at, one.ended_at)
     return "" if seconds is None else f"{seconds:.1f} s"
 
 

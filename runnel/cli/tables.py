@@ -1,19 +1,10 @@
 """`runnel tables` and `runnel table`."""
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, size, when
-from runnel.lake.commits import history
-from runnel.lake.sizes import Size, size_of
-from runnel.lake.store import Store
-from runnel.lake.tables import load
+from runnel.client.shapes.table import size_json, table_json
 from runnel.names import TableName
-
-if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionField
-    from pyiceberg.schema import Schema
 
 
 @command()
@@ -22,15 +13,13 @@ def tables(ref: str, as_json: bool) -> None:
     """List the tables, with their rows and sizes."""
     with lake() as opened:
         store = opened.store
-        found = [(name, size_of(load(store, version.location))) for name, version in store.state(ref).items()]
+        found = [size_json(store, name, version.location) for name, version in store.state(ref).items()]
     if as_json:
-        print_json(
-            [{"table": str(name), "rows": one.rows, "bytes": one.bytes, "files": one.files} for name, one in found]
-        )
+        print_json(found)
     elif not found:
         click.echo("no tables yet; `runnel load ods.orders FILE` makes one")
     else:
-        rows = [[name, count(one.rows), size(one.bytes), count(one.files)] for name, one in found]
+        rows = [[one["table"], count(one["rows"]), size(one["bytes"]), count(one["files"])] for one in found]
         click.echo(grid(["table", "rows", "size", "files"], rows, right=[1, 2, 3]))
 
 
@@ -41,7 +30,7 @@ def tables(ref: str, as_json: bool) -> None:
 def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     """Show one table: schema, partitions, size, newest versions."""
     with lake() as opened:
-        facts = _facts(opened.store, TableName.parse(name), ref, limit)
+        facts = table_json(opened.store, TableName.parse(name), opened.store.commit(ref), limit)
     if as_json:
         print_json(facts)
         return
@@ -59,37 +48,3 @@ def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     versions = [[one["commit"][:8], when(one["at"]), one["author"], one["message"]] for one in facts["versions"]]
     click.echo("\n" + grid(["version", "at (UTC)", "author", "message"], versions))
     click.echo(f"\nmetadata {facts['metadata']}")
-
-
-def _facts(store: Store, name: TableName, ref: str, limit: int) -> dict[str, Any]:
-    commit = store.commit(ref)
-    version = store.versions(commit, [name])[name]
-    metadata = load(store, version.location)
-    schema, measured = metadata.schema(), size_of(metadata)
-    made = store.db.read(lambda connection: history(connection, commit, table=name, limit=limit))
-    return {
-        "table": str(name),
-        "at": commit.id,
-        **_size(measured),
-        "partition": [_partition(field, schema) for field in metadata.spec().fields],
-        "key": [part for part in metadata.properties.get("runnel.key", "").split(",") if part],
-        "columns": [
-            {"name": field.name, "type": str(field.field_type), "nullable": not field.required, "doc": field.doc}
-            for field in schema.fields
-        ],
-        "versions": [{"commit": one.id, "at": one.at, "author": one.author, "message": one.message} for one in made],
-        "metadata": version.location,
-        "properties": dict(metadata.properties),
-    }
-
-
-def _partition(field: "PartitionField", schema: "Schema") -> str:
-    column, transform = schema.find_column_name(field.source_id), str(field.transform)
-    if transform == "identity":
-        return str(column)
-    kind, _, number = transform.rstrip("]").partition("[")
-    return f"{kind}({number}, {column})" if number else f"{kind}({column})"
-
-
-def _size(measured: Size) -> dict[str, int | None]:
-    return {"rows": measured.rows, "bytes": measured.bytes, "files": measured.files}

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from runnel.client.shapes.commit import branch_json, tag_json
 from runnel.lake import branches as lines
 from runnel.lake import tags as marks
 from runnel.service.api.fresh import tag_of
@@ -12,7 +13,6 @@ from runnel.service.api.here import StoreHere
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, whole
 from runnel.service.api.problem import problems
-from runnel.service.api.shapes.commit import branch_json, tag_json
 from runnel.service.api.words import Body, Name, Ref
 
 router = APIRouter()

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel
 
+from runnel.client.shapes.commit import commit_json, how_json, whole_json
 from runnel.lake.commits import changes_of, history, tables_changed
 from runnel.names import TableName
 from runnel.service.api.fresh import tag_of
@@ -12,7 +13,6 @@ from runnel.service.api.here import StoreHere
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
-from runnel.service.api.shapes.commit import commit_json, how_json, whole_json
 from runnel.service.api.words import DEFAULT, At, Body, Cursor, Limit, Ref, TableQuery, Text
 
 router = APIRouter(tags=["commits"])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from runnel.client.shapes.run import entry_json, run_json, whole_json
 from runnel.errors import Mistake
 from runnel.lake import queue, runs, schema
-from runnel.service.api.shapes.run import entry_json, run_json, whole_json
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

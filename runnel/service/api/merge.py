@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from runnel.client.shapes.diff import diff_json, steps_json
 from runnel.lake.branches import branch
 from runnel.lake.refs import readable
 from runnel.service.api.fresh import tag
 from runnel.service.api.here import LakeHere, StoreHere
 from runnel.service.api.keys import Key
 from runnel.service.api.problem import problems
-from runnel.service.api.shapes.diff import diff_json, steps_json
 from runnel.service.api.words import Body, Ref, TableQuery, Text
 
 router = APIRouter(tags=["merge"])

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from runnel.client.planning import Wish
+from runnel.client.shapes.run import entry_json
 from runnel.client.wishes import Asked
 from runnel.errors import Conflict, Mistake
 from runnel.lake import branches, queue, schema
@@ -16,7 +17,6 @@ from runnel.service.api.journal import Filter, listed, one, shown
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
-from runnel.service.api.shapes.run import entry_json
 from runnel.service.api.words import DEFAULT, PREFIX, Body, Cursor, Limit, Ref, RunId, Text
 
 router = APIRouter(tags=["runs"])

@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
+from runnel.client.shapes.table import size_json, table_json
 from runnel.lake.refs import readable
 from runnel.names import TableName
 from runnel.service.api.fresh import tag
 from runnel.service.api.here import LakeHere, StoreHere
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
-from runnel.service.api.shapes.table import size_json, table_json
 from runnel.service.api.words import DEFAULT, At, Cursor, Limit, Offset, TablePath
 
 router = APIRouter(tags=["tables"])

@@ -20,7 +20,7 @@ def run_json(one: "Run") -> dict[str, Any]:
         "author": one.author,
         "started_at": one.started_at,
         "ended_at": one.ended_at,
-        "seconds": _seconds(one.started_at, one.ended_at),
+        "seconds": seconds_between(one.started_at, one.ended_at),
         "commit": one.commit,
         "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
     }
@@ -37,7 +37,7 @@ def entry_json(one: "Queued") -> dict[str, Any]:
         "author": one.author,
         "started_at": one.started_at,
         "ended_at": one.ended_at,
-        "seconds": _seconds(one.started_at, one.ended_at),
+        "seconds": seconds_between(one.started_at, one.ended_at),
         "commit": one.commit,
         "tables": [step["table"] for step in steps if step["state"] != "skipped"],
         "kind": one.kind,
@@ -68,7 +68,8 @@ def whole_json(shown: dict[str, Any], attempts: "Sequence[Run]", one: "Queued | 
     }
 
 
-def _seconds(started_at: str | None, ended_at: str | None) -> float | None:
+def seconds_between(started_at: str | None, ended_at: str | None) -> float | None:
+    """Return how long something took, or None where it has not ended."""
     if started_at is None or ended_at is None:
         return None
     return round((moment(ended_at) - moment(started_at)).total_seconds(), 3)

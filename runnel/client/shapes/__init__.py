@@ -1,0 +1,1 @@
+"""The nouns as JSON, for the command line and the REST API alike."""

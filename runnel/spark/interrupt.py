@@ -1,7 +1,8 @@
-"""Ctrl-C while Spark works: cancel its jobs, keep the connection sound, and raise KeyboardInterrupt.
+"""Ctrl-C while Spark works: cancel its jobs, keep the connections sound, and raise KeyboardInterrupt.
 
 PySpark's own handler calls Java on the very connection that it interrupted (tried: a Py4JError and stack traces come
-out instead of a KeyboardInterrupt). Here another thread, with a connection of its own, cancels.
+out instead of a KeyboardInterrupt), and py4j, interrupted in a call, closes the connections of all other threads as
+well. Here another thread, with a connection of its own, cancels; the call ends by that, and then it is interrupted.
 """
 
 import logging
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,18 +34,61 @@ def take_over(context: "SparkContext", before: Handler) -> None:
         signal.signal(signal.SIGINT, before)
         return
 
-    def cancel() -> None:
-        with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
-            context.cancelAllJobs()
+    calls = _Calls(context)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        cancelling = threading.Thread(target=cancel, name="runnel-cancel", daemon=True)
-        cancelling.start()
-        cancelling.join(_PATIENCE_SECONDS)  # else it could cancel what is asked for after the interrupt
-        raise KeyboardInterrupt
+        calls.cancel()
+        if not calls.put_off():
+            raise KeyboardInterrupt
 
     interrupt.__module__ = __name__
     signal.signal(signal.SIGINT, interrupt)
+
+
+class _Calls:
+    """The main thread's calls of Java: an interrupt waits for the end of the one that is under way."""
+
+    def __init__(self, context: "SparkContext") -> None:
+        self._context = context
+        self._depth = 0
+        self._late: threading.Timer | None = None
+        client = context._gateway._gateway_client  # type: ignore[union-attr]
+        self._send = client.send_command
+        client.send_command = self._call
+
+    def _call(self, *said: Any, **how: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return self._send(*said, **how)
+        self._depth += 1
+        try:
+            return self._send(*said, **how)
+        finally:
+            self._depth -= 1
+            if self._late and not self._depth:
+                self._late.cancel()
+                self._late = None
+                raise KeyboardInterrupt
+
+    def cancel(self) -> None:
+        """Cancel all jobs, from another thread, and wait until that is done: later it could hit those that follow."""
+        cancelling = threading.Thread(target=self._cancel, name="runnel-cancel", daemon=True)
+        cancelling.start()
+        cancelling.join(_PATIENCE_SECONDS)
+
+    def _cancel(self) -> None:
+        with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
+            self._context.cancelAllJobs()
+
+    def put_off(self) -> bool:
+        """Tell whether a call is under way that will be interrupted when it ends; a second Ctrl-C does not wait."""
+        if not self._depth or self._late:
+            return False
+        # What is not a job, such as waiting for a stream, goes on after the cancelling: interrupt it all the same.
+        main = threading.main_thread().ident or 0
+        self._late = threading.Timer(_PATIENCE_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
+        self._late.daemon = True
+        self._late.start()
+        return True
 
 
 def give_back() -> None:

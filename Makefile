@@ -46,6 +46,8 @@ lock: ## Pin all dependencies anew, with hashes (needs uv)
 	  -q pyproject.toml --group dev -o requirements/dev.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	  -q --group bench -c requirements/dev.txt -o requirements/bench.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  -q --group orchestrators -o requirements/orchestrators.txt
 
 clean: ## Remove what was made, but for the downloads
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .hypothesis .work build *.egg-info

@@ -50,4 +50,4 @@ lock: ## Pin all dependencies anew, with hashes (needs uv)
 	  -q --group orchestrators -o requirements/orchestrators.txt
 
 clean: ## Remove what was made, but for the downloads
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .hypothesis .work build *.egg-info
+	rm -rf .venv .venv-bench .venv-orchestrators .mypy_cache .ruff_cache .hypothesis .work build *.egg-info

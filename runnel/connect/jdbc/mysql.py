@@ -10,11 +10,11 @@ from pymysql.cursors import Cursor, SSCursor  # type: ignore[import-untyped]
 
 from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
+from runnel.connect.jdbc.mysql_connection import connect
 from runnel.connect.jdbc.mysql_types import typed
 from runnel.declare.duration import seconds_of
 from runnel.declare.origin import Jdbc
 
-CONNECT_SECONDS = 10
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 * 1024 * 1024
 _LOGIN = (ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698)
@@ -32,19 +32,8 @@ class MySql(Database):
 
     def connect(self, *, autocommit: bool = True) -> "pymysql.Connection[Any]":
         """Return a new connection, for whoever wants to write."""
-        address = self.address
         try:
-            return pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user or "",
-                password=address.password or "",
-                database=address.database or None,
-                connect_timeout=CONNECT_SECONDS,
-                autocommit=autocommit,
-                charset="utf8mb4",
-                init_command="SET SESSION time_zone = '+00:00'",
-            )
+            return connect(self.address, autocommit=autocommit)
         except pymysql.Error as error:
             raise self._refusal(error) from None
 

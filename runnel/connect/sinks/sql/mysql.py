@@ -38,21 +38,10 @@ class MySql(Writer):
 
     def connect(self) -> None:
         """Connect."""
-        import pymysql  # type: ignore[import-untyped]
+        from runnel.connect.jdbc.mysql_connection import connect
 
-        address = self.address
         with self._told():
-            self._connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                password=address.password or "",
-                database=address.database or None,
-                charset="utf8mb4",
-                connect_timeout=10,
-                autocommit=True,
-                init_command="SET time_zone = '+00:00'",
-            )
+            self._connection = connect(self.address)
 
     def close(self) -> None:
         """Close it; the transaction that was not committed is undone."""
@@ -148,7 +137,7 @@ class MySql(Writer):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        import pymysql
+        import pymysql  # type: ignore[import-untyped]
 
         try:
             yield

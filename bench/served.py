@@ -1,0 +1,78 @@
+"""A project that `runnel up` serves, and its REST API."""
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PATIENCE_SECONDS = 180
+_PAUSE_SECONDS = 0.002
+
+
+class Service:
+    """The REST API of a project that is up. One connection: each thread takes one of its own."""
+
+    def __init__(self, project: Path, port: int) -> None:
+        self.project, self.port = project, port
+        self._token = (project / ".runnel" / "token").read_text().strip()
+        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+
+    def ask(self, verb: str, path: str, body: object | None = None, **headers: str) -> Any:
+        """Return the answer to a request; raise where it is a refusal."""
+        sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        known = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers}
+        self._line.request(verb, f"/api/v1{path}", sent, known)
+        answer = self._line.getresponse()
+        said = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{verb} {path}: {answer.status} {said.decode()[:500]}")
+        return json.loads(said) if said else None
+
+    def run(self) -> dict[str, Any]:
+        """Ask for a run of everything, and return it when it has ended."""
+        run = self.ask("POST", "/runs", {})["run"]
+        while True:
+            found: dict[str, Any] = self.ask("GET", f"/runs/{run}")
+            if found["state"] not in ("queued", "running"):
+                return found
+            time.sleep(_PAUSE_SECONDS)
+
+    def is_ready(self) -> bool:
+        """Tell whether a worker has warmed up."""
+        return any(one["state"] == "ready" for one in self.ask("GET", "/status")["workers"])
+
+    def close(self) -> None:
+        self._line.close()
+
+
+@contextmanager
+def served(project: Path, port: int) -> Iterator[Service]:
+    """Serve a project for as long as the block runs; it begins when a worker is warm."""
+    with (project / "runnel.toml").open("a") as file:
+        file.write(f"[service]\nport = {port}\n")
+    runnel = Path(sys.executable).parent / "runnel"
+    with (project / "up.txt").open("w") as said:
+        up = subprocess.Popen([runnel, "-C", project, "up"], stdout=said, stderr=said)
+    try:
+        yield _warm(project, port, up)
+    finally:
+        up.terminate()
+        up.wait(PATIENCE_SECONDS)
+
+
+def _warm(project: Path, port: int, up: "subprocess.Popen[bytes]") -> Service:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until and up.poll() is None:
+        try:
+            service = Service(project, port)
+            if service.is_ready():
+                return service
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError(f"the service did not become ready:\n{(project / 'up.txt').read_text()[-2000:]}")

@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 SEED ?=
 ONLY ?=
+# The tests start hundreds of processes; none of them should have to compile Runnel again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check test-faults bench lock clean

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from runnel.connect.feed import News
     from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow
+    from runnel.lake.level import Levels
     from runnel.lake.seen import Seen
     from runnel.names import TableName
 
@@ -27,8 +28,11 @@ class Asked:
             self._found[table, commit] = look()
         return self._found[table, commit]
 
-    def news(self, table: "TableName", seen: "Callable[[], dict[str, Seen]]") -> "News | None":
-        """Return what a source has that its table lacks; None for one of files, or that is filled otherwise."""
+    def news(self, table: "TableName", seen: "Callable[[], dict[str, Seen]]", levels: "Levels") -> "News | None":
+        """Return what a source has that its table lacks; None for one of files, or that is filled otherwise.
+
+        `levels` are those of the lake's inboxes: what is pushed comes from there.
+        """
         source = self._flow.sources[table]
         if isinstance(source.origin, Files | Manual):
             return None
@@ -39,6 +43,6 @@ class Asked:
         position = seen()
         key = (table, position[STATE].state if STATE in position else None)
         if key not in self._known:
-            feed = feed_of(source, self._flow.root)
+            feed = feed_of(source, self._flow.root, levels)
             self._known[key] = feed.news(state_of(position)) if feed is not None else None
         return self._known[key]

@@ -140,7 +140,9 @@ class LakeFacts:
 
     def news(self, table: "TableName") -> "News | None":
         """Return what a source that is no files has; None for one of files."""
-        return self._asked.news(table, lambda: self.seen(table))
+        from runnel.lake.inbox import Inbox
+
+        return self._asked.news(table, lambda: self.seen(table), Inbox(self._store.db))
 
     def _fed(self, table: "TableName", news: "News") -> Arrivals:
         if news.is_empty:

@@ -45,7 +45,7 @@ class _GlanceFacts:
         return self._glance.results(keys)
 
     def arrivals(self, table: "TableName") -> Arrivals:
-        news = self._asked.news(table, lambda: self._glance.seen(table))
+        news = self._asked.news(table, lambda: self._glance.seen(table), self._glance)
         if news is not None and not news.is_empty:
             raise Unclear
         found = self._asked.files(table, self._glance.commit, lambda: self._look(table))

@@ -7,14 +7,14 @@ from typing import Any, Literal, cast
 from runnel.declare.condition import columns_in
 from runnel.declare.flow import LOG_ENDING, Source, log_of
 from runnel.declare.given import Given
-from runnel.declare.origin import VALIDITY, Changes, Files, Function, Http, Jdbc, Kafka, Manual, Wrong
+from runnel.declare.origin import VALIDITY, Changes, Files, Function, Http, Jdbc, Kafka, Manual, Push, Wrong
 from runnel.declare.registry import current
 from runnel.declare.source import function_of
 from runnel.declare.types import Column
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName, shown
 
-_LOGS = (Files, Jdbc, Kafka, Http, Function)
+_LOGS = (Files, Jdbc, Kafka, Http, Push, Function)
 _UNORDERED = ("array", "map", "struct", "binary", "boolean")
 _INEXACT = ("array", "map", "struct", "float", "double")
 _ORIGINS = "pass rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...) or a function with schema=..."
@@ -22,7 +22,7 @@ _LONGEST = 63 - len(LOG_ENDING)
 
 
 def changes(
-    source: Files | Jdbc | Kafka | Http | Callable[..., Any] | Wrong,
+    source: Files | Jdbc | Kafka | Http | Push | Callable[..., Any] | Wrong,
     *,
     key: str | Sequence[str] | None = None,
     sequence_by: str | Sequence[str] | None = None,
@@ -93,7 +93,7 @@ def _log(source: Source, table: TableName, changes: Changes) -> Source:
     )
 
 
-def _origin(given: Given, source: object, schema: str | None) -> Files | Jdbc | Kafka | Http | Function | None:
+def _origin(given: Given, source: object, schema: str | None) -> Files | Jdbc | Kafka | Http | Push | Function | None:
     if callable(source) and not isinstance(source, type):
         found = function_of(source, given)
         return found if isinstance(found, Function) else None

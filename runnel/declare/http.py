@@ -1,4 +1,4 @@
-"""`rn.http`: a REST API that is polled."""
+"""`rn.http`: a REST API that is polled or, without an address, events that are pushed to the service."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,17 @@ from typing import Any, Literal, cast
 
 from runnel.declare.given import Given
 from runnel.declare.http_sent import access_of, body_of, pairs_of, url_of
-from runnel.declare.origin import Http, Wrong
+from runnel.declare.origin import Http, Push, Wrong
+from runnel.declare.push import key_of, push_of
 from runnel.declare.registry import current
 from runnel.declare.secret import Secret
-from runnel.declare.types import Column
-from runnel.errors import Mistake, nearest
+from runnel.errors import Mistake
 from runnel.names import shown
 
 _PARAM = {"page": "page", "offset": "offset", "cursor": "cursor"}
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:per|a|/)\s*(second|minute|hour|day)\s*\Z")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _OF = {"cursor": ("cursor",), "next": ("link",), "first": ("page",), "more": ("page", "offset")}
-_RESERVED = "without a URL it is reserved for rows that are pushed to the service, which this version lacks"
 
 
 def http(
@@ -46,9 +45,14 @@ def http(
     timeout: str | float | None = None,
     retries: int | None = None,
     max_pages: int | None = None,
+    keep: str | float | None = None,
     **unknown: object,
-) -> Http | Wrong:
+) -> Http | Push | Wrong:
     """Poll a REST API: `rn.http("https://api.example.com/orders", records="data.items", paging="page", schema=...)`.
+
+    Without an address, let other programs push events: `rn.http(schema="id long, kind string")` takes what is posted
+    to `/api/v1/sources/TABLE/events`. `key="id"` knows an event that comes again; `keep="7 days"` is how long events
+    and keys are kept after they were taken in.
 
     - `records`: where the list of records stands in an answer; without it the answer is the list, or NDJSON.
     - `paging`: `"page"` (from `first`=1 on) and `"offset"`, until a page is empty or `more` says so; `"cursor"`, which
@@ -72,16 +76,15 @@ def http(
 
     given = Given(f"rn.http({_told(url)})", values, note)
     given.unknown(list(unknown), [name for name in values if name != "url"])
-    if url is None:
-        given.wrong("url", _RESERVED, 'name the API: rn.http("https://api.example.com/orders", schema="id long")')
-        return Wrong()
-    found = _http(given, values)
+    found = push_of(given, values) if url is None else _http(given, values)
     return Wrong() if wrong else found
 
 
 def _http(given: Given, values: Mapping[str, Any]) -> Http:
     paging = given.choice("paging", ("page", "offset", "cursor", "link"), "none") or "none"
     schema = given.schema()
+    if values["keep"] is not None:
+        given.wrong("keep", "`keep` is about events that are pushed", "leave it out, or the address")
     return Http(
         url=url_of(given, values["url"]),
         schema=schema,
@@ -91,7 +94,7 @@ def _http(given: Given, values: Mapping[str, Any]) -> Http:
         first=given.number("first", 1),
         size=_size(given, values["size"]),
         since=_since(given, values["since"]),
-        key=_key(given, schema),
+        key=key_of(given, schema),
         append=given.flag("append"),
         params=pairs_of(given, "params", values["params"]),
         headers=pairs_of(given, "headers", values["headers"]),
@@ -155,19 +158,6 @@ def _size(given: Given, value: object) -> tuple[str, int] | None:
 def _since(given: Given, value: object) -> tuple[str, str] | None:
     fix = 'name the parameter and the field of a record: since={"updated_since": "updated_at"}'
     return _pair(given, "since", value, "since", str, fix)
-
-
-def _key(given: Given, schema: tuple[Column, ...] | None) -> tuple[str, ...]:
-    found = given.texts("key", "a column")
-    names = [column.name for column in schema or ()]
-    for column in found:
-        if names and column.lower() not in [name.lower() for name in names]:
-            close = nearest(column, names)
-            what = f"`key` names {shown(column)}, which is not in its schema" + (f"; close: `{close}`" if close else "")
-            given.wrong("key", what, f"its columns: {', '.join(names)}")
-    if found and given.flag("append"):
-        given.wrong("append", "records with a `key` take the place of earlier ones", "leave `append` or `key` out")
-    return found
 
 
 def _rate(given: Given, value: object) -> float | None:

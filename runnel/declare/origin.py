@@ -93,6 +93,15 @@ class Http:
 
 
 @dataclass(frozen=True)
+class Push:
+    """Events that other programs push to the service: what `rn.http` makes without an address."""
+
+    schema: tuple[Column, ...] | None = None
+    key: tuple[str, ...] = ()  # by which an event that comes again is known
+    keep_seconds: float = 7 * 86_400.0  # how long events and keys are kept after main has taken them in
+
+
+@dataclass(frozen=True)
 class Function:
     """A function of its last state that returns rows and the new state: what `@rn.source` decorates."""
 
@@ -104,7 +113,7 @@ class Function:
 class Changes:
     """A log of changes that is applied by key: what `rn.changes` makes. The log is a table of its own: `log_of`."""
 
-    origin: Files | Jdbc | Kafka | Http | Function
+    origin: Files | Jdbc | Kafka | Http | Push | Function
     key: tuple[str, ...]
     sequence_by: tuple[str, ...]
     delete_when: str | None = None
@@ -120,7 +129,7 @@ class Changes:
         return (*columns, *(Column(name, first[0].type) for name in VALIDITY))
 
 
-Origin = Files | Jdbc | Kafka | Http | Function | Changes
+Origin = Files | Jdbc | Kafka | Http | Push | Function | Changes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, cast, overload
 
 from runnel.declare.flow import CONTINUOUS, Source
 from runnel.declare.given import Given
-from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Wrong
+from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Push, Wrong
 from runnel.declare.place import Place
 from runnel.declare.registry import Registry, current
 from runnel.errors import Mistake, nearest
@@ -15,7 +15,7 @@ from runnel.names import TableName, shown
 F = TypeVar("F", bound=Callable[..., Any])
 ON_BAD = ("stop", "drop", "quarantine")
 ON_NEW_COLUMN = ("add", "ignore", "stop")
-_KINDS = (Files, Jdbc, Kafka, Http, Function, Changes, Manual)
+_KINDS = (Files, Jdbc, Kafka, Http, Push, Function, Changes, Manual)
 _UNTYPED = {"csv": "CSV", "jsonl": "JSON lines", "json": "JSON", "xml": "XML"}
 _TEXTS = str | Sequence[str] | None
 _ORIGINS = "rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...), rn.changes(...) or rn.manual()"
@@ -106,6 +106,7 @@ def function_of(function: Callable[..., Any], given: Given) -> Function | Wrong:
 
 
 def _register(registry: Registry, place: Place, table: TableName, origin: object, given: Given) -> None:
+    key = given.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http | Push) else ())
     found = Source(
         table=table,
         origin=origin if isinstance(origin, _KINDS) else Manual(),
@@ -114,10 +115,11 @@ def _register(registry: Registry, place: Place, table: TableName, origin: object
         on_new_column=cast(Any, given.choice("on_new_column", ON_NEW_COLUMN, "add")),
         poll=given.duration("poll", CONTINUOUS),
         partition=given.partition(),
-        key=given.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http) else ()),
+        key=key,
         tags=given.tags(),
         owner=given.text("owner"),
         description=given.text("description") or _doc(origin),
+        never_null=key if isinstance(origin, Push) else (),
     )
     if not isinstance(origin, (*_KINDS, Wrong)):
         what = f"source `{table}` can't come from {shown(origin)}"
@@ -132,9 +134,10 @@ def _register(registry: Registry, place: Place, table: TableName, origin: object
         what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
         fix = 'write schema="user long, page string, ts timestamp", or format="raw" for the bytes'
         registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
-    if isinstance(read, Http) and read.schema is None:
+    if isinstance(read, Http | Push) and read.schema is None:
         what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
-        fix = 'rn.http("https://...", schema="order_id long, day date, amount decimal(12,2)")'
+        address = '"https://...", ' if isinstance(read, Http) else ""
+        fix = f'rn.http({address}schema="order_id long, day date, amount decimal(12,2)")'
         registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
     if isinstance(read, Files) and (read.partition or read.compress):
         option = "partition" if read.partition else "compress"

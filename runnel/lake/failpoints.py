@@ -45,3 +45,5 @@ REVERT_STAGED = declare("revert.staged", "all versions of a revert are staged, n
 RESULT_BEFORE_COMMIT = declare("result.before_commit", "a result's row is written, the transaction is open")
 RESULT_RECORDED = declare("result.recorded", "a result is known, no commit holds it yet")
 SLOT_PLACED = declare("slot.placed", "tables of a slot are at other versions, the transaction is open")
+INBOX_BEFORE_COMMIT = declare("inbox.before_commit", "events are written to the inbox, the transaction is open")
+INBOX_AFTER_COMMIT = declare("inbox.after_commit", "events are in the inbox, whoever sent them does not know yet")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from runnel.lake.level import Level
 from runnel.lake.revisions import REVISIONS
 from runnel.lake.seen import STATE, Seen
 from runnel.names import TableName
@@ -118,6 +119,12 @@ class Glance:
                 "select from_line, from_seq from runnel_lines where id = ?", (line,)
             ).fetchone()
         return {path: one for path, one in found.items() if not one.is_gone}
+
+    def level(self, table: TableName) -> Level:
+        """Return how far the inbox of a source is."""
+        query = "select last, gone from runnel_inboxes where source = ?"
+        found = self._connection.execute(query, (str(table),)).fetchone()
+        return Level(*found) if found is not None else Level()
 
     def delivered(self) -> dict[str, str | None]:
         """Return the content of each sink's table when it was last delivered."""

@@ -388,3 +388,36 @@ code = Table(
     Column("content", LargeBinary, nullable=False),  # compressed
     Column("kept_at", String(32), nullable=False),  # when a run last started with it
 )
+# What was pushed to sources. An inbox numbers its events from 1 on; whoever holds its row gives out the next numbers,
+# so that none becomes visible after a greater one.
+inboxes = Table(
+    "runnel_inboxes",
+    metadata,
+    Column("source", String(511), primary_key=True),
+    Column("last", BigInteger, nullable=False),  # the number of the newest event
+    Column("gone", BigInteger, nullable=False),  # events up to this number are no longer kept
+)
+# Events as they came, several in a row: what was written at once.
+inbox = Table(
+    "runnel_inbox",
+    metadata,
+    Column("source", String(511), primary_key=True),
+    Column("last", BigInteger, primary_key=True),  # the number of the last event in it
+    Column("first", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # a JSON object in each line
+    Column("received_at", String(32), nullable=False),
+    Column("mark", String(32), nullable=False),  # of the write that brought it
+    Index("runnel_inbox_mark", "mark"),
+)
+# By what events, and requests that brought some, are known when they come again.
+inbox_keys = Table(
+    "runnel_inbox_keys",
+    metadata,
+    Column("source", String(511), primary_key=True),
+    Column("key", String(40), primary_key=True),  # a hash
+    Column("number", BigInteger, nullable=False),  # of the event, or of the last one when the request came
+    Column("request", String(64), nullable=True),  # the hash of a request; null where this is the key of an event
+    Column("taken", Integer, nullable=True),  # what the request was answered
+    Column("known", Integer, nullable=True),
+    Index("runnel_inbox_keys_number", "source", "number"),
+)

@@ -37,7 +37,8 @@ def _taken(work: "Work", step: "Step", news: "News") -> Done:
     from runnel.connect.feed.take import take
 
     source = work.flow.sources[step.table]
-    feed, before = feed_of(source, work.root, lambda: work.borrow().session), state_of(work.facts.seen(step.table))
+    before = state_of(work.facts.seen(step.table))
+    feed = feed_of(source, work.root, spark=lambda: work.borrow().session, store=work.store)
     assert feed is not None
     head, aside = work.heads.get(step.table), work.heads.get(quarantine_of(step.table))
     made = take(

@@ -16,7 +16,7 @@ from runnel.client.keep.rerun import Rerun
 from runnel.client.keep.upkeep import Upkeep
 from runnel.declare.duration import seconds_of
 from runnel.declare.flow import CONTINUOUS
-from runnel.declare.origin import Changes, Files, Kafka, Manual
+from runnel.declare.origin import Changes, Files, Kafka, Manual, Push
 from runnel.errors import RunnelError, Unreachable
 from runnel.lake import runs
 from runnel.lake.branches import branch as branch_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 _PATIENCE_SECONDS = 90.0
+_PUSHED_SECONDS = 1.0  # between two looks at an inbox, unless the source says otherwise
 
 
 class Keeper:
@@ -157,4 +158,6 @@ def pause_of(source: "Source", *, is_streamed: bool) -> float | None:
     if source.poll is not None:
         return seconds_of(source.poll)
     origin = source.origin.origin if isinstance(source.origin, Changes) else source.origin
-    return 0.0 if is_streamed and isinstance(origin, Kafka | Files) else None
+    if is_streamed and isinstance(origin, Kafka | Files | Push):
+        return 0.0
+    return _PUSHED_SECONDS if isinstance(origin, Push) else None

@@ -6,16 +6,27 @@ from typing import TYPE_CHECKING
 
 from runnel.connect.feed.news import Feed
 from runnel.declare.flow import Source
-from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual
+from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Push
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from runnel.lake.level import Levels
+    from runnel.lake.store import Store
 
-def feed_of(source: Source, root: Path, spark: Callable[[], "SparkSession"] | None = None) -> Feed | None:
+
+def feed_of(
+    source: Source,
+    root: Path,
+    levels: "Levels | None" = None,
+    *,
+    spark: Callable[[], "SparkSession"] | None = None,
+    store: "Store | None" = None,
+) -> Feed | None:
     """Return the feed of a source; None for one of files, or that people fill.
 
-    `spark` returns a session, for a function that asks for one; only a run has it.
+    `levels` tells how far inboxes are; the lake does, where it is given. Only a run gives `store`, to read what was
+    pushed to the lake itself, and `spark`, which returns a session for a function that asks for one.
     """
     origin = source.origin
     if isinstance(origin, Files | Manual | Changes):
@@ -32,7 +43,21 @@ def feed_of(source: Source, root: Path, spark: Callable[[], "SparkSession"] | No
         from runnel.connect.http.feed import HttpFeed
 
         return HttpFeed(source, origin)
+    if isinstance(origin, Push):
+        return _pushed(source, origin, levels, store)
     assert isinstance(origin, Function)
     from runnel.connect.function import FunctionFeed
 
     return FunctionFeed(source, origin, spark)
+
+
+def _pushed(source: Source, origin: Push, levels: "Levels | None", store: "Store | None") -> Feed:
+    from runnel.connect.push.feed import PushFeed
+
+    if store is None:
+        assert levels is not None
+        return PushFeed(source, origin, levels)
+    from runnel.lake.inbox import Inbox
+
+    inbox = Inbox(store.db)
+    return PushFeed(source, origin, inbox, inbox)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from runnel.declare.flow import Source, quarantine_of
-from runnel.declare.origin import Files, Kafka
+from runnel.declare.origin import Files, Kafka, Push
 from runnel.errors import Moved
 from runnel.lake import ingested
 from runnel.lake.commits import Change
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from runnel.connect.feed.news import Feed, News
     from runnel.connect.ingest import Found, Ingested
+    from runnel.connect.kafka.feed import KafkaFeed
+    from runnel.connect.push.feed import PushFeed
     from runnel.lake.commits import Commit, State
     from runnel.lake.seen import Seen
     from runnel.lake.store import Store
@@ -94,11 +96,10 @@ class Intake:
     def _feed(self) -> "Feed | None":
         from runnel.connect.feed.open import feed_of
 
-        found = feed_of(self.source, self.root, self.spark)
-        if isinstance(self.source.origin, Kafka):  # a backlog comes in several commits, each of which is soon there
-            from runnel.connect.kafka.feed import KafkaFeed
-
-            cast(KafkaFeed, found).most = MOST_ROWS
+        found = feed_of(self.source, self.root, spark=self.spark, store=self.store)
+        if isinstance(self.source.origin, Kafka | Push):
+            # A backlog comes in several commits, each of which is soon there.
+            cast("KafkaFeed | PushFeed", found).most = MOST_ROWS
         return found
 
     def _found(self, state: "State", position: "dict[str, Seen]") -> "Found | News | None":

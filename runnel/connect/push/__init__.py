@@ -1,0 +1,1 @@
+"""Events that other programs push to the service."""

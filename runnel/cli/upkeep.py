@@ -37,6 +37,8 @@ def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
     would = "would be " if dry_run else ""
     squashed = f", {count(done.squashed_commits)} of streams {would}squashed" if done.squashed_commits else ""
     click.echo(f"{count(done.expired_commits, 'commit')} {would}expired{squashed}")
+    if done.pruned_events:
+        click.echo(f"{count(done.pruned_events, 'event')}, taken in long ago, {would}removed from the inbox")
     click.echo(f"{count(done.deleted, 'file')} ({size(done.deleted_bytes)}) {would}deleted")
     listed = f"{count(done.candidates, 'file')} ({size(done.candidate_bytes)})"
     click.echo(f"{listed} {would}listed for a later gc, {count(done.waiting)} waiting")

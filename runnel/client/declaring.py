@@ -4,13 +4,15 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from runnel.declare.flow import log_of
+from runnel.declare.origin import Changes, Push
 from runnel.errors import RunnelError
-from runnel.lake.declared import Declared, Fed, Listener, Watched
+from runnel.lake.declared import Declared, Fed, Filled, Listener, Watched
 from runnel.plan.graph import Graph
 from runnel.plan.selection import select
 
 if TYPE_CHECKING:
-    from runnel.declare.flow import Alert, Flow
+    from runnel.declare.flow import Alert, Flow, Source
     from runnel.names import TableName
 
 LOG = logging.getLogger("runnel.worker")
@@ -29,7 +31,19 @@ def declared_of(flow: "Flow") -> Declared:
         deadline = flow.tasks[table].options.deadline if table in flow.tasks else None
         tables[str(table)] = Watched(str(table), readers, tuple(sorted(schedules[str(table)])), deadline)
     sinks = {sink.name: Fed(sink.name, str(sink.table), sink.branch) for sink in flow.sinks}
-    return Declared(tables, sinks, tuple(_listener(graph, flow, alert) for alert in flow.alerts))
+    sources = {str(table): _filled(source) for table, source in flow.sources.items()}
+    return Declared(tables, sinks, tuple(_listener(graph, flow, alert) for alert in flow.alerts), sources)
+
+
+def _filled(source: "Source") -> Filled:
+    """Return what the service has to know of a source; events for a log of changes go to the log's own inbox."""
+    origin, table = source.origin, source.table
+    if isinstance(origin, Changes):
+        origin, table = origin.origin, log_of(table)
+    if not isinstance(origin, Push):
+        return Filled(str(source.table), type(origin).__name__.lower())
+    key = source.key if table == source.table else ()
+    return Filled(str(source.table), "push", str(table), origin.key or key, origin.keep_seconds)
 
 
 def _listener(graph: Graph, flow: "Flow", alert: "Alert") -> Listener:

@@ -1,4 +1,4 @@
-"""What a project declares of its tables, sinks and alerts, as the catalog remembers it.
+"""What a project declares of its tables, sources, sinks and alerts, as the catalog remembers it.
 
 A worker that has loaded the flow writes it; the service, which imports no code of users, reads it.
 """
@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.database import Database
 
-_TABLE, _SINK, _ALERT = "table", "sink", "alert"
+_TABLE, _SOURCE, _SINK, _ALERT = "table", "source", "sink", "alert"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,25 @@ class Watched:
     def json(self) -> dict[str, Any]:
         """Return what is kept."""
         return {"readers": list(self.readers), "schedules": list(self.schedules), "deadline": self.deadline}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A source: what kind it is and, where events are pushed to it, the inbox that takes them.
+
+    `key` are the fields by which events are known; `keep_seconds` is how long they are kept after they were taken in.
+    """
+
+    table: str
+    kind: str
+    inbox: str | None = None
+    key: tuple[str, ...] = ()
+    keep_seconds: float | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what is kept."""
+        found = {"kind": self.kind, "inbox": self.inbox, "key": list(self.key), "keep_seconds": self.keep_seconds}
+        return {name: value for name, value in found.items() if value}
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,7 @@ class Declared:
     tables: Mapping[str, Watched] = field(default_factory=dict)
     sinks: Mapping[str, Fed] = field(default_factory=dict)
     listeners: tuple[Listener, ...] = ()
+    sources: Mapping[str, Filled] = field(default_factory=dict)
 
     def blocked(self, tables: Iterable[str]) -> list[str]:
         """Return what can't be made, or handed on, without some tables: tables, then sinks."""
@@ -77,6 +97,7 @@ class Declared:
 def declare(db: Database, found: Declared) -> None:
     """Note what a project declares now; what it no longer declares is forgotten."""
     wanted = {(_TABLE, one.table): _text(one.json()) for one in found.tables.values()}
+    wanted |= {(_SOURCE, one.table): _text(one.json()) for one in found.sources.values()}
     wanted |= {(_SINK, one.sink): _text({"table": one.table, "branch": one.branch}) for one in found.sinks.values()}
     wanted |= {(_ALERT, one.name): _text(one.json()) for one in found.listeners}
     table, columns = schema.declared, schema.declared.c
@@ -104,12 +125,26 @@ def declared(connection: Connection) -> Declared:
         {row.name: _watched(row) for row in rows if row.kind == _TABLE},
         {row.name: Fed(row.name, **json.loads(row.declared)) for row in rows if row.kind == _SINK},
         tuple(_listener(row) for row in rows if row.kind == _ALERT),
+        {row.name: _filled(row) for row in rows if row.kind == _SOURCE},
     )
+
+
+def sources(connection: Connection) -> dict[str, Filled] | None:
+    """Return the sources that were declared last, by table; None where nothing was ever declared."""
+    columns = schema.declared.c
+    query = sa.select(schema.declared).where(columns.kind.in_((_TABLE, _SOURCE)))
+    rows = connection.execute(query).all()
+    return {row.name: _filled(row) for row in rows if row.kind == _SOURCE} if rows else None
 
 
 def _watched(row: Row[Any]) -> Watched:
     found = json.loads(row.declared)
     return Watched(row.name, tuple(found["readers"]), tuple(found["schedules"]), found["deadline"], row.since)
+
+
+def _filled(row: Row[Any]) -> Filled:
+    found = json.loads(row.declared)
+    return Filled(row.name, **{**found, "key": tuple(found.get("key", ()))})
 
 
 def _listener(row: Row[Any]) -> Listener:

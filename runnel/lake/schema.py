@@ -344,11 +344,11 @@ answers = Table(
     Column("body", Text, nullable=False),
     Column("at", String(32), nullable=False),
 )
-# What a project declares of its tables, sinks and alerts: the service has no flow to look into.
+# What a project declares of its tables, sources, sinks and alerts: the service has no flow to look into.
 declared = Table(
     "runnel_declared",
     metadata,
-    Column("kind", String(10), primary_key=True),  # table, sink, alert
+    Column("kind", String(10), primary_key=True),  # table, source, sink, alert
     Column("name", String(511), primary_key=True),
     Column("declared", Text, nullable=False),  # JSON
     Column("since", String(32), nullable=False),  # when it was new, or had another deadline

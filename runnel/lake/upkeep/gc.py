@@ -20,7 +20,7 @@ from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.database import moment, stamp
 from runnel.lake.pins import pinned
-from runnel.lake.upkeep import codes, known, leases, sweep
+from runnel.lake.upkeep import codes, inboxes, known, leases, sweep
 from runnel.lake.upkeep.live import Mark, Progress
 from runnel.lake.upkeep.retention import Retention
 from runnel.lake.upkeep.roots import Registered, open_writes, outlived, registered, unexpired, uses
@@ -40,6 +40,7 @@ class Swept:
     expired_results: int = 0
     expired_codes: int = 0  # versions of the project's code that nothing names any more
     ended_leases: int = 0
+    pruned_events: int = 0  # that were pushed, and taken in long ago
     candidates: int = 0  # newly found, to be deleted by a later gc
     candidate_bytes: int = 0
     waiting: int = 0  # found before, their grace or an older write not yet over
@@ -106,6 +107,7 @@ def gc(
                 deleted_bytes=swept.deleted_bytes + second.deleted_bytes,
             )
         sweep.remove_empty_folders(store, _written_before(store, retention, at))
+    pruned = inboxes.prune(store.db, at or store.db.read(store.db.now))
     return replace(
         swept,
         expired_commits=gone.commits,
@@ -113,6 +115,7 @@ def gc(
         expired_results=gone.results,
         expired_codes=gone.codes,
         ended_leases=ended,
+        pruned_events=pruned,
     )
 
 
@@ -212,6 +215,7 @@ def _foretell(store: "Store", retention: Retention, at: str | None, progress: Pr
         return gone, worn, len(unused), len(pins) + len(slots), len(squashed)
 
     gone, worn, unused, ended, squashed = store.db.read(work)
+    pruned = store.db.read(lambda connection: inboxes.count(connection, at or store.db.now(connection)))
     roots, mark, _ = _marked(store, at, progress, gone, worn)
     doomed, waiting = _ripe(roots, mark, retention)
     listed = {candidate.path for candidate in roots.candidates}
@@ -225,6 +229,7 @@ def _foretell(store: "Store", retention: Retention, at: str | None, progress: Pr
         expired_results=len(worn),
         expired_codes=unused,
         ended_leases=ended,
+        pruned_events=pruned,
         candidates=0 if at_once else len(new),
         candidate_bytes=0 if at_once else sum(stored.bytes for stored in new),
         waiting=len(waiting),

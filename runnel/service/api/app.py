@@ -27,6 +27,7 @@ from runnel.service.api import (
     run_events,
     runs,
     schedules,
+    sources,
     streams,
     tables,
     workers,
@@ -37,6 +38,7 @@ from runnel.service.api.pulse import Pulse
 from runnel.service.api.words import PREFIX
 
 _NOUNS = (
+    sources,  # the first one is found at once, and asked the most often
     tables,
     commits,
     branches,
@@ -79,10 +81,10 @@ def make_app(lake: Lake) -> FastAPI:
     app.state.registry = metrics.registry_of(lake)
     problem.handle(app)
     fresh.handle(app)
-    for root in (health, metrics):
-        app.include_router(root.router)
     for noun in _NOUNS:
         app.include_router(noun.router, prefix=PREFIX)
+    for root in (health, metrics):
+        app.include_router(root.router)
     app.add_middleware(Keys, db=lake.store.db)
     app.add_middleware(Guard, db=lake.store.db)  # what it refuses reaches nothing
     app.add_middleware(metrics.Meters, registry=app.state.registry)
@@ -93,8 +95,10 @@ def make_app(lake: Lake) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.pulse = Pulse(app.state.lake.store.db, app.state.ending)
+    app.state.inboxes = sources.Inboxes(app.state.lake.store.db)
     yield
     app.state.ending.set()
+    app.state.inboxes.writer.close()
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from runnel.errors import RunnelError
 from runnel.lake import answers
 from runnel.lake.answers import Answer, Taken
 from runnel.service.api.problem import told
+from runnel.service.api.words import EVENTS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,7 +52,8 @@ class Keys:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["method"] != "POST" or EVENTS.fullmatch(scope["path"]):
+            # The inbox has keys of its own, written with the events.
             await self._app(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"")

@@ -16,7 +16,15 @@ from runnel.errors import Conflict, Mistake, Moved, RunnelError, Unreachable
 
 LOG = logging.getLogger("runnel.api")
 MEDIA_TYPE = "application/problem+json"
-_STATUSES = {"FILES_NO_MATCH": 404, "LOG_MISSING": 404, "SQL_FAILED": 422, "DIFF_TOO_LARGE": 422}
+_STATUSES = {
+    "FILES_NO_MATCH": 404,
+    "LOG_MISSING": 404,
+    "SQL_FAILED": 422,
+    "DIFF_TOO_LARGE": 422,
+    "EVENTS_MALFORMED": 422,
+    "EVENTS_TOO_LARGE": 413,
+    "EVENTS_MEDIA_TYPE": 415,
+}
 _CODES = {400: "REQUEST_INVALID", 404: "PATH_UNKNOWN", 405: "METHOD_NOT_ALLOWED", 413: "REQUEST_TOO_LARGE"}
 _COMMON = (401, 403, 422, 500, 503)
 _MEANINGS = {
@@ -27,6 +35,7 @@ _MEANINGS = {
     404: "There is nothing of that name",
     409: "Something else stands against it now",
     413: "The request is too large",
+    415: "The request is of a kind that can't be read here",
     422: "Something in the request is wrong",
     500: "A defect of the service; the trace is in its log",
     503: "A system that is needed does not answer",

@@ -1,11 +1,13 @@
 """The parameters that routes share, each with its bounds: what no database could hold is refused at the door."""
 
+import re
 from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 PREFIX = "/api/v1"
+EVENTS = re.compile(rf"{PREFIX}/sources/[^/]+/events")  # the one path whose requests come by the thousands
 NO_NUL = r"^[^\x00]*$"
 MOST = 1000
 DEFAULT = 100

@@ -105,4 +105,4 @@ def _read_at(connection: "Connection", tip: "Commit", table: "TableName") -> int
 
 
 _APART = frozenset({"declared", "rows", "window", "unmarked", "ids", "digest", "of", "etag", "modified"})
-_OF_RUNS = frozenset({"run", "compact", "merge"})
+_OF_RUNS = frozenset({"run", "stream", "compact", "merge"})  # stream: of a source that is taken in on and on

@@ -11,7 +11,6 @@ from runnel.errors import Mistake
 URL = "https://api.example.com/orders"
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
-    "no address": ({"url": None}, "reserved for rows that are pushed", "name the API"),
     "no address of HTTP": ({"url": "ftp://example.com/x"}, "no address of HTTP", "https://"),
     "a host is missing": ({"url": "https:///orders"}, "no address of HTTP", "https://"),
     "a port that is none": ({"url": "https://example.com:http/"}, "no address of HTTP", "https://"),

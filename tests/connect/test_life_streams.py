@@ -1,4 +1,4 @@
-"""The life of what is asked for more: topics of Kafka, APIs, functions."""
+"""The life of what is asked for more: topics of Kafka, APIs, functions, and of what is pushed."""
 
 import io
 import json
@@ -12,6 +12,8 @@ import fastavro
 import pytest
 
 from runnel.connect.feed import failpoints
+from runnel.lake.database import Database
+from runnel.lake.push import Parcel, Receipt, put
 from tests.connect.life import STEPS, Kind, Life, Row
 from tests.http_server import Server as Api
 from tests.kafka import Server as Kafka
@@ -132,7 +134,34 @@ class FromFunction(Kind):
             out.write(json.dumps(row) + "\n")
 
 
-KINDS = (*(f"kafka_{form}" for form in FORMS), *(f"http_{way}" for way in WAYS), "function")
+class Pushed(Kind):
+    """Events in the inbox: a change is a later one, and both stay."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("push")
+        self.db = Database(f"sqlite:///{root}/.runnel/catalog.db")
+        self.there: list[Row] = []
+
+    def declare(self) -> str:
+        return f'rn.source("{self.table}", rn.http(schema="{SCHEMA}"), on_bad="quarantine")'
+
+    def put(self, number: int, name: str) -> None:
+        self.there.append((number, name))
+        self.push({"id": number, "name": name})
+
+    def spoil(self, number: int, name: str) -> int:
+        self.put(number, name)
+        self.push({"id": "x", "name": name})
+        return 1
+
+    def rows(self) -> list[Row]:
+        return self.there
+
+    def push(self, event: dict[str, Any]) -> None:
+        assert put(self.db, [Parcel(self.table, [json.dumps(event)])]) == [Receipt(1, 0)]
+
+
+KINDS = (*(f"kafka_{form}" for form in FORMS), *(f"http_{way}" for way in WAYS), "function", "push")
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +169,11 @@ def life(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka) -> Iterator[Lif
     root = tmp_path_factory.mktemp("life")
     with ExitStack() as until:
         apis = [FromApi(way, until.enter_context(Api())) for way in WAYS]
-        circles: list[Sequence[Kind]] = [[InTopic(form, kafka) for form in FORMS], apis, [FromFunction(root)]]
-        yield Life(Project(root), circles, dict.fromkeys(failpoints.ALL, len(circles))).live()
+        circles: list[Sequence[Kind]] = [[InTopic(form, kafka) for form in FORMS], apis]
+        project = Project(root)
+        project.open().store.close()
+        circles.append([FromFunction(root), Pushed(root)])
+        yield Life(project, circles, dict.fromkeys(failpoints.ALL, len(circles))).live()
 
 
 @pytest.mark.crash

@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from runnel.errors import Unreachable
 from runnel.lake import branches, datafiles, results, runs, slots, snapshots, tables, tags
 from runnel.lake.commits import Change
+from runnel.lake.inbox import Inbox
 from runnel.lake.publish import Draft, publish
+from runnel.lake.push import Parcel, Receipt, put
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
@@ -89,6 +91,12 @@ def take_slot(store: Store) -> None:
     assert slots.location(store.db, slot, TableName("dws", "x")) == "l1"
 
 
+def push_events(store: Store) -> None:
+    parcel = Parcel("ods.events", ['{"id": 1}', '{"id": 2}'])
+    assert put(store.db, [parcel, parcel]) == [Receipt(2, 0), Receipt(2, 0)]
+    assert Inbox(store.db).level(TableName("ods", "events")).last == 4
+
+
 def start_run(store: Store) -> None:
     runs.start(store.db, "r1", "main", "ada", {})
     assert store.db.read(lambda connection: runs.run(connection, "r1")).id == "r1"
@@ -101,6 +109,7 @@ WRITES = {
     "record a result": record_result,
     "take a slot": take_slot,
     "start a run": start_run,
+    "push events": push_events,
 }
 
 

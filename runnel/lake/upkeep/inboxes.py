@@ -6,6 +6,7 @@ An event goes when main has had it for as long as its source keeps events. What 
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -48,7 +49,7 @@ def prune(db: Database, now: str) -> int:
     """Let events and keys go, in short transactions, and return how many events went."""
     count = 0
     for source, number in db.read(lambda connection: outlived(connection, now)).items():
-        while (went := db.write(lambda connection, at=(source, number): _drop(connection, *at))) is not None:
+        while (went := db.write(partial(_drop, source=source, number=number))) is not None:
             count += went
     return count
 

@@ -1,0 +1,245 @@
+"""Events that were pushed, as runs take them in: each once, bad ones by the policy, kept for as long as is said."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runnel as rn
+from runnel.client.declaring import declared_of
+from runnel.client.lake import Lake
+from runnel.client.planning import flow_of
+from runnel.declare.origin import Push
+from runnel.errors import Mistake, RunnelError
+from runnel.lake import declared, schema
+from runnel.lake.inbox import Inbox
+from runnel.lake.level import Level
+from runnel.lake.push import Parcel, Receipt, put
+from runnel.lake.upkeep.gc import gc
+from runnel.lake.upkeep.retention import Retention
+from runnel.names import TableName
+from runnel.run.stream.intake import Intake
+from tests.run.project import did, reasons
+
+EVENTS = TableName("ods", "events")
+FLOW = """
+import runnel as rn
+rn.source("ods.events", rn.http(schema="id long, kind string", keep="7 days"), on_bad="{on_bad}")
+"""
+CHANGES = """
+import runnel as rn
+log = rn.http(schema="id long, name string, at long, op string")
+rn.source("ods.people", rn.changes(log, key="id", sequence_by="at", delete_when="op = 'D'"))
+"""
+
+
+class Shop:
+    """A project to which events are pushed."""
+
+    def __init__(self, root: Path, catalog: str) -> None:
+        self.root = root
+        (root / "flows").mkdir()
+        (root / "runnel.toml").write_text(f'[project]\nname = "shop"\n[lake]\ncatalog = "{catalog}"\n')
+        self.declare("quarantine")
+        self.lake: Lake = rn.open(root)
+
+    def declare(self, on_bad: str) -> None:
+        self.flow(FLOW.format(on_bad=on_bad))
+
+    def flow(self, text: str) -> None:
+        (self.root / "flows/flow.py").write_text(text)
+
+    def push(self, *events: Any, source: str = "ods.events") -> None:
+        lines = [json.dumps(event if isinstance(event, dict) else {"id": event}) for event in events]
+        assert put(self.lake.store.db, [Parcel(source, lines)]) == [Receipt(len(events), 0)]
+
+    def run(self, branch: str = "main") -> dict[str, str]:
+        return did(self.lake.run(branch=branch))
+
+    def ids(self, at: str = "main") -> list[int]:
+        return sorted(row[0] for row in self.lake.query("select id from ods.events", at=at, engine="duckdb").rows())
+
+    def taken_in(self, branch: str = "main") -> bool:
+        """Take in what is there as `runnel up` does, and tell whether there was something."""
+        flow = flow_of(self.lake)
+        source, spark = flow.sources[EVENTS], lambda: self.lake.spark
+        intake = Intake(self.lake.store, source, self.root, branch, "r1", lambda *_: None, spark, lambda: None)
+        return intake.take() is not None
+
+    def later(self, days: float) -> int:
+        """Sweep as if some days had passed, and return how many events went."""
+        declared.declare(self.lake.store.db, declared_of(flow_of(self.lake)))
+        now = datetime.now(UTC) + timedelta(days=days)
+        would = gc(self.lake.store, Retention(), now=now, dry_run=True).pruned_events
+        assert gc(self.lake.store, Retention(), now=now).pruned_events == would
+        return would
+
+    def level(self) -> Level:
+        return Inbox(self.lake.store.db).level(EVENTS)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, catalog: str) -> Iterator[Shop]:
+    shop = Shop(tmp_path, catalog)
+    yield shop
+    shop.lake.close()
+
+
+def test_each_event_is_taken_in_once(shop: Shop) -> None:
+    assert reasons(shop.lake.plan()) == {"ods.events": "ingest: nothing was pushed yet"}
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [] and shop.run() == {}
+    shop.push(1, 2)
+    shop.push(3)
+    plan = shop.lake.plan()
+    assert (reasons(plan), plan.jvm) == ({"ods.events": "ingest: 3 new events"}, False)
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3]
+    assert shop.run() == {} and reasons(shop.lake.plan())["ods.events"].startswith("skip")
+    shop.push(3)
+    assert reasons(shop.lake.plan()) == {"ods.events": "ingest: 1 new event"}
+    shop.run()
+    assert shop.ids() == [1, 2, 3, 3]  # without a key the same again is another
+
+
+def test_events_before_the_first_run(shop: Shop) -> None:
+    shop.push(1)
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1]
+
+
+def test_bad_events_follow_the_policy(shop: Shop) -> None:
+    shop.push(1, "x", {"id": 2, "kind": "a", "more": True})
+    shop.declare("stop")
+    with pytest.raises(RunnelError, match=r"ods\.events from 1 to 3, line 2, column `id`: 'x': not a long"):
+        shop.run()
+    shop.declare("quarantine")
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2]
+    aside = shop.lake.query("select raw from quarantine.ods_events", engine="duckdb").rows()
+    assert aside == [('{"id": "x"}',)]
+    shop.declare("drop")
+    shop.push("y", 3)
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3]
+
+
+def test_a_rewind_reads_again(shop: Shop) -> None:
+    shop.push(1)
+    shop.run()
+    shop.push(2, 3)
+    shop.run()
+    shop.lake.revert("main")
+    assert shop.run() == {} and shop.ids() == [1]  # a revert keeps the position
+    shop.lake.rewind("ods.events", to="main~2")
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("continuous", [False, True], ids=["by runs", "on and on"])
+def test_two_branches_read_the_same_once(shop: Shop, continuous: bool) -> None:
+    take = shop.taken_in if continuous else shop.run
+    shop.push(1)
+    take()
+    shop.lake.branch("dev")
+    shop.push(2)
+    shop.run("dev")
+    shop.push(3)
+    take()
+    assert (shop.ids(), shop.ids("dev")) == ([1, 2, 3], [1, 2])
+    shop.lake.merge("dev")
+    shop.run()
+    assert shop.ids() == [1, 2, 3]
+    shop.push(4)
+    shop.run("dev")
+    shop.lake.merge("dev")
+    assert shop.ids() == [1, 2, 3, 4] and not take()
+
+
+def test_a_backlog_comes_in_several_commits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.run.stream.intake.MOST_ROWS", 2)
+    shop.push(1, 2, 3, 4, 5)
+    assert [shop.taken_in() for _ in range(4)] == [True, True, True, False]
+    assert shop.ids() == [1, 2, 3, 4, 5]
+
+
+def test_a_log_of_changes_is_pushed(shop: Shop) -> None:
+    shop.flow(CHANGES)
+    log = "ods.people__changes"
+    shop.push({"id": 1, "name": "Ada", "at": 1}, {"id": 2, "name": "Bob", "at": 1}, source=log)
+    shop.run()
+    shop.push({"id": 1, "name": "Ada L.", "at": 3}, {"id": 2, "at": 2, "op": "D"}, source=log)
+    shop.run()
+    assert shop.lake.query("select id, name from ods.people", engine="duckdb").rows() == [(1, "Ada L.")]
+
+
+def test_what_was_taken_in_long_ago_goes(shop: Shop) -> None:
+    shop.push(1, 2)
+    assert put(shop.lake.store.db, [Parcel("ods.events", ['{"id": 3}'], ["k"])]) == [Receipt(1, 0)]
+    assert shop.later(30) == 0  # nobody has taken it in
+    shop.run()
+    shop.push(4)
+    assert shop.later(6) == 0
+    assert shop.later(8) == 3 and shop.level() == Level(4, 3)
+    keys = schema.inbox_keys.select()
+    assert shop.lake.store.db.read(lambda connection: connection.execute(keys).all()) == []
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3, 4]
+    assert shop.later(8) == 1 and shop.run() == {}
+
+
+def test_who_comes_too_late_is_told(shop: Shop) -> None:
+    """A branch that has not read what is gone, and a rewind to before it, say so; nothing is left out silently."""
+    shop.push(1)
+    shop.run()
+    shop.lake.branch("dev")
+    shop.push(2, 3)
+    shop.run()
+    shop.push(4)
+    assert shop.later(8) == 3
+    with pytest.raises(RunnelError, match=r"2 events of `ods\.events` that this branch has not read are gone") as told:
+        shop.run("dev")
+    assert told.value.code == "SOURCE_PUSH_GONE" and "merge main" in str(told.value.fix)
+    shop.lake.merge("main", into="dev")
+    assert shop.run("dev") == {"ods.events": "ingest"} and shop.ids("dev") == [1, 2, 3, 4]
+    shop.run()
+    shop.lake.rewind("ods.events", to="main~1")
+    assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3, 4]
+    shop.lake.rewind("ods.events", to="main~4")
+    assert shop.ids() == [1]
+    with pytest.raises(RunnelError, match="are gone"):
+        shop.run()
+    shop.lake.rewind("ods.events", to="main~1")
+    assert shop.ids() == [1, 2, 3, 4] and shop.run() == {}
+
+
+def test_events_that_a_rewind_waits_for_stay(shop: Shop) -> None:
+    shop.push(1)
+    shop.run()
+    shop.push(2)
+    shop.run()
+    shop.lake.rewind("ods.events", to="main~1")
+    assert shop.later(8) == 1 and shop.level() == Level(2, 1)
+    shop.run()
+    assert shop.ids() == [1, 2]
+
+
+WRONG = {
+    "an option of polling": ({"paging": "page"}, "`paging` is about an API that is polled", "leave `paging` out"),
+    "an option that there is not": ({"keeps": "1 day"}, "no option `keeps`; close: `keep`", "known"),
+    "a time that is none": ({"keep": "soon"}, "`keep` must be a duration", "days"),
+    "a key that is no column": ({"key": "idd"}, "not in its schema; close: `id`", "its columns: id"),
+    "keep of an API": ({"url": "https://example.com/x", "keep": "1 day"}, "`keep` is about events", "leave it out"),
+}
+
+
+@pytest.mark.parametrize(("options", "told", "fix"), WRONG.values(), ids=WRONG)
+def test_mistakes(options: dict[str, Any], told: str, fix: str) -> None:
+    with pytest.raises(Mistake) as found:
+        rn.http(**{"schema": "id long", **options})
+    assert told in found.value.what and fix in str(found.value.fix)
+
+
+def test_a_source_has_a_schema() -> None:
+    assert rn.http(schema="id long", key="id", keep="2 days") == Push(
+        rn.http(schema="id long").schema, ("id",), 2 * 86_400.0
+    )
+    with pytest.raises(Mistake, match="has no schema") as found:
+        rn.source("ods.untyped", rn.http())
+    assert 'rn.http(schema="' in str(found.value.fix)

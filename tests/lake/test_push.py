@@ -1,0 +1,138 @@
+"""The inbox: what is pushed is numbered without gaps, known by its keys, and seen in order, on both databases."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from runnel.errors import Mistake
+from runnel.lake import push, schema
+from runnel.lake.inbox import Inbox, level
+from runnel.lake.level import Level
+from runnel.lake.push import Parcel, Receipt, put
+from runnel.lake.store import Store
+from runnel.names import TableName
+from tests.stream.crash import until
+
+EVENTS = TableName("ods", "events")
+
+
+def parcel(*events: str, keys: Sequence[str | None] = (), request: tuple[str, str] | None = None) -> Parcel:
+    return Parcel(str(EVENTS), events, keys, request)
+
+
+def kept(store: Store, after: int = 0) -> list[str]:
+    """Return the events after a number up to the last, having seen that there are no gaps."""
+    inbox = Inbox(store.db)
+    last = inbox.level(EVENTS).last
+    lots = list(inbox.kept(EVENTS, after, last))
+    numbers = [number for lot in lots for number in range(lot.first, lot.last + 1)]
+    assert numbers == list(range(after + 1, last + 1))
+    lines = [line for lot in lots for line in lot.body.decode().split("\n") if line]
+    assert len(lines) == len(numbers)
+    return lines
+
+
+def test_events_are_kept_in_order(both: Store) -> None:
+    assert Inbox(both.db).level(EVENTS) == Level(0, 0) and kept(both) == []
+    assert put(both.db, [parcel("{}"), parcel('{"a": 1}', '{"a": 2}')]) == [Receipt(1, 0), Receipt(2, 0)]
+    assert put(both.db, [parcel('{"a": "é\u2028"}'), Parcel("ods.more", ["{}"])]) == [Receipt(1, 0), Receipt(1, 0)]
+    assert kept(both) == ["{}", '{"a": 1}', '{"a": 2}', '{"a": "é\u2028"}'] and Inbox(both.db).level(EVENTS) == Level(
+        4, 0
+    )
+    assert Inbox(both.db).level(TableName("ods", "more")).last == 1
+
+
+def test_much_is_kept_in_several_rows(both: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "ROW_BYTES", 10)
+    events = [f'{{"a": {number}}}' for number in range(100)]
+    put(both.db, [parcel(*events)])
+    assert kept(both) == events
+    assert len(list(Inbox(both.db).kept(EVENTS, 90, 100))) < 10
+    rows = sa.select(sa.func.count()).select_from(schema.inbox)
+    assert both.db.read(lambda connection: connection.execute(rows).scalar()) == 50
+
+
+KNOWN = {
+    "in an earlier write": [[["a"]], [["a", "b"]]],
+    "in another request of the same write": [[["a"], ["a", "b"]]],
+    "in the same request": [[["a", "a", "b"]]],
+}
+
+
+@pytest.mark.parametrize("writes", KNOWN.values(), ids=KNOWN)
+def test_an_event_whose_key_is_known_is_not_taken_again(both: Store, writes: list[list[list[str]]]) -> None:
+    receipts = [
+        one
+        for write in writes
+        for one in put(both.db, [parcel(*(f'"{key}"' for key in keys), keys=keys) for keys in write])
+    ]
+    assert all(isinstance(one, Receipt) for one in receipts)
+    assert (sum(one.taken for one in receipts), sum(one.known for one in receipts)) == (2, 1)  # type: ignore[union-attr]
+    assert kept(both) == ['"a"', '"b"']
+
+
+def test_an_event_without_a_key_is_always_taken(both: Store) -> None:
+    for _ in range(2):
+        assert put(both.db, [parcel("{}", "{}", keys=[None, "a"])])[0].taken in (1, 2)  # type: ignore[union-attr]
+    assert len(kept(both)) == 3
+
+
+def test_a_request_that_comes_again_gets_the_same_answer(both: Store) -> None:
+    first = parcel("1", "2", request=("k", "r"))
+    assert put(both.db, [first, first]) == [Receipt(2, 0), Receipt(2, 0, is_again=True)]
+    assert put(both.db, [first]) == [Receipt(2, 0, is_again=True)]
+    other, good = put(both.db, [parcel("3", request=("k", "another")), parcel("4")])
+    assert isinstance(other, Mistake) and other.code == "KEY_REUSED" and good == Receipt(1, 0)
+    assert kept(both) == ["1", "2", "4"]
+
+
+def test_a_reader_never_misses_a_number(catalog: str, tmp_path: Path) -> None:
+    """Writers of several processes push at once; whoever reads sees all numbers up to the last, each time."""
+    stores = [Store.open(catalog, f"{tmp_path}/w") for _ in range(5)]
+    done = threading.Event()
+
+    def write(number: int) -> None:
+        for count in range(25):
+            put(stores[number].db, [parcel(f'"{number}-{count}"')])
+
+    def read() -> int:
+        looks, seen = 0, 0
+        while not done.is_set():
+            looks, found = looks + 1, kept(stores[4], seen)  # asserts that there is no gap
+            seen += len(found)
+        return looks
+
+    with ThreadPoolExecutor(5) as pool:
+        reading = pool.submit(read)
+        for one in [pool.submit(write, number) for number in range(4)]:
+            one.result()
+        done.set()
+        assert reading.result() > 0
+    assert len(set(kept(stores[0]))) == 100 and Inbox(stores[0].db).level(EVENTS).last == 100
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("catalog", ["postgresql"], indirect=True)
+def test_a_number_is_given_out_only_when_the_one_before_is_seen(catalog: str, tmp_path: Path) -> None:
+    """A writer that has numbers and has not committed holds up the next one, until its events can be seen."""
+    store = Store.open(catalog, f"{tmp_path}/w")
+    put(store.db, [parcel("1")])
+    waits = sa.text("select count(*) from pg_locks where not granted")
+    with store.db.engine.connect() as connection, connection.begin(), ThreadPoolExecutor(1) as pool:
+        assert push._held(store.db, connection, [parcel("2")]) == {str(EVENTS): 1}
+        second = pool.submit(put, store.db, [parcel("3")])
+        until(lambda: store.db.read(lambda c: c.execute(waits).scalar()) == 1, 30, lambda: "nobody waits")
+        assert not second.done() and store.db.read(lambda c: level(c, str(EVENTS))).last == 1
+        writing = push._Writing(connection, str(EVENTS), 1)
+        assert writing.take(parcel("2")) == Receipt(1, 0)
+        writing.write("mark", store.db.now(connection))
+        connection.commit()
+        assert second.result(30) == [Receipt(1, 0)]
+    assert kept(store) == ["1", "2", "3"]
+    store.close()

@@ -18,7 +18,7 @@ from runnel.service.api import events
 from runnel.service.api.guard import caller
 from runnel.service.api.keys import Key
 from runnel.service.api.problem import problems
-from runnel.service.api.words import TablePath
+from runnel.service.api.words import SourcePath
 from runnel.service.api.writer import Writer
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Inboxes:
     responses=problems(400, 404, 409, 413, 415),
     openapi_extra={"requestBody": _BODY},
 )
-async def push(request: Request, table: TablePath, key: Key = None) -> JSONResponse:
+async def push(request: Request, table: SourcePath, key: Key = None) -> JSONResponse:
     """Take events for a source, all or none; they are durable when this answers. A run takes them into the table."""
     inboxes: Inboxes = request.app.state.inboxes
     source = await inboxes.of(table)

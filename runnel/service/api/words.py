@@ -28,6 +28,14 @@ TablePath = Annotated[
         openapi_examples={"orders": {"value": "ods.orders"}},
     ),
 ]
+SourcePath = Annotated[
+    Ref,
+    Path(
+        description="The table of a source, as `layer.name`.",
+        json_schema_extra=_TABLE,
+        openapi_examples={"events": {"value": "ods.events"}},
+    ),
+]
 TableQuery = Annotated[Ref | None, Query(description="Only this table, as `layer.name`.")]
 Name = Annotated[Ref, Path(description="Its name.")]
 RunId = Annotated[Ref, Path(description="The id of a run, or its beginning.")]

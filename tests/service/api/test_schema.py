@@ -7,6 +7,10 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.specs.openapi import checks
 
+from runnel.lake import declared
+from runnel.lake.declared import Declared, Filled
+from runnel.lake.inbox import Inbox
+from runnel.names import TableName
 from tests.service.api.serving import Api, serving, shop, working
 
 _EXAMPLES = 4  # random ones for each operation, after those that cover its bounds
@@ -15,10 +19,19 @@ _EXCLUDED = [
 ]
 
 
+@schemathesis.serializer("application/x-ndjson")
+def lines(context: schemathesis.SerializationContext, value: object) -> bytes:
+    """Send a text as it is; anything else as what is no JSON, for it is no text."""
+    return value.encode("utf-8", "replace") if isinstance(value, str) else f"<{value!r}>".encode()
+
+
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with shop(tmp_path_factory.mktemp("tried")) as lake, serving(lake) as api, working(api):
+        pushed = {"ods.events": Filled("ods.events", "push", "ods.events", ("id",))}
+        declared.declare(lake.store.db, Declared(sources=pushed))
         yield api
+        assert Inbox(lake.store.db).level(TableName("ods", "events")).last > 0  # some were taken
 
 
 @pytest.fixture(scope="module")

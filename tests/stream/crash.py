@@ -207,7 +207,8 @@ class Up:
         self.said_before = log.stat().st_size if log.exists() else 0
         environment = {name: value for name, value in os.environ.items() if name != "RUNNEL_FAIL"}
         environment |= {"RUNNEL_FAIL": fail} if fail else {}
-        environment["RUNNEL__SERVICE__PORT"] = str(_free_ports(1)[0])
+        self.port = _free_ports(1)[0]
+        environment["RUNNEL__SERVICE__PORT"] = str(self.port)
         started = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(root), command, *words]
         with log.open("ab") as out:
             self.process = subprocess.Popen(

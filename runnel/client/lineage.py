@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Flow, log_of
 from runnel.declare.mistakes import ProjectMistakes
-from runnel.declare.origin import Changes, Files
+from runnel.declare.origin import Changes, Files, Function, Http, Jdbc, Kafka, Push
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName
 
@@ -112,6 +112,7 @@ def _recorded(lake: "Lake", declared: Edges) -> tuple[Edges, dict[TableName, str
     return lake.store.db.read(work)
 
 
+_FILLED: dict[type, str] = {Jdbc: "database", Kafka: "Kafka", Http: "API", Push: "pushed events", Function: "function"}
 _TOLD = {"load": "loaded by hand", "put": "files put by hand", "outside": "another engine", "source": "a source"}
 
 
@@ -125,8 +126,9 @@ def _maker(flow: Flow, table: TableName) -> str | None:
     source = flow.sources[table]
     if isinstance(source.origin, Changes):
         return f"changes of {log_of(table)} by {', '.join(source.origin.key)}, {source.place}"
-    what = f"files {source.origin.glob}" if isinstance(source.origin, Files) else "filled by hand"
-    return f"source {what}, {source.place}"
+    if isinstance(source.origin, Files):
+        return f"source files {source.origin.glob}, {source.place}"
+    return f"source {_FILLED.get(type(source.origin), 'filled by hand')}, {source.place}"
 
 
 def _turned(reads: Edges) -> Edges:

@@ -18,7 +18,16 @@ from runnel.lake import failpoints, schema
 from runnel.lake.database import Database
 
 ROW_BYTES = 1 << 20  # of the events that are kept in one row, about
-_KEYS_AT_ONCE = 500
+# Made once: this is done very often.
+_HERE = schema.inboxes.c.source == sa.bindparam("name")
+_LAST = sa.select(schema.inboxes.c.last).where(_HERE).with_for_update()
+_MOVED = schema.inboxes.update().where(_HERE).values(last=sa.bindparam("number"))
+_KEPT = schema.inbox.insert()
+_KEYS, _THERE = schema.inbox_keys.c, schema.inbox_keys.c.source == sa.bindparam("name")
+_TOLD = sa.select(_KEYS.request, _KEYS.taken, _KEYS.known).where(_THERE, _KEYS.key == sa.bindparam("asked"))
+_ANSWERED = schema.inbox_keys.insert()
+_WRITTEN = (_THERE, _KEYS.number == sa.bindparam("most"))
+_CORRECTED = schema.inbox_keys.update().where(*_WRITTEN).values(number=sa.bindparam("last"))
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,7 @@ def put(db: Database, parcels: Sequence[Parcel]) -> list[Receipt | Mistake]:
     attempts: dict[str, list[Receipt | Mistake]] = {}
 
     def work(connection: Connection) -> list[Receipt | Mistake]:
-        inboxes = {name: _Writing(connection, name, last) for name, last in _held(db, connection, parcels).items()}
+        inboxes = {name: _Writing(db, connection, name, last) for name, last in _held(db, connection, parcels).items()}
         if attempts and (mark := _effective(connection, attempts)) is not None:
             return attempts[mark]  # an earlier attempt took effect, and its acknowledgement was lost
         for name, inbox in inboxes.items():
@@ -79,30 +88,44 @@ def digest(*texts: str) -> str:
 class _Writing:
     """One inbox within a transaction that holds it. `last` is the number that was given out last."""
 
-    def __init__(self, connection: Connection, source: str, last: int) -> None:
+    def __init__(self, db: Database, connection: Connection, source: str, last: int) -> None:
         self._connection = connection
+        self._insert = sqlite.insert if db.is_sqlite else postgresql.insert
         self._source = source
-        self._last = last
         self._first = last + 1
+        self._last = self._most = last
         self._events: list[str] = []
-        self._known: dict[str, tuple[str, Receipt] | None] = {}  # of a request: what it was, and was told
-        self._rows: list[dict[str, object]] = []
+        self._told: dict[str, tuple[str, Receipt]] = {}  # what requests were, and were told
+        self._new: set[str] = set()  # keys of events that were not known before
 
     def look(self, parcels: Sequence[Parcel]) -> None:
-        """Find out which keys of these parcels are known already."""
-        wanted = {key for parcel in parcels for key in parcel.keys if key is not None}
-        wanted |= {parcel.request[0] for parcel in parcels if parcel.request is not None}
-        columns, keys = schema.inbox_keys.c, sorted(wanted)
-        query = sa.select(columns.key, columns.request, columns.taken, columns.known)
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            some = columns.key.in_(keys[start : start + _KEYS_AT_ONCE])
-            for row in self._connection.execute(query.where(columns.source == self._source, some)):
-                told = (row.request, Receipt(row.taken, row.known)) if row.request is not None else None
-                self._known[row.key] = told
+        """Find out what of these parcels is known already."""
+        asked: set[str] = set()
+        keys: dict[str, None] = {}
+        for parcel in parcels:
+            if parcel.request is not None:
+                key = parcel.request[0]
+                if key in asked or self._was_told(key):
+                    continue  # nothing of it will be taken
+                asked.add(key)
+            keys |= dict.fromkeys(key for key in parcel.keys if key is not None)
+            self._most += len(parcel.events)
+        if keys:
+            # Inserted before it is known which numbers the events get: all keys of a write have its last one.
+            rows = [{"source": self._source, "key": key, "number": self._most} for key in keys]
+            insert = self._insert(schema.inbox_keys).on_conflict_do_nothing().returning(schema.inbox_keys.c.key)
+            self._new = set(self._connection.execute(insert, rows).scalars())
+
+    def _was_told(self, key: str) -> bool:
+        """Look up what a request with this key was told."""
+        row = self._connection.execute(_TOLD, {"name": self._source, "asked": key}).first()
+        if row is not None:
+            self._told[key] = (row.request, Receipt(row.taken, row.known))
+        return row is not None
 
     def take(self, parcel: Parcel) -> Receipt | Mistake:
         """Number the events of a parcel that are not known, and return what its sender is told."""
-        if parcel.request is not None and (told := self._known.get(parcel.request[0])) is not None:
+        if parcel.request is not None and (told := self._told.get(parcel.request[0])) is not None:
             if told[0] == parcel.request[1]:
                 return Receipt(told[1].taken, told[1].known, is_again=True)
             what = "this Idempotency-Key came with other events before"
@@ -110,46 +133,34 @@ class _Writing:
         before = self._last
         if parcel.keys:
             for event, key in zip(parcel.events, parcel.keys, strict=True):
-                self._add(event, key)
+                if key is None or key in self._new:
+                    self._events.append(event)
+                    self._last += 1
+                    self._new.discard(key or "")
         else:
             self._events += parcel.events
             self._last += len(parcel.events)
         receipt = Receipt(self._last - before, len(parcel.events) - (self._last - before))
         if parcel.request is not None:
-            self._note(parcel.request[0], (parcel.request[1], receipt))
+            self._told[parcel.request[0]] = (parcel.request[1], receipt)
+            answer = {"request": parcel.request[1], "taken": receipt.taken, "known": receipt.known}
+            row = {"source": self._source, "key": parcel.request[0], "number": self._most, **answer}
+            self._connection.execute(_ANSWERED, row)
         return receipt
-
-    def _add(self, event: str, key: str | None) -> None:
-        if key is not None and key in self._known:
-            return
-        self._events.append(event)
-        self._last += 1
-        if key is not None:
-            self._note(key, None)
-
-    def _note(self, key: str, told: tuple[str, Receipt] | None) -> None:
-        self._known[key] = told
-        row = {"source": self._source, "key": key, "number": self._last}
-        answer = {"request": told[0], "taken": told[1].taken, "known": told[1].known} if told else dict.fromkeys(_TOLD)
-        self._rows.append(row | answer)
 
     def write(self, mark: str, now: str) -> None:
         """Write what was taken."""
-        if self._rows:
-            self._connection.execute(schema.inbox_keys.insert(), self._rows)
+        if self._most != self._last:
+            here = {"name": self._source, "most": self._most, "last": self._last}
+            self._connection.execute(_CORRECTED, here)
         if not self._events:
             return
         rows = [
             {"source": self._source, "first": first, "last": last, "body": body, "received_at": now, "mark": mark}
             for first, last, body in _packed(self._events, self._first)
         ]
-        self._connection.execute(schema.inbox.insert(), rows)
-        columns = schema.inboxes.c
-        moved = schema.inboxes.update().where(columns.source == self._source).values(last=self._last)
-        self._connection.execute(moved)
-
-
-_TOLD = ("request", "taken", "known")
+        self._connection.execute(_KEPT, rows)
+        self._connection.execute(_MOVED, {"name": self._source, "number": self._last})
 
 
 def _packed(events: Sequence[str], first: int) -> Iterator[tuple[int, int, bytes]]:
@@ -179,15 +190,14 @@ def _held(db: Database, connection: Connection, parcels: Sequence[Parcel]) -> di
 
     One that holds them waits for whoever held them before.
     """
-    table, names = schema.inboxes, sorted({parcel.source for parcel in parcels})
-    query = sa.select(table.c.source, table.c.last).where(table.c.source.in_(names)).order_by(table.c.source)
-    found = {row.source: int(row.last) for row in connection.execute(query.with_for_update())}
-    missing = [name for name in names if name not in found]
-    if missing:
-        insert = sqlite.insert(table) if db.is_sqlite else postgresql.insert(table)
-        rows = [{"source": name, "last": 0, "gone": 0} for name in missing]
-        connection.execute(insert.on_conflict_do_nothing(), rows)
-        found = {row.source: int(row.last) for row in connection.execute(query.with_for_update())}
+    found = {}
+    for name in sorted({parcel.source for parcel in parcels}):
+        last = connection.execute(_LAST, {"name": name}).scalar()
+        if last is None:
+            insert = sqlite.insert(schema.inboxes) if db.is_sqlite else postgresql.insert(schema.inboxes)
+            connection.execute(insert.on_conflict_do_nothing(), {"source": name, "last": 0, "gone": 0})
+            last = connection.execute(_LAST, {"name": name}).scalar_one()
+        found[name] = int(last)
     return found
 
 

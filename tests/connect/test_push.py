@@ -1,6 +1,8 @@
 """Events that were pushed, as runs take them in: each once, bad ones by the policy, kept for as long as is said."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,13 +84,22 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, catalog: str) -> Iterator[Shop]:
+def both(tmp_path: Path, catalog: str) -> Iterator[Shop]:
+    """Return a shop; the test runs on SQLite and on PostgreSQL."""
     shop = Shop(tmp_path, catalog)
     yield shop
     shop.lake.close()
 
 
-def test_each_event_is_taken_in_once(shop: Shop) -> None:
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path, f"sqlite:///{tmp_path}/.runnel/catalog.db")
+    yield shop
+    shop.lake.close()
+
+
+def test_each_event_is_taken_in_once(both: Shop) -> None:
+    shop = both
     assert reasons(shop.lake.plan()) == {"ods.events": "ingest: nothing was pushed yet"}
     assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [] and shop.run() == {}
     shop.push(1, 2)
@@ -153,6 +164,14 @@ def test_two_branches_read_the_same_once(shop: Shop, continuous: bool) -> None:
     assert shop.ids() == [1, 2, 3, 4] and not take()
 
 
+def test_to_see_that_nothing_came_takes_a_glance(shop: Shop) -> None:
+    shop.push(1)
+    shop.run()
+    words = f"import runnel as rn, sys; print(rn.open({str(shop.root)!r}).run().state, 'sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["nothing", "False"]
+
+
 def test_a_backlog_comes_in_several_commits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.run.stream.intake.MOST_ROWS", 2)
     shop.push(1, 2, 3, 4, 5)
@@ -170,7 +189,8 @@ def test_a_log_of_changes_is_pushed(shop: Shop) -> None:
     assert shop.lake.query("select id, name from ods.people", engine="duckdb").rows() == [(1, "Ada L.")]
 
 
-def test_what_was_taken_in_long_ago_goes(shop: Shop) -> None:
+def test_what_was_taken_in_long_ago_goes(both: Shop) -> None:
+    shop = both
     shop.push(1, 2)
     assert put(shop.lake.store.db, [Parcel("ods.events", ['{"id": 3}'], ["k"])]) == [Receipt(1, 0)]
     assert shop.later(30) == 0  # nobody has taken it in

@@ -11,6 +11,7 @@ _context = multiprocessing.get_context("forkserver")
 _RUNS = """
     client.glancing client.running run.execute run.ingest run.deliver run.fed run.applied connect.ingest.intake
     connect.feed.take connect.changes.apply connect.jdbc.postgres connect.kafka.feed connect.http.feed client.keep
+    connect.push.feed lake.inbox
     run.stream.intake run.stages connect.feed.open connect.formats connect.function connect.jdbc.feed connect.jdbc.mysql
     connect.jdbc.sqlite connect.sinks.change connect.sinks.sql.outlet connect.sinks.folder connect.sinks.kafka
     connect.sinks.webhook declare.files declare.jdbc declare.kafka declare.http declare.sink declare.webhook

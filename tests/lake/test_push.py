@@ -85,9 +85,25 @@ def test_a_request_that_comes_again_gets_the_same_answer(both: Store) -> None:
     first = parcel("1", "2", request=("k", "r"))
     assert put(both.db, [first, first]) == [Receipt(2, 0), Receipt(2, 0, is_again=True)]
     assert put(both.db, [first]) == [Receipt(2, 0, is_again=True)]
-    other, good = put(both.db, [parcel("3", request=("k", "another")), parcel("4")])
+    other, good = put(both.db, [parcel("3", keys=["e"], request=("k", "another")), parcel("4")])
     assert isinstance(other, Mistake) and other.code == "KEY_REUSED" and good == Receipt(1, 0)
-    assert kept(both) == ["1", "2", "4"]
+    assert put(both.db, [parcel("3", keys=["e"])]) == [Receipt(1, 0)]  # what was refused is not known
+    assert kept(both) == ["1", "2", "4", "3"]
+
+
+def test_a_request_refused_beside_another_leaves_no_keys(both: Store) -> None:
+    first, other = (parcel(name, keys=[name], request=("k", name)) for name in ("1", "2"))
+    taken, refused = put(both.db, [first, other])
+    assert taken == Receipt(1, 0) and isinstance(refused, Mistake)
+    assert put(both.db, [parcel("2", keys=["2"])]) == [Receipt(1, 0)] and kept(both) == ["1", "2"]
+
+
+def test_keys_have_the_last_number_of_their_write(both: Store) -> None:
+    put(both.db, [parcel("1", "2", keys=["a", "b"])])
+    put(both.db, [parcel("1", "2", "3", keys=["a", "b", "c"], request=("k", "r")), parcel("4")])
+    query = sa.select(schema.inbox_keys.c.key, schema.inbox_keys.c.number)
+    found = both.db.read(lambda connection: connection.execute(query).all())
+    assert {row.key: row.number for row in found} == {"a": 2, "b": 2, "c": 4, "k": 4}
 
 
 def test_a_reader_never_misses_a_number(catalog: str, tmp_path: Path) -> None:
@@ -129,7 +145,7 @@ def test_a_number_is_given_out_only_when_the_one_before_is_seen(catalog: str, tm
         second = pool.submit(put, store.db, [parcel("3")])
         until(lambda: store.db.read(lambda c: c.execute(waits).scalar()) == 1, 30, lambda: "nobody waits")
         assert not second.done() and store.db.read(lambda c: level(c, str(EVENTS))).last == 1
-        writing = push._Writing(connection, str(EVENTS), 1)
+        writing = push._Writing(store.db, connection, str(EVENTS), 1)
         assert writing.take(parcel("2")) == Receipt(1, 0)
         writing.write("mark", store.db.now(connection))
         connection.commit()

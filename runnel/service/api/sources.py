@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["sources"])
 _KNOWN_SECONDS = 1.0
 _SMALL_BYTES = 1 << 16  # what is read at once, without a thread
+_KEY_BYTES = 800  # a key costs as much time as so many bytes
 _DRAINED_BYTES = 8 * events.MOST_BYTES
 _EVENT = {"type": "object", "additionalProperties": True}
 _LINES = {"schema": {"type": "string"}, "example": '{"id": 1}\n{"id": 2}\n'}
@@ -104,7 +105,8 @@ async def push(request: Request, table: SourcePath, key: Key = None) -> JSONResp
     body = await _body(request)
     found = events.read(body, kind, source.key) if len(body) < _SMALL_BYTES else await _read(body, kind, source)
     whole = (digest("request", caller(request).name, key), digest(body.decode("latin-1"))) if key else None
-    done = await inboxes.writer.put(Parcel(source.inbox, found.events, found.keys, whole), len(body))
+    size = len(body) + _KEY_BYTES * len(found.keys)
+    done = await inboxes.writer.put(Parcel(source.inbox, found.events, found.keys, whole), size)
     return _answer(table, done)
 
 

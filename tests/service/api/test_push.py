@@ -72,6 +72,13 @@ def pushing(tmp_path: Path, catalog: str) -> Iterator[Pushing]:
         yield Pushing(api)
 
 
+@pytest.fixture
+def quick(tmp_path: Path) -> Iterator[Pushing]:
+    """Serve a project of its own, on SQLite."""
+    with opened(tmp_path, f"sqlite:///{tmp_path}/catalog.db") as lake, serving(lake) as api:
+        yield Pushing(api)
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pushing]:
     """Serve a project that takes nothing."""
@@ -99,11 +106,11 @@ def test_one_several_and_a_line_each(pushing: Pushing) -> None:
     ]
 
 
-def test_large_batches(pushing: Pushing) -> None:
+def test_large_batches(quick: Pushing) -> None:
     lines = [f'{{"id": {number}, "kind": "{"x" * 100}"}}' for number in range(20_000)]
-    assert pushing.taken("\n".join(lines), headers=LINES) == (20_000, 0)
-    assert pushing.taken(f"[{','.join(lines[:1000])}]") == (1000, 0)
-    assert pushing.kept() == [*lines, *lines[:1000]]
+    assert quick.taken("\n".join(lines), headers=LINES) == (20_000, 0)
+    assert quick.taken(f"[{','.join(lines[:1000])}]") == (1000, 0)
+    assert quick.kept() == [*lines, *lines[:1000]]
 
 
 def test_events_are_known_by_their_key(pushing: Pushing) -> None:
@@ -126,9 +133,9 @@ def test_a_request_is_known_by_its_key(pushing: Pushing) -> None:
     assert len(pushing.kept()) == 3
 
 
-def test_events_for_a_log_of_changes(pushing: Pushing) -> None:
-    assert pushing.taken({"id": 1, "name": "Ada", "at": 1}, "ods.people") == (1, 0)
-    assert pushing.kept("ods.people__changes") == ['{"id": 1, "name": "Ada", "at": 1}']
+def test_events_for_a_log_of_changes(quick: Pushing) -> None:
+    assert quick.taken({"id": 1, "name": "Ada", "at": 1}, "ods.people") == (1, 0)
+    assert quick.kept("ods.people__changes") == ['{"id": 1, "name": "Ada", "at": 1}']
 
 
 def test_many_clients_at_once(pushing: Pushing) -> None:
@@ -153,15 +160,15 @@ def test_many_clients_at_once(pushing: Pushing) -> None:
     )
 
 
-def test_who_may_push(pushing: Pushing) -> None:
-    reader = tokens.create(pushing.api.lake.store.db, "bob", "read")
+def test_who_may_push(quick: Pushing) -> None:
+    reader = tokens.create(quick.api.lake.store.db, "bob", "read")
     for secret, status, code in ((reader, 403, "TOKEN_FORBIDDEN"), ("rnl_wrong", 401, "TOKEN_INVALID")):
         for _ in range(2):
-            found = pushing.push({"id": 1}, secret=secret)
+            found = quick.push({"id": 1}, secret=secret)
             assert (found.status_code, found.json()["code"]) == (status, code)
-    url = f"{pushing.api.url}/api/v1/sources/ods.events/events"
+    url = f"{quick.api.url}/api/v1/sources/ods.events/events"
     assert requests.post(url, json={}).json()["code"] == "TOKEN_MISSING"
-    assert pushing.kept() == []
+    assert quick.kept() == []
 
 
 WRONG: dict[str, tuple[Any, dict[str, str], int, str, str]] = {

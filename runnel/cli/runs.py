@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, say, when
-from runnel.client.shapes.run import run_json, seconds_between
+from runnel.cli.spent import show_spent
+from runnel.client.shapes.run import run_json, seconds_between, times_json
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[RUN]", required=False)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
 def runs(name: str | None, limit: int, as_json: bool) -> None:
-    """List runs, newest first; with RUN what it did to which table."""
+    """List runs, newest first; with RUN what it did to which table, and where its time went."""
     with lake() as opened:
         found = opened.runs(name, limit=limit)
     if as_json:
@@ -57,7 +58,8 @@ def _json(one: "Run", *, whole: bool = False) -> dict[str, Any]:
     if not whole:
         return found
     more = {"code": one.detail.get("code_id"), "git": one.detail.get("git"), "packages": one.detail.get("packages")}
-    return {**found, **more, "steps": one.detail.get("steps", []), "error": one.detail.get("error")}
+    steps, error = one.detail.get("steps", []), one.detail.get("error")
+    return {**found, **more, "steps": steps, **times_json(one.detail), "error": error}
 
 
 def _show(one: "Run") -> None:
@@ -84,6 +86,8 @@ def _show(one: "Run") -> None:
         click.echo(f"tables: {', '.join(one.detail['tables'])}")
     if len(did) < len(steps):
         click.echo(f"{count(len(steps) - len(did))} skipped")
+    times = times_json(one.detail)
+    show_spent(did, times["timeline"], times["spent"])
     if one.detail.get("error"):
         say(f"\n{_told(one.detail['error'])}")
     for step in did:

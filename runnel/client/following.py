@@ -129,7 +129,14 @@ def ran_of(found: "Queued") -> Ran:
     steps = tuple(done_of(step) for step in outcome.get("steps", ()))
     state = cast("State", found.state)
     return Ran(
-        outcome.get("run"), state, found.branch, found.commit, outcome.get("seconds", 0.0), steps, outcome.get("log")
+        outcome.get("run"),
+        state,
+        found.branch,
+        found.commit,
+        outcome.get("seconds", 0.0),
+        steps,
+        outcome.get("log"),
+        timeline=outcome.get("timeline") or {},
     )
 
 
@@ -146,6 +153,9 @@ def done_of(found: Mapping[str, Any]) -> Done:
         set_aside=found.get("set_aside", 0),
         warnings=tuple(found.get("warnings", ())),
         verified=found.get("verified"),
+        spent=found.get("spent") or {},
+        waits=found.get("waits") or {},
+        spark=found.get("spark"),
     )
 
 

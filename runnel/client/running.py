@@ -34,6 +34,7 @@ class Taken:
     run: str
     claim: tuple[str, str] | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    queued_seconds: float = 0.0
 
 
 def run_project(
@@ -175,6 +176,7 @@ def carry_out(
         basis=Basis(found.flow, lake.settings, _reached(found)),
         claim=taken.claim if taken else None,
         cancelled=taken.cancelled if taken else threading.Event(),
+        queued_seconds=taken.queued_seconds if taken else 0.0,
     )
     return execute(
         order,

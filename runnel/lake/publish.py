@@ -18,6 +18,7 @@ from runnel.lake.commits import Change, Commit, find
 from runnel.lake.database import Database
 from runnel.lake.ingested import Seen
 from runnel.names import TableName, new_commit_id
+from runnel.phases import phase
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Draft:
     id: str = field(default_factory=new_commit_id)
 
 
+@phase("publish")
 def publish(db: Database, draft: Draft) -> Commit:
     """Make a draft visible on its branch, and return its commit.
 

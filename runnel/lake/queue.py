@@ -85,6 +85,14 @@ class Queued:
         return self.id, self.token or ""
 
     @property
+    def waited_seconds(self) -> float:
+        """Return how long its last attempt waited to be claimed; the pause after a failure does not count."""
+        if self.started_at is None:
+            return 0.0
+        since = max(self.queued_at, self.not_before)
+        return max((moment(self.started_at) - moment(since)).total_seconds(), 0.0)
+
+    @property
     def is_open(self) -> bool:
         """Tell whether something will still become of it."""
         return self.state in OPEN

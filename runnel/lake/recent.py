@@ -33,6 +33,7 @@ def run_of(entry: Queued) -> Run:
     """Return an entry that no run was recorded for as a run: it waits, or ended before it began."""
     outcome = dict(entry.outcome or {})
     detail = {"cause": entry.cause, "steps": outcome.get("steps", []), "error": outcome.get("error")}
+    detail["timeline"] = outcome.get("timeline", {})
     started = entry.started_at or entry.queued_at
     return Run(entry.run, entry.branch, entry.state, entry.author, started, entry.ended_at, entry.commit, detail)
 

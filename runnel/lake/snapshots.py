@@ -19,6 +19,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from runnel.errors import Broken, Mistake
 from runnel.lake.manifests import Entry, Pen, entries_in, has_equality_deletes, manifests, merged
 from runnel.lake.tables import check_writable, load, update
+from runnel.phases import phase
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -53,6 +54,7 @@ class Edit:
         return [*self.added, *(entry.file for entry in self.taken)]
 
 
+@phase("write")
 def stage(store: "Store", base_location: str, edit: Edit) -> str:
     """Write a version that differs from `base_location` by `edit` and return its location; nothing points at it yet."""
     base = load(store, base_location)

@@ -7,6 +7,7 @@ from runnel.declare.condition import query_of
 from runnel.declare.flow import Source, log_of
 from runnel.declare.origin import Changes
 from runnel.errors import Mistake
+from runnel.phases import phase
 from runnel.plan.applying import content_of
 from runnel.plan.facts import Head
 from runnel.plan.reasons import UNCHANGED
@@ -41,7 +42,8 @@ def apply_changes(work: "Work", source: Source, step: "Step") -> Done:
     work.tell(Event("start", step.reason, source.table, "ingest"))
 
     deletes = condition_of(source, load(work.store, log.location).schema())
-    made = apply(work.store, source, log, head, deletes, work.reading(source.table))
+    with phase("read"):
+        made = apply(work.store, source, log, head, deletes, work.reading(source.table))
     left = f"{made.left_out:,} rows of the log are null in a column of the key or the sequence: not applied"
     return Done(
         source.table,

@@ -9,6 +9,7 @@ from runnel.lake import results
 from runnel.lake.database import stamp
 from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
+from runnel.phases import phase
 from runnel.plan.facts import Head, Result
 from runnel.plan.slices import expressions, is_most, lookback, told
 from runnel.run.analysis import Analysis, analyse, judge, same_use
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
     """Compute a task and return what became of its table."""
-    loan = work.borrow()
+    with phase("spark"):
+        loan = work.borrow()
     context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at, work.findings)
     with _grouped(work, task), within(work, task):
         if step.action in ("rows", "slices"):
@@ -161,7 +163,8 @@ def _finish(
 ) -> Done:
     before = work.heads.get(task.table)
     if made.head != before:
-        check_descent(work.store, before.location if before else None, made.head.location, work.order.run)
+        with phase("write"):
+            check_descent(work.store, before.location if before else None, made.head.location, work.order.run)
     result = _record(work, task, step, inputs, found, made)
     return Done(
         task.table,
@@ -177,6 +180,7 @@ def _finish(
     )
 
 
+@phase("write")
 def _record(
     work: "Work",
     task: "Task",

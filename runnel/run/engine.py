@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Cancelled, RunnelError
 from runnel.names import TableName
+from runnel.phases import kept
 from runnel.plan.steps import Step
+from runnel.run.accounts import Accounts
 from runnel.run.report import Done, Event
 from runnel.run.step import do
 from runnel.run.work import Work
@@ -34,6 +36,7 @@ class Engine:
         self._ended: queue.Queue[Done] = queue.Queue()
         self._threads: dict[TableName, threading.Thread] = {}
         self._needs = {step.table: self._waits_for(step) for step in steps}
+        self.accounts = Accounts(self._needs)
 
     def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
         """Do all steps and return what became of them, in the order of the plan.
@@ -43,7 +46,9 @@ class Engine:
         try:
             self._start_ready(spark_is_here=not needs_spark)
             if needs_spark:
+                asked_at = time.time()
                 self.work.borrow()  # here, because only the main thread can make Ctrl-C reach Spark
+                self.accounts.spark = (asked_at, time.time())
                 self._start_ready()
             while len(self.done) < len(self.steps):
                 self._settle(self._next())
@@ -85,15 +90,21 @@ class Engine:
             inputs = {table: self.work.heads.get(table) for table in self.work.flow.tasks[step.table].reads}
         thread = threading.Thread(target=self._do, args=(step, inputs), name=f"runnel {step.table}", daemon=True)
         self._threads[step.table] = thread
+        self.accounts.begin()
         thread.start()
 
     def _do(self, step: Step, inputs: "dict[TableName, Head | None]") -> None:
-        started = time.monotonic()
-        try:
-            done = do(self.work, step, inputs)
-        except BaseException as error:
-            done = self._failure(step, error)
+        loan, started = None, time.monotonic()
+        with kept("plan") as clock:
+            try:
+                done = do(self.work, step, inputs)
+            except BaseException as error:
+                done = self._failure(step, error)
+            loan, did = self.work.loan, clock.stop()
+        self.accounts.end(step.table)
         self._ended.put(replace(done, seconds=time.monotonic() - started))
+        session = loan.session if loan is not None and step.table in self.work.flow.tasks else None
+        self.accounts.add(step.table, did, session, f"{self.work.order.run} {step.table}")
 
     def _failure(self, step: Step, error: BaseException) -> Done:
         from runnel.run.told import full_trace, tell

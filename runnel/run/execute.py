@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.errors import Cancelled, Moved, RunnelError
 from runnel.lake import runs
 from runnel.lake.commits import Commit
+from runnel.run.accounts import Timeline
 from runnel.run.engine import Engine
 from runnel.run.log import RunLog
 from runnel.run.publishing import publish_run
@@ -49,25 +51,30 @@ def execute(
     and what was finished is known by its key. `publish` makes the commit in another way than as a run's own.
     """
     started, log = time.monotonic(), RunLog(logs, order.run)
+    timeline = Timeline(order.queued_seconds, max((datetime.now(UTC) - order.started_at).total_seconds(), 0.0))
     log.write(f"run {order.run} on {order.branch} from commit {order.commit.id}, {len(plan.work)} steps to do")
     publishes = publish or (lambda work, steps: publish_run(work, steps, message))
     work = Work(order, store, flow, facts, fingerprints, spark, watch, log)
     tables = {"tables": [str(step.table) for step in plan.work]}
     code = order.basis.code if order.basis else None
     runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin, code=code)
+    engine = Engine(work, plan.steps)
     steps: tuple[Done, ...] = ()
     state: State = "failed"
     commit: Commit | None = None
     try:
-        steps = Engine(work, plan.steps).run(needs_spark=plan.jvm)
+        with timeline.lap("steps"):
+            steps = engine.run(needs_spark=plan.jvm)
+        timeline.part("spark", "steps", engine.accounts.spark_seconds)
         state = _state(steps)
         if state == "succeeded" and order.verify:
             from runnel.run.verify import verify
 
-            steps = verify(work, steps)
+            with timeline.lap("verify"):
+                steps = verify(work, steps)
             state = _state(steps)
         if state == "succeeded":
-            with _to_its_end():
+            with timeline.lap("publish"), _to_its_end():
                 commit = publishes(work, steps)
             state = "succeeded" if commit else "nothing"
     except Moved as error:
@@ -80,12 +87,15 @@ def execute(
         raise
     finally:
         work.close()
+        steps = engine.accounts.of(steps)
         with suppress(RunnelError):  # what went wrong first is what is told; the run then shows as lost
             told = {"steps": [step.json() for step in steps], **(order.basis.told() if order.basis else {})}
+            told["timeline"] = dict(timeline)
             runs.finish(store.db, order.run, state, commit.id if commit else None, told)
     seconds = time.monotonic() - started
     log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")
-    return Ran(order.run, state, order.branch, commit.id if commit else None, seconds, steps, str(log.path))
+    made = commit.id if commit else None
+    return Ran(order.run, state, order.branch, made, seconds, steps, str(log.path), timeline=dict(timeline))
 
 
 @contextmanager

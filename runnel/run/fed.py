@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import quarantine_of
+from runnel.phases import phase
 from runnel.plan.facts import Head
 from runnel.plan.reasons import NOTHING_NEW
 from runnel.run.ingest import warnings
@@ -31,6 +32,7 @@ def take_in(work: "Work", step: "Step") -> Done:
     return attempt(lambda: _taken(work, step, news), _RETRIES, work.cancelled, again)
 
 
+@phase("read")
 def _taken(work: "Work", step: "Step", news: "News") -> Done:
     from runnel.connect.feed.open import feed_of
     from runnel.connect.feed.position import state_of

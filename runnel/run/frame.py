@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.flow import Task
 from runnel.errors import Mistake, RunnelError
 from runnel.names import TableName
+from runnel.phases import phase
 from runnel.run.shape import shaped
 from runnel.run.told import tell
 
@@ -35,7 +36,7 @@ def build(task: Task, frames: "Mapping[TableName, DataFrame]", session: "SparkSe
     _hush()
     try:
         _refuse_stopped(session, task)
-        with _unstoppable(session, task), _active(session):
+        with phase("compute"), _unstoppable(session, task), _active(session):
             made = _call(task, frames, session) if task.function else _query(task, frames, session)
         _refuse_stopped(session, task)
         return shaped(_frame(made, task, session), task)

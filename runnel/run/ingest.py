@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.flow import quarantine_of
 from runnel.declare.origin import Changes, Files, Manual
+from runnel.phases import phase
 from runnel.plan.facts import Head
 from runnel.plan.reasons import writing
 from runnel.run.report import Done, Event
@@ -44,6 +45,7 @@ def ingest(work: "Work", step: "Step") -> Done:
     return _read(work, step, found)
 
 
+@phase("read")
 def _read(work: "Work", step: "Step", found: "Found") -> Done:
     from runnel.connect.ingest import read
 

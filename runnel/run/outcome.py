@@ -14,6 +14,7 @@ from runnel.lake import slots
 from runnel.lake.delta import delta
 from runnel.lake.slices import count
 from runnel.lake.tables import load
+from runnel.phases import phase
 from runnel.plan.facts import Head
 from runnel.run import tally as tallies
 from runnel.run.aside import Put, put, quarantined
@@ -69,6 +70,7 @@ class Unfit(RunnelError):
         super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
 
 
+@phase("write")
 def full(
     context: "Context", task: Task, frame: "DataFrame", base: Head | None, partition: Sequence[str] | None = None
 ) -> Outcome:
@@ -94,6 +96,7 @@ def full(
     return Outcome(head, rows, made.written.tally, made.quarantine, warnings, rows, made.set_aside, more, number)
 
 
+@phase("write")
 def slices(
     context: "Context",
     task: Task,
@@ -181,6 +184,7 @@ def _buckets_replaced(
     return _Replaced(made, gone=gone, slices=number)
 
 
+@phase("write")
 def rows(
     context: "Context",
     task: Task,

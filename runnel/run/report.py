@@ -1,6 +1,6 @@
 """What a run did, as values: for the command line, scripts, notebooks and the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from runnel.lake.seen import Seen
 from runnel.names import TableName
 from runnel.plan.facts import Head
 from runnel.run.sent import Sent
+from runnel.run.spent import total
 
 State = Literal["succeeded", "failed", "cancelled", "nothing"]
 StepState = Literal["succeeded", "failed", "skipped", "blocked", "cancelled"]
@@ -33,6 +34,9 @@ class Done:
     detail: dict[str, Any] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     verified: bool | None = None  # whether it equals a full computation; None where that was not compared
+    spent: Mapping[str, float] = field(default_factory=dict, repr=False)  # seconds of each phase
+    waits: Mapping[str, float] = field(default_factory=dict, repr=False)  # seconds of waiting, by what for
+    spark: Mapping[str, Any] | None = field(default=None, repr=False)  # what Spark did for it
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -47,6 +51,9 @@ class Done:
             "set_aside": self.set_aside,
             "warnings": list(self.warnings),
             "verified": self.verified,
+            "spent": dict(self.spent),
+            "waits": dict(self.waits),
+            "spark": dict(self.spark) if self.spark else None,
         }
 
 
@@ -62,6 +69,12 @@ class Ran:
     steps: tuple[Done, ...]
     log: str | None = None
     sinks: tuple[Sent, ...] = ()
+    timeline: Mapping[str, float] = field(default_factory=dict, repr=False)  # what it did when, in seconds
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Return the seconds of each phase, of all steps and of the run itself."""
+        return total(self.timeline, [step.spent for step in self.steps])
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +99,8 @@ class Ran:
             "steps": [step.json() for step in self.steps],
             "log": self.log,
             "sinks": [sent.json() for sent in self.sinks],
+            "spent": self.spent,
+            "timeline": dict(self.timeline),
         }
 
     def _repr_html_(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from runnel.errors import Cancelled
+from runnel.phases import phase
 from runnel.run.told import is_transient
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ def attempt(
                 raise
             pause = min(2.0 ** (number - 1), LONGEST_PAUSE_SECONDS)
             again(number, pause, error)
-            if cancelled.wait(pause):
+            with phase("pause"):
+                is_over = cancelled.wait(pause)
+            if is_over:
                 raise Cancelled from error
     return work()

@@ -14,6 +14,7 @@ from runnel.declare.types import Column
 from runnel.lake import slots
 from runnel.lake.descent import RUN
 from runnel.lake.tables import load
+from runnel.phases import PASS, phase
 from runnel.run import tally
 from runnel.run.added import added_rows
 from runnel.run.conditions import Finding, invalid, metrics
@@ -73,13 +74,14 @@ def save(
         written = written.union(observed(beside, again, columns, counted, ()))
     slots.place(context.store.db, context.slot, {table: base})
     writer = written.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
-    if mode == "append":
-        writer.append()
-    else:
-        writer.overwrite(F.expr(where) if where else F.lit(True))
-    location = slots.location(context.store.db, context.slot, table)
-    assert location is not None
-    found, more = news(observation), news(again) if beside is not None else None
+    with phase(PASS):
+        if mode == "append":
+            writer.append()
+        else:
+            writer.overwrite(F.expr(where) if where else F.lit(True))
+        location = slots.location(context.store.db, context.slot, table)
+        assert location is not None
+        found, more = news(observation), news(again) if beside is not None else None
     told = sum(one["rows"] for one in (found, more) if one is not None)
     if beside is not None and (found is None or more is None or told != _rows_added(context, location)):
         found, more = measured(frame, columns, counted, checks), measured(beside, columns, counted, ())
@@ -110,6 +112,7 @@ def observed(
     return found.select(*(quoted(column.name) for column in columns))
 
 
+@phase("check")
 def measured(
     rows: "DataFrame", columns: Sequence[Column], counted: Sequence[Column], checks: Sequence[Check]
 ) -> Mapping[str, Any]:

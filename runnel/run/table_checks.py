@@ -10,6 +10,7 @@ from runnel.declare.flow import Check
 from runnel.declare.literal import column, literal
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName
+from runnel.phases import phase
 from runnel.run.conditions import Finding, unreadable
 from runnel.run.context import timestamp_sql
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from runnel.run.context import Context
 
 
+@phase("check")
 def table_checks(context: "Context", target: str, checks: Sequence[Check]) -> tuple[Finding, ...]:
     """Return how the checks of a table went; `target` is what Spark calls it."""
     if not checks:
@@ -28,6 +30,7 @@ def table_checks(context: "Context", target: str, checks: Sequence[Check]) -> tu
     return tuple(_finding(checks[row["at"]], row) for row in sorted(rows, key=lambda row: int(row["at"])))
 
 
+@phase("check")
 def refuse_unreadable(context: "Context", frame: "DataFrame", checks: Sequence[Check]) -> None:
     """Raise CHECK_INVALID for the first check of a table that can't be read; `frame` is what the table will hold."""
     from pyspark.errors import AnalysisException

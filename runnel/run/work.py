@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,10 +64,11 @@ class Order:
     verify: bool = False  # compare every table with a full computation before publishing
     days: "Days | None" = None  # whose slices are computed although nothing changed
     parallel: int = 4
-    started_at: datetime = field(default_factory=datetime.now)
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     basis: "Basis | None" = None  # what its provenance says beside the inputs
     claim: tuple[str, str] | None = None  # the entry of the queue that this is, and the token of its claim
     cancelled: threading.Event = field(default_factory=threading.Event)  # set by whoever wants it to stop
+    queued_seconds: float = 0.0  # how long it waited in the queue
 
 
 class Work:

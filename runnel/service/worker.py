@@ -123,7 +123,7 @@ class Worker:
             if found is None:
                 self.stop.wait(_PAUSE_SECONDS)
                 continue
-            held = Held(found, Taken(found.run, found.claim))
+            held = Held(found, Taken(found.run, found.claim, queued_seconds=found.waited_seconds))
             with self._guard:
                 self._held[found.id] = held
             self._runs.add(self._thread(f"runnel {found.run}", partial(self._carry_out, held)))

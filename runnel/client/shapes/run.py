@@ -1,9 +1,10 @@
 """Runs as JSON: those of the queue, and those that a command ran by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runnel.lake.database import moment
+from runnel.run.spent import total
 
 if TYPE_CHECKING:
     from runnel.lake.queue import Queued
@@ -62,10 +63,18 @@ def whole_json(shown: dict[str, Any], attempts: "Sequence[Run]", one: "Queued | 
         "git": detail.get("git"),
         "packages": detail.get("packages"),
         "steps": detail.get("steps") or (outcome or {}).get("steps", []),
+        **times_json(detail or outcome or {}),
         "wish": dict(one.wish) if one is not None else None,
         "outcome": outcome,
         "attempts": [run_json(attempt) for attempt in attempts],
     }
+
+
+def times_json(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the time of a run went: seconds of each phase in all, and what it did one after another."""
+    timeline = detail.get("timeline") or {}
+    spent = total(timeline, [step.get("spent") or {} for step in detail.get("steps", ())])
+    return {"spent": spent, "timeline": dict(timeline)}
 
 
 def seconds_between(started_at: str | None, ended_at: str | None) -> float | None:

@@ -67,6 +67,9 @@ class Step(BaseModel):
     table: str
     action: str
     state: str
+    spent: dict[str, float] = Field(default={}, description="Seconds of each phase")
+    waits: dict[str, float] = Field(default={}, description="Seconds of waiting, by what it waited for")
+    spark: dict[str, Any] | None = Field(default=None, description="What Spark did: tasks, bytes, spill, skew")
 
 
 class RunWhole(RunShown):
@@ -76,6 +79,8 @@ class RunWhole(RunShown):
     git: dict[str, Any] | None
     packages: dict[str, Any] | None
     steps: list[Step]
+    spent: dict[str, float] = Field(description="Seconds of each phase, of all steps and the run itself")
+    timeline: dict[str, float] = Field(description="Seconds of what the run did, one thing after another")
     wish: dict[str, Any] | None
     outcome: dict[str, Any] | None
     attempts: list[RunShown]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from runnel import farewell
 from runnel.cli.base import chosen, command, lake, print_json, say
 
 if TYPE_CHECKING:
@@ -236,6 +237,7 @@ def _leave(code: int) -> None:
     from runnel.spark.session import stop
 
     stop()
+    farewell.say()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -35,6 +35,9 @@ class Taken:
     claim: tuple[str, str] | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     queued_seconds: float = 0.0
+    cause: str = "user"
+    due: str | None = None
+    trace: str | None = None
 
 
 def run_project(
@@ -158,9 +161,11 @@ def carry_out(
     """Execute a plan that does something; `publish` makes its commit in another way than as a run's own."""
     from runnel.run.basis import Basis
     from runnel.run.execute import execute
+    from runnel.run.witness import witnesses_of
     from runnel.run.work import Order
 
     lake.is_brief = lake.once and _reads_little(found)
+    taken = taken or Taken(run)
     order = Order(
         run,
         found.wish.branch,
@@ -174,9 +179,12 @@ def carry_out(
         parallel=parallel(),
         started_at=started_at,
         basis=Basis(found.flow, lake.settings, _reached(found)),
-        claim=taken.claim if taken else None,
-        cancelled=taken.cancelled if taken else threading.Event(),
-        queued_seconds=taken.queued_seconds if taken else 0.0,
+        claim=taken.claim,
+        cancelled=taken.cancelled,
+        queued_seconds=taken.queued_seconds,
+        cause=taken.cause,
+        due=taken.due,
+        trace=taken.trace,
     )
     return execute(
         order,
@@ -190,6 +198,7 @@ def carry_out(
         watch=watch or _silent,
         message=message,
         publish=publish,
+        witnesses=witnesses_of(lake.settings),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runnel.declare.observing import LineageSettings, TelemetrySettings, lineage_settings, telemetry_settings
 from runnel.errors import Mistake, nearest
 
 FILE = "runnel.toml"
@@ -20,6 +21,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "params": {},
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
     "service": {"host": "127.0.0.1", "port": 8470},
+    "openlineage": {"url": "", "namespace": "", "api_key": ""},
+    "telemetry": {"endpoint": "", "headers": {}},
 }
 _ODD = set("*?[]#%")
 _OPEN = {"params"}  # sections whose keys are the user's
@@ -42,6 +45,8 @@ class Settings:
     port: int
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     set_params: tuple[str, ...] = ()  # the names of `params` that came from --set
+    openlineage: LineageSettings = field(default_factory=LineageSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     @property
     def home(self) -> Path:
@@ -156,6 +161,12 @@ def _complete(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapp
         raise Mistake(
             "PROJECT_NAME", f"{FILE} has no project.name", at=str(root / FILE), fix='add [project] and name = "..."'
         )
+    key = str(plain("openlineage", "api_key"))
+    headers = {
+        name: str(_revealed(f"telemetry.headers.{name}", value, root, environ, secrets))
+        for name, value in values["telemetry"]["headers"].items()
+    }
+    secrets.update(word for word in (key, *headers.values()) if word)  # also where they stand in a file
     return Settings(
         root=root,
         name=name,
@@ -174,6 +185,8 @@ def _complete(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapp
         host=plain("service", "host"),
         port=plain("service", "port"),
         secrets=frozenset(secrets),
+        openlineage=lineage_settings(plain("openlineage", "url"), plain("openlineage", "namespace"), key, name),
+        telemetry=telemetry_settings(plain("telemetry", "endpoint"), headers),
     )
 
 

@@ -92,6 +92,12 @@ class Accounts:
             return tuple(self._found[step.table].on(step) if step.table in self._found else step for step in steps)
 
     @property
+    def found(self) -> "dict[TableName, Account]":
+        """Return what is known by now."""
+        with self._settled:
+            return dict(self._found)
+
+    @property
     def spark_seconds(self) -> float:
         """Return how long the run waited until Spark and its slot were there."""
         return self.spark[1] - self.spark[0] if self.spark else 0.0

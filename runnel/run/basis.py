@@ -52,6 +52,11 @@ class Basis:
             "conf": {name: self._masked(value) for name, value in self._settings.conf.items()},
         }
 
+    @property
+    def git(self) -> Git | None:
+        """Return the commit of the project, if it is known by now."""
+        return self._git
+
     def params(self, task: "Task") -> dict[str, str]:
         """Return the parameters in force of a task as people read them, without secrets."""
         return {name: self._masked(repr(value))[:_LONGEST] for name, value in task.params}

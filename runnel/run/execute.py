@@ -17,6 +17,7 @@ from runnel.run.engine import Engine
 from runnel.run.log import RunLog
 from runnel.run.publishing import publish_run
 from runnel.run.report import Done, Event, Ran, State, Watch
+from runnel.run.witness import Ended, Witnesses
 from runnel.run.work import Order, RunFacts, Work
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def execute(
     watch: Watch,
     message: str | None = None,
     publish: Publish | None = None,
+    witnesses: Witnesses | None = None,
 ) -> Ran:
     """Execute a plan and return what became of it.
 
@@ -54,11 +56,14 @@ def execute(
     timeline = Timeline(order.queued_seconds, max((datetime.now(UTC) - order.started_at).total_seconds(), 0.0))
     log.write(f"run {order.run} on {order.branch} from commit {order.commit.id}, {len(plan.work)} steps to do")
     publishes = publish or (lambda work, steps: publish_run(work, steps, message))
-    work = Work(order, store, flow, facts, fingerprints, spark, watch, log)
+    follow = witnesses or Witnesses()
+    work = Work(order, store, flow, facts, fingerprints, spark, _all(watch, follow), log)
     tables = {"tables": [str(step.table) for step in plan.work]}
     code = order.basis.code if order.basis else None
     runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin, code=code)
+    follow.begin(work)
     engine = Engine(work, plan.steps)
+    fault: RunnelError | None = None
     steps: tuple[Done, ...] = ()
     state: State = "failed"
     commit: Commit | None = None
@@ -78,11 +83,12 @@ def execute(
                 commit = publishes(work, steps)
             state = "succeeded" if commit else "nothing"
     except Moved as error:
+        fault = error
         log.write(f"planned again: {error.what}")
         watch(Event("note", f"{error.what}; planning again"))
         raise
     except RunnelError as error:
-        state = "cancelled" if isinstance(error, Cancelled) else "failed"
+        fault, state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
         log.write(str(error))
         raise
     finally:
@@ -92,10 +98,19 @@ def execute(
             told = {"steps": [step.json() for step in steps], **(order.basis.told() if order.basis else {})}
             told["timeline"] = dict(timeline)
             runs.finish(store.db, order.run, state, commit.id if commit else None, told)
+        made = commit.id if commit else None
+        follow.end(Ended(state, made, steps, fault, isinstance(fault, Moved), timeline, engine.accounts.found))
     seconds = time.monotonic() - started
     log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")
-    made = commit.id if commit else None
     return Ran(order.run, state, order.branch, made, seconds, steps, str(log.path), timeline=dict(timeline))
+
+
+def _all(watch: Watch, follow: Witnesses) -> Watch:
+    def see(event: Event) -> None:
+        watch(event)
+        follow.see(event)
+
+    return see
 
 
 @contextmanager

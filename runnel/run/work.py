@@ -69,6 +69,9 @@ class Order:
     claim: tuple[str, str] | None = None  # the entry of the queue that this is, and the token of its claim
     cancelled: threading.Event = field(default_factory=threading.Event)  # set by whoever wants it to stop
     queued_seconds: float = 0.0  # how long it waited in the queue
+    cause: str = "user"  # who wanted it: `schedule/nightly`, say
+    due: str | None = None  # the time of a schedule that it is for
+    trace: str | None = None  # the `traceparent` of what led to it
 
 
 class Work:

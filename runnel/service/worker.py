@@ -123,7 +123,7 @@ class Worker:
             if found is None:
                 self.stop.wait(_PAUSE_SECONDS)
                 continue
-            held = Held(found, Taken(found.run, found.claim, queued_seconds=found.waited_seconds))
+            held = Held(found, taken_of(found))
             with self._guard:
                 self._held[found.id] = held
             self._runs.add(self._thread(f"runnel {found.run}", partial(self._carry_out, held)))
@@ -235,6 +235,19 @@ class Worker:
         settings = self._lake.settings
         detail = {"runs": self.at, "parallel": self._parallel, "project": settings.name, "root": str(settings.root)}
         workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
+
+
+def taken_of(found: Queued) -> Taken:
+    """Return an entry that was claimed as the run that it becomes."""
+    due, trace = found.wish.get("due"), found.wish.get("trace")
+    return Taken(
+        found.run,
+        found.claim,
+        queued_seconds=found.waited_seconds,
+        cause=found.cause,
+        due=due if due and not due.startswith("#") else None,
+        trace=trace,
+    )
 
 
 def _is_passing(error: RunnelError) -> bool:

@@ -1,0 +1,42 @@
+"""Settings of what other tools are told: lineage and traces. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runnel.errors import Mistake
+
+
+@dataclass(frozen=True)
+class LineageSettings:
+    """Where OpenLineage events go: a server, or `file:` and a path. Empty: where the client's own variables say."""
+
+    url: str = ""
+    namespace: str = ""
+    api_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class TelemetrySettings:
+    """Where OpenTelemetry traces go: the base address of an OTLP collector. Empty: where OTEL_* variables say."""
+
+    endpoint: str = ""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def lineage_settings(url: str, namespace: str, api_key: str, project: str) -> LineageSettings:
+    """Return the settings of lineage, checked; jobs and tables are called after the project unless told."""
+    _refuse_strange("openlineage.url", url, ("http://", "https://", "file:"))
+    return LineageSettings(url, namespace or project, api_key)
+
+
+def telemetry_settings(endpoint: str, headers: Mapping[str, str]) -> TelemetrySettings:
+    """Return the settings of traces, checked."""
+    _refuse_strange("telemetry.endpoint", endpoint, ("http://", "https://"))
+    return TelemetrySettings(endpoint, tuple(sorted(headers.items())))
+
+
+def _refuse_strange(name: str, address: str, starts: tuple[str, ...]) -> None:
+    rest = next((address.removeprefix(start) for start in starts if address.startswith(start)), "")
+    if address and not rest.strip("/"):
+        what = f"`{name}` is {address!r}, which is no address"
+        raise Mistake("PROJECT_SETTING", what, fix=f"start it with {' or '.join(starts)}")

@@ -1,5 +1,6 @@
 """Hand a wish to a worker that is there, and follow its run as if it were computed here."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake import backfills, events, queue, workers
 from runnel.names import TableName, new_run_id
 from runnel.run.report import Done, Event, Ran, State, Watch
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -31,7 +33,9 @@ def submit(lake: "Lake", asked: "Asked", *, cause: str = "user") -> str:
     """Queue a wish of this user, and return its id."""
     wish, store = asked.wish, lake.store
     store.commit(wish.branch)
-    entry = queue.Entry(asked.json(), store.author, branch=wish.branch, cause=cause)
+    trace = tracing.given(os.environ)
+    wanted = asked.json() | ({"trace": trace} if trace else {})
+    entry = queue.Entry(wanted, store.author, branch=wish.branch, cause=cause)
     found = queue.submit(store.db, entry)
     assert found is not None
     return found

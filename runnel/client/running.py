@@ -15,6 +15,7 @@ from runnel.errors import Moved
 from runnel.names import new_run_id
 from runnel.plan.fingerprint import Fingerprints
 from runnel.run.report import Done, Event, Ran, Watch
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -60,7 +61,8 @@ def run_project(
     from runnel.client.glancing import plan_of_nothing
 
     flow = flow or flow_of(lake)
-    taken, started_at = taken or Taken(new_run_id(datetime.now(UTC))), datetime.now(UTC)
+    taken = taken or Taken(new_run_id(datetime.now(UTC)), trace=tracing.given(os.environ))
+    started_at = datetime.now(UTC)
     fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
     asked = Asked(flow)
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None

@@ -9,6 +9,7 @@ from runnel.errors import Mistake, RunnelError, nearest
 from runnel.names import shown
 from runnel.plan.graph import Graph
 from runnel.run.report import Done, Event, Ran, State, Watch
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,6 +71,7 @@ def go_on(lake: "Lake", flow: "Flow", task: "Task", wish: "Wish", code: "Fingerp
     from runnel.run.stream.course import Course
 
     started = time.monotonic()
+    tracing.configure(lake.settings.telemetry, lake.settings.name)
     watch(Event("start", "takes what is there", task.table, "stream"))
     done, commit = Done(task.table, "stream", "succeeded", "took what was there"), None
     try:

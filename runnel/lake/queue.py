@@ -20,6 +20,7 @@ from runnel.lake import schema
 from runnel.lake.branches import lock
 from runnel.lake.database import Database, moment, stamp
 from runnel.names import new_run_id, shown
+from runnel.telemetry import tracing
 
 QUEUED, RUNNING, CANCELLED, SUCCEEDED, FAILED = "queued", "running", "cancelled", "succeeded", "failed"
 OPEN = (QUEUED, RUNNING)
@@ -343,11 +344,13 @@ def _known_slots(connection: Connection, slots: list[str]) -> set[str]:
 
 
 def _values(entry: Entry, now: str) -> dict[str, Any]:
+    trace = tracing.current()  # of the request that it comes from, say
+    wish = {**entry.wish, "trace": trace} if trace else dict(entry.wish)
     return {
         "id": entry.id,
         "branch": entry.branch,
         "kind": entry.kind,
-        "wish": json.dumps(dict(entry.wish), sort_keys=True, default=str),
+        "wish": json.dumps(wish, sort_keys=True, default=str),
         "cause": entry.cause,
         "slot": entry.slot,
         "author": entry.author,

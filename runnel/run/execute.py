@@ -92,6 +92,7 @@ def execute(
         log.write(str(error))
         raise
     finally:
+        ended_at = time.time()
         work.close()
         steps = engine.accounts.of(steps)
         with suppress(RunnelError):  # what went wrong first is what is told; the run then shows as lost
@@ -99,7 +100,8 @@ def execute(
             told["timeline"] = dict(timeline)
             runs.finish(store.db, order.run, state, commit.id if commit else None, told)
         made = commit.id if commit else None
-        follow.end(Ended(state, made, steps, fault, isinstance(fault, Moved), timeline, engine.accounts.found))
+        is_moved, accounts = isinstance(fault, Moved), engine.accounts.found
+        follow.end(Ended(state, made, steps, fault, is_moved, timeline, accounts, ended_at))
     seconds = time.monotonic() - started
     log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")
     return Ran(order.run, state, order.branch, made, seconds, steps, str(log.path), timeline=dict(timeline))

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from runnel.telemetry import tracing
+
 if TYPE_CHECKING:
     from runnel.declare.settings import Settings
     from runnel.errors import RunnelError
@@ -27,6 +29,7 @@ class Ended:
     is_moved: bool = False
     timeline: Mapping[str, float] = field(default_factory=dict)
     accounts: "Mapping[TableName, Account]" = field(default_factory=dict)
+    ended_at: float | None = None  # seconds since 1970, when it had published
 
 
 class Witness(Protocol):
@@ -82,4 +85,8 @@ def witnesses_of(settings: "Settings") -> Witnesses:
         from runnel.run.openlineage.witness import LineageWitness
 
         found.append(LineageWitness(sender, settings.name))
+    if tracing.configure(settings.telemetry, settings.name):
+        from runnel.run.traced import TraceWitness
+
+        found.append(TraceWitness())
     return Witnesses(found)

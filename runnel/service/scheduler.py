@@ -6,6 +6,7 @@ schedulers over one lake, a clock that jumps, and a crash at any moment neither 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from runnel.lake import queue, schedules
 from runnel.lake.database import moment, stamp
 from runnel.lake.schedules import Standing, Step
 from runnel.names import TableName
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.lake.commits import State
@@ -40,7 +42,7 @@ class Scheduler:
         """Queue everything that is due now, and return its ids."""
         now = self._now()
         found = [one for one in self._store.db.read(schedules.standing) if one.paused_at is None]
-        steps = [step for one in found if (step := self._step(one, now)) is not None]
+        steps = [_traced(step) for one in found if (step := self._step(one, now)) is not None]
         return schedules.advance(self._store.db, steps)
 
     def _step(self, one: Standing, now: datetime) -> Step | None:
@@ -127,6 +129,15 @@ def entry(one: Standing, slot: str, *, reads_sources: bool = True) -> queue.Entr
         retries=int(declared.get("retries", 2)),
         timeout_seconds=seconds_of(timeout) if timeout else None,
     )
+
+
+def _traced(step: Step) -> Step:
+    """Return how a schedule goes on; its runs belong to the trace of this decision."""
+    if not step.entries or not tracing.is_on():
+        return step
+    name, entries = step.standing.name, step.entries
+    with tracing.span(f"schedule {name}", schedule=name, runs=len(entries), due=entries[-1].wish["due"]) as mark:
+        return replace(step, entries=tuple(replace(one, wish={**one.wish, "trace": mark.trace}) for one in entries))
 
 
 def cause_of(name: str) -> str:

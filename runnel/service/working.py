@@ -10,6 +10,7 @@ from runnel.service.keeping import Keeping
 from runnel.service.reaper import Reaper
 from runnel.service.worker import PARALLEL, Worker
 from runnel.spark.session import running
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ class Working:
         name: str | None = None,
         parallel: int = PARALLEL,
     ) -> None:
+        tracing.configure(lake.settings.telemetry, lake.settings.name)
         self._lake = lake
         self._tell = tell
         self._flows = Flows(lake, environ, env)

@@ -78,7 +78,7 @@ def test_a_run_with_its_steps(project: Project) -> None:
                 assert sender is not None and sender.flush(30) and "hush" in lake.settings.secrets
         found = events(server)
     assert ran.state == "succeeded"
-    assert by_job(found) == dict.fromkeys(("shop.nightly", "ods.orders", "dws.day"), ["START", "COMPLETE"])
+    assert by_job(found) == {key: ["START", "COMPLETE"] for key in ("shop.nightly", "ods.orders", "dws.day")}
     run, source, day = (last(found, job) for job in ("shop.nightly", "ods.orders", "dws.day"))
     parent = day["run"]["facets"]["parent"]
     assert parent["run"]["runId"] == run["run"]["runId"] and parent["job"]["name"] == "shop.nightly"
@@ -193,5 +193,5 @@ def test_the_environment(tmp_path: Path, environ: pytest.MonkeyPatch) -> None:
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     project = Project(tmp_path)
     (project.root / "runnel.toml").write_text(RUNS.format(url="marquez:5000"))
-    with pytest.raises(Mistake, match="openlineage.url"):
+    with pytest.raises(Mistake, match=r"openlineage\.url"):
         load(project.root)

@@ -19,12 +19,15 @@ from runnel.lake.publish import Draft, publish, sequence
 from runnel.lake.snapshots import Edit, stage
 from runnel.lake.tables import load
 from runnel.lake.tape import grown
+from runnel.phases import kept
 from runnel.plan.facts import Head
 from runnel.run.findings import judge
 from runnel.run.outcome import Outcome, Unfit, full, rows
+from runnel.run.spent import shared
 from runnel.run.stream import failpoints
 from runnel.run.table_checks import table_checks
 from runnel.run.target import prepare
+from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,13 +93,27 @@ class Batches:
                 if streams.is_done(self.context.store.db, self.query, epoch):
                     frame.write.format("noop").mode("overwrite").save()  # for what it remembers, and its watermark
                 else:
-                    self._publish(frame, epoch)
+                    self._traced(frame, epoch)
                 failpoints.reach(failpoints.PUBLISHED)
                 self._has_begun = True
                 self.after()
             except BaseException as error:
                 self.error = error
                 raise
+
+    def _traced(self, frame: "DataFrame", epoch: int) -> None:
+        """Publish a batch, and tell of it as a span with its phases."""
+        table = str(self.task.table)
+        with (
+            tracing.span(f"batch {table}", table=table, branch=self.branch, batch=epoch) as mark,
+            kept("write") as clock,
+        ):
+            rows = self.rows
+            try:
+                self._publish(frame, epoch)
+            finally:
+                tracing.phases(shared(clock.stop(), ()), mark.trace)
+            mark.tell(rows=self.rows - rows, commit=self.commit)
 
     def _publish(self, frame: "DataFrame", epoch: int) -> None:
         """Write and publish, again where somebody else changed the table meanwhile so that it does not fit."""

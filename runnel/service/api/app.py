@@ -35,7 +35,9 @@ from runnel.service.api import (
 from runnel.service.api.guard import OPEN, Guard
 from runnel.service.api.keys import Keys
 from runnel.service.api.pulse import Pulse
+from runnel.service.api.traces import Traces
 from runnel.service.api.words import PREFIX
+from runnel.telemetry import tracing
 
 _NOUNS = (
     sources,  # the first one is found at once, and asked the most often
@@ -88,6 +90,8 @@ def make_app(lake: Lake) -> FastAPI:
     app.add_middleware(Keys, db=lake.store.db)
     app.add_middleware(Guard, db=lake.store.db)  # what it refuses reaches nothing
     app.add_middleware(metrics.Meters, registry=app.state.registry)
+    if tracing.configure(lake.settings.telemetry, lake.settings.name):
+        app.add_middleware(Traces)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 

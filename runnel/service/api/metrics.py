@@ -48,7 +48,7 @@ class Meters:
 
         async def counted(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                route = (scope["method"], _path(scope))
+                route = (scope["method"], path_of(scope))
                 self._requests.labels(*route, str(message["status"])).inc()
                 self._seconds.labels(*route).observe(time.perf_counter() - begun)
             await send(message)
@@ -123,7 +123,7 @@ def _streams(lake: "Lake") -> Iterator[Metric]:
     yield from (behind, rate, running)
 
 
-def _path(scope: "Scope") -> str:
+def path_of(scope: "Scope") -> str:
     """Return the path of the route, with the names of its parameters: one series, however many tables."""
     found = getattr(scope.get("route"), "path", None) or "none"
     is_below = scope["path"].startswith(PREFIX) and found.startswith("/") and not found.startswith(PREFIX)

@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry. Nothing of it is imported until somebody wants them."""

@@ -20,6 +20,7 @@ from runnel.lake import alarms, queue, workers
 from runnel.service.alarms.herald import Herald
 from runnel.service.alarms.watchman import Watchman
 from runnel.service.api.app import make_app
+from runnel.service.footprint import memory_bytes
 from runnel.service.reaper import Reaper
 from runnel.service.scheduler import Scheduler
 
@@ -102,7 +103,8 @@ class Serving:
 
     def _beat(self) -> None:
         settings = self._lake.settings
-        detail = {"url": self.url, "project": settings.name, "root": str(settings.root)}
+        told = {"url": self.url, "project": settings.name, "root": str(settings.root)}
+        detail = {**told, "memory_bytes": memory_bytes()}
         workers.tell(self._lake.store.db, self._name, workers.SERVICE, "ready", detail)
 
 

@@ -22,6 +22,7 @@ from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
 from runnel.service import errand
 from runnel.service.flows import Flows
+from runnel.service.footprint import memory_bytes
 from runnel.service.telling import Teller
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ class Worker:
     def _tell(self) -> None:
         settings = self._lake.settings
         detail = {"runs": self.at, "parallel": self._parallel, "project": settings.name, "root": str(settings.root)}
+        detail["memory_bytes"] = memory_bytes()
         workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
 
 

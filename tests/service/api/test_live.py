@@ -138,6 +138,11 @@ def test_workers_streams_and_status(busy: Api) -> None:
 FIGURES = [
     r'^runnel_queue_entries{state="queued"} 1.0$',
     r'^runnel_worker_beat_seconds{kind="worker",worker="w1"} \d',
+    r'^runnel_workers{kind="worker",state="ready"} 1.0$',
+    r"^runnel_queue_oldest_seconds \d",
+    r'^runnel_alarms{level="alarm"} 0.0$',
+    r'^runnel_stream_batch_seconds{branch="main",table="dws.live"} 0.01$',
+    r'^runnel_stream_batch_age_seconds{branch="main",table="dws.live"} \d',
     r'^runnel_stream_running{branch="main",table="dws.live"} 1.0$',
     r'^runnel_stream_rows_per_second{branch="main",table="dws.live"} ',
     r'^runnel_http_requests_total{method="GET",path="/api/v1/tables/{name}",status="404"} 2.0$',

@@ -1,0 +1,165 @@
+"""What the catalog says when Prometheus asks: the queue, workers, schedules, streams, and what is wrong."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from runnel.client.due import due
+from runnel.errors import RunnelError
+from runnel.lake import alarms, queue, schedules, schema, workers
+from runnel.lake.database import clock, moment
+from runnel.service.api.workers import depths
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from runnel.client.insight import Health
+    from runnel.client.lake import Lake
+    from runnel.lake.schedules import Standing
+
+_LEVELS = ("warning", "alarm")
+_PRESENT = ("starting", "ready", "stopping")
+
+
+class Figures(Collector):
+    """What the catalog says at the moment."""
+
+    def __init__(self, lake: "Lake") -> None:
+        self._lake = lake
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all figures."""
+        begun = time.perf_counter()
+        yield from self._lake.store.db.read(lambda connection: list(_catalog(connection)))
+        yield from _streams(self._lake)
+        took = GaugeMetricFamily("runnel_scrape_seconds", "Seconds that these figures took")
+        took.add_metric([], time.perf_counter() - begun)
+        yield took
+
+
+def _catalog(connection: "Connection") -> Iterator[Metric]:
+    now = moment(clock(connection))
+    yield from _queue(connection, now)
+    yield from _workers(connection, now)
+    yield from _schedules(connection, now)
+    level = _gauge("runnel_alarms", "What is wrong now", ["level"])
+    wrong = [one.level for one in alarms.alarms(connection)]
+    for name in _LEVELS:
+        level.add_metric([name], wrong.count(name))
+    yield level
+
+
+def _queue(connection: "Connection", now: datetime) -> Iterator[Metric]:
+    depth = _gauge("runnel_queue_entries", "Runs that wait or go on", ["state"])
+    for state, number in depths(connection).items():
+        depth.add_metric([state], number)
+    yield depth
+    columns = schema.queue.c
+    paused = sa.select(queue.cause_of(schema.backfills.c.id)).where(schema.backfills.c.state == queue.PAUSED)
+    waiting = sa.and_(columns.state == queue.QUEUED, columns.cause.not_in(paused))
+    waits = sa.select(columns.queued_at, columns.not_before).where(waiting)
+    ready = [max(row.queued_at, row.not_before) for row in connection.execute(waits)]
+    oldest = _gauge("runnel_queue_oldest_seconds", "How long the run has waited that waits longest")
+    oldest.add_metric([], max((_age(now, at) for at in ready), default=0.0))
+    yield oldest
+    ended = _gauge("runnel_runs", "Runs that the catalog remembers, by how they ended", ["state"])
+    query = sa.select(schema.runs.c.state, sa.func.count()).group_by(schema.runs.c.state)
+    for state, number in connection.execute(query):
+        ended.add_metric([state], number)
+    yield ended
+
+
+def _workers(connection: "Connection", now: datetime) -> Iterator[Metric]:
+    words = ["worker", "kind"]
+    ages = _gauge("runnel_worker_beat_seconds", "Seconds since it was heard of", words)
+    memory = _gauge("runnel_worker_memory_bytes", "Resident memory, that of its Spark included", words)
+    busy = _gauge("runnel_worker_runs", "Runs that it is at", words)
+    room = _gauge("runnel_worker_parallel", "Runs that it takes at a time", words)
+    there = _gauge("runnel_workers", "Processes that are there", ["kind", "state"])
+    found = workers.present(connection)
+    for one in found:
+        labels = [one.id, one.kind]
+        ages.add_metric(labels, _age(now, one.renewed_at))
+        if one.detail.get("memory_bytes"):
+            memory.add_metric(labels, one.detail["memory_bytes"])
+        if one.kind == workers.WORKER:
+            busy.add_metric(labels, len(one.detail.get("runs", ())))
+            room.add_metric(labels, one.detail.get("parallel", 0))
+    for kind in (workers.WORKER, workers.SERVICE):
+        for state in _PRESENT:
+            there.add_metric([kind, state], sum(1 for one in found if (one.kind, one.state) == (kind, state)))
+    yield from (there, ages, memory, busy, room)
+
+
+def _schedules(connection: "Connection", now: datetime) -> Iterator[Metric]:
+    words = ["schedule"]
+    lag = _gauge("runnel_schedule_lag_seconds", "How long its oldest time is due that is not queued", words)
+    paused = _gauge("runnel_schedule_paused", "1 where somebody paused it", words)
+    well = _gauge("runnel_schedule_last_success_seconds", "Seconds since a run of it last succeeded", words)
+    columns = schema.queue.c
+    went = columns.state.in_((queue.SUCCEEDED, "nothing"))
+    query = sa.select(columns.cause, sa.func.max(columns.ended_at)).where(went).group_by(columns.cause)
+    last = {row[0]: row[1] for row in connection.execute(query)}
+    for one in schedules.standing(connection):
+        labels = [one.name]
+        paused.add_metric(labels, float(one.paused_at is not None))
+        if one.paused_at is None:
+            lag.add_metric(labels, _lag(one, now))
+        if at := last.get(f"schedule/{one.name}"):
+            well.add_metric(labels, _age(now, at))
+    yield from (lag, paused, well)
+
+
+def _lag(one: "Standing", now: datetime) -> float:
+    """Return how long a schedule is due; one on changes never is, and one that can't be read is told elsewhere."""
+    declared: Mapping[str, Any] = one.declared
+    after = moment(one.cursor.get("slot", one.seen_at))
+    try:
+        found = due(declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, 1)
+    except RunnelError:
+        return 0.0
+    return max((now - found[0]).total_seconds(), 0.0) if found else 0.0
+
+
+_STREAM: "Mapping[str, tuple[str, Callable[[Health, datetime], float | None]]]" = {
+    "behind_seconds": ("Age of the oldest change not read", lambda one, now: one.behind_seconds),
+    "rows_per_second": ("Rows that came in the last minute", lambda one, now: one.rows_per_second),
+    "running": ("1 where it goes on", lambda one, now: float(one.state in ("running", "waiting"))),
+    "failed": ("1 where it fails", lambda one, now: float(one.state == "failed")),
+    "batch_age_seconds": ("Seconds since its last batch", lambda one, now: _age(now, one.batch_at)),
+    "batch_seconds": ("How long a batch takes", lambda one, now: _seconds(one.batch_ms)),
+    "delay_seconds": ("From an event's arrival to its commit", lambda one, now: _seconds(one.delay_ms)),
+    "state_rows": ("Rows that it remembers", lambda one, now: one.state_rows),
+    "state_bytes": ("Memory for what it remembers", lambda one, now: one.state_bytes),
+    "late_rows": ("Rows that came too late in the last minute", lambda one, now: one.late_rows),
+    "set_aside_rows": ("Rows that were set aside in the last minute", lambda one, now: one.set_aside),
+}
+
+
+def _streams(lake: "Lake") -> Iterator[Metric]:
+    from runnel.client.insight import healths
+
+    found, now = healths(lake), moment(lake.store.db.now())
+    for name, (told, value) in _STREAM.items():
+        metric = _gauge(f"runnel_stream_{name}", told, ["table", "branch"])
+        for one in found:
+            if (known := value(one, now)) is not None:
+                metric.add_metric([str(one.table), one.branch], known)
+        yield metric
+
+
+def _gauge(name: str, told: str, labels: list[str] | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, told, labels=labels or [])
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return milliseconds / 1000 if milliseconds is not None else None
+
+
+def _age(now: datetime, at: str | None) -> float:
+    return max((now - moment(at)).total_seconds(), 0.0) if at else 0.0

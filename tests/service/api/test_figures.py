@@ -1,0 +1,90 @@
+"""What an operator sees of a lake, on both databases: figures by name, with their labels."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client.metrics_core import Metric
+
+from runnel.lake import backfills, queue, runs, schedules, schema, workers
+from runnel.lake.database import moment, stamp
+from runnel.lake.store import Store
+from runnel.service.api.endings import Endings
+from runnel.service.api.figures import _catalog
+from runnel.service.footprint import memory_bytes
+
+STEPS = [
+    {"table": "ods.a", "action": "ingest", "state": "succeeded", "spent": {"read": 2.0}},
+    {"table": "dws.b", "action": "full", "state": "succeeded", "spent": {"wait": 2.0, "compute": 3.0, "check": 1.0}},
+]
+
+
+def samples(found: Iterable[Metric]) -> dict[tuple[Any, ...], float]:
+    """Return figures by name and the values of their labels."""
+    told = [one for metric in found for one in metric.samples]
+    return {(one.name, *one.labels.values()): one.value for one in told if not one.name.endswith("_created")}
+
+
+def put_back(store: Store, entry: str, seconds: float) -> None:
+    """Let an entry have been queued some time ago."""
+    columns, then = schema.queue.c, stamp(moment(store.db.now()) - timedelta(seconds=seconds))
+    store.db.write(lambda c: c.execute(schema.queue.update().where(columns.id == entry).values(queued_at=then)))
+
+
+def test_the_catalog_at_a_moment(both: Store) -> None:
+    waits = queue.Entry({}, "ada")
+    queue.submit(both.db, waits)
+    put_back(both, waits.id, 600)
+    backfills.make(both.db, "20200101t000000-00000001", [{"days": ["2026-01-01", "2026-01-01"]}], "ada", "main")
+    (chunk,) = both.db.read(lambda c: backfills.find(c, "20200101t000000-00000001")).chunks
+    put_back(both, chunk.id, 9_000)
+    both.db.write(lambda c: c.execute(schema.backfills.update().values(state=queue.PAUSED)))
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {"runs": ["x"], "parallel": 4, "memory_bytes": 5_000})
+    schedules.declare(both.db, [{"name": "often", "every": "1 hour"}, {"name": "rare", "on_change": ["ods.a"]}])
+    late = stamp(moment(both.db.now()) - timedelta(hours=3))
+    both.db.write(lambda c: c.execute(schema.schedules.update().values(seen_at=late)))
+    found = samples(both.db.read(lambda c: list(_catalog(c))))
+    assert found["runnel_queue_entries", "queued"] == 2
+    assert 600 <= found["runnel_queue_oldest_seconds",] < 9_000, "what a person paused waits for that person"
+    assert found["runnel_workers", "worker", "ready"] == 1 and found["runnel_workers", "service", "ready"] == 0
+    assert found["runnel_worker_memory_bytes", "w1", "worker"] == 5_000
+    assert (found["runnel_worker_runs", "w1", "worker"], found["runnel_worker_parallel", "w1", "worker"]) == (1, 4)
+    assert found["runnel_schedule_lag_seconds", "often"] >= 7_200 and found["runnel_schedule_lag_seconds", "rare"] == 0
+    assert found["runnel_schedule_paused", "often"] == 0 and found["runnel_alarms", "warning"] == 0
+    assert ("runnel_schedule_last_success_seconds", "often") not in found
+
+
+def test_a_schedule_that_succeeds(both: Store) -> None:
+    schedules.declare(both.db, [{"name": "often", "every": "1 hour"}])
+    queue.submit(both.db, queue.Entry({}, "scheduler", cause="schedule/often"))
+    held = queue.claim(both.db, "w1")
+    assert held is not None and queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
+    found = samples(both.db.read(lambda c: list(_catalog(c))))
+    assert found["runnel_schedule_last_success_seconds", "often"] >= 0
+
+
+def test_runs_that_end_are_counted_once(both: Store) -> None:
+    runs.start(both.db, "before", "main", "ada", {})
+    runs.finish(both.db, "before", "succeeded", None, {})
+    endings = Endings(both.db)
+    for name, state in (("one", "succeeded"), ("two", "succeeded"), ("three", "failed")):
+        runs.start(both.db, name, "main", "ada", {})
+        timeline = {"queue": 0.7, "plan": 0.5, "publish": 0.25, "steps": 6.0}
+        runs.finish(both.db, name, state, None, {"steps": STEPS, "timeline": timeline})
+        found = samples(endings.collect())
+    assert samples(endings.collect()) == found
+    assert (found["runnel_runs_ended_total", "succeeded"], found["runnel_runs_ended_total", "failed"]) == (2, 1)
+    assert found["runnel_run_seconds_count", "succeeded"] == 2
+    assert (
+        found["runnel_queue_wait_seconds_bucket", "1.0"] == 3 and found["runnel_queue_wait_seconds_bucket", "0.5"] == 0
+    )
+    assert (
+        found["runnel_phase_seconds_total", "compute"] == 9 and found["runnel_phase_seconds_total", "publish"] == 0.75
+    )
+    assert found["runnel_steps_total", "ingest", "succeeded"] == 3
+
+
+def test_memory_is_told() -> None:
+    found = memory_bytes()
+    assert found is None or found > 1_000_000
+    assert memory_bytes(2**22 + 1) is None, "a process that is not there"

@@ -73,7 +73,7 @@ def run_project(
     else:
         whole = _with_streams(lake, wish, flow, fingerprints, asked)
         if whole is not None:
-            ran = _run_streams(lake, whole, taken.run, message, watch, planned)
+            ran = _run_streams(lake, whole, taken, message, watch, planned)
         else:
             ran = _run(lake, wish, flow, fingerprints, asked, taken, started_at, message, watch, planned)
     return deliver_after(lake, flow, ran, watch) if delivers else ran
@@ -92,7 +92,7 @@ def _with_streams(
 def _run_streams(
     lake: "Lake",
     whole: Planned,
-    run: str,
+    taken: Taken,
     message: str | None,
     watch: Watch | None,
     planned: "Callable[[Planned], None] | None",
@@ -105,10 +105,10 @@ def _run_streams(
 
     def part(wish: Wish) -> Ran:
         now = datetime.now(UTC)
-        taken, asked = Taken(new_run_id(now)), Asked(whole.flow)
-        return _run(lake, wish, whole.flow, whole.fingerprints, asked, taken, now, message, watch, None)
+        mine = Taken(new_run_id(now), cause=taken.cause, due=taken.due, trace=taken.trace)
+        return _run(lake, wish, whole.flow, whole.fingerprints, Asked(whole.flow), mine, now, message, watch, None)
 
-    return run_streams(lake, whole, run, part, watch or _silent)
+    return run_streams(lake, whole, taken.run, part, watch or _silent)
 
 
 def _run(

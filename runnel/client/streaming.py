@@ -68,6 +68,7 @@ def pieces(found: "Planned") -> "Iterator[list[Step]]":
 def go_on(lake: "Lake", flow: "Flow", task: "Task", wish: "Wish", code: "Fingerprint", run: str, watch: Watch) -> Ran:
     """Let one stream take what is there, and end."""
     from runnel.lake import streams
+    from runnel.run.openlineage.stream import told
     from runnel.run.stream.course import Course
 
     started = time.monotonic()
@@ -79,6 +80,7 @@ def go_on(lake: "Lake", flow: "Flow", task: "Task", wish: "Wish", code: "Fingerp
             streams.reset(lake.store.db, wish.branch, task.table)
         with ExitStack() as stack:
             course = Course.open(stack, lake.store, flow, task, wish.branch, code, run, lake.spark)
+            stack.enter_context(told(lake.settings, course))
             course.start(is_endless=False)
             course.wait()
             course.held.told("idle")

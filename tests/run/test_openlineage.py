@@ -126,6 +126,27 @@ def test_a_run_that_fails_on_a_branch(project: Project) -> None:
     assert [(one["name"], one["actual"], one["severity"]) for one in failed] == [("revenue > 6", "1", "error")]
 
 
+def test_a_stream(project: Project) -> None:
+    project.flow("""
+        @rn.task("dws.copied", stream="orders")
+        def copied(orders):
+            return orders.select("id")
+    """)
+    project.orders("a", (1, "2026-01-01", 5), (2, "2026-01-01", 7))
+    with Server() as server:
+        tell(project, server)
+        ran = project.run()
+        assert told(project)
+        found = events(server)
+    assert ran.state == "succeeded" and by_job(found)["dws.copied"] == ["START", "COMPLETE"]
+    copied = last(found, "dws.copied")
+    assert copied["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    assert [one["name"] for one in copied["inputs"]] == ["ods.orders"]
+    (made,) = copied["outputs"]
+    assert made["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    assert made["facets"]["runnel_version"]["commit"] == ran.commit
+
+
 def source_only(root: Path) -> Project:
     project = Project(root)
     project.flow("")

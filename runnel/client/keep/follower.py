@@ -58,6 +58,7 @@ class Follower(Part):
 
     def _follow(self) -> None:
         """Open and start the stream, and wind its tapes."""
+        from runnel.run.openlineage.stream import told
         from runnel.run.stream.course import Course
 
         self._await_inputs()
@@ -65,13 +66,14 @@ class Follower(Part):
             lake, task = self._lake, self._task
             lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(task.table))
             course = Course.open(stack, lake.store, self._flow, task, self._branch, self._code, self._run, lake.spark)
+            stack.enter_context(told(lake.settings, course))
             query = course.start(is_endless=True)
             self.well()
-            told = -1
+            number = -1
             while not self.stop.is_set() and query.isActive:
                 if not course.wind():
                     self.stop.wait(_PAUSE_SECONDS)
-                told = self._measured(course, told)
+                number = self._measured(course, number)
             course.finish()
             course.held.told("idle")
 

@@ -61,6 +61,11 @@ class Sender:
         threading.Thread(target=self._go, name="runnel openlineage", daemon=True).start()
         farewell.register(self.flush)
 
+    def namespace(self, project: str, branch: str) -> str:
+        """Return the namespace of a branch: that of `main` is the one that people know."""
+        base = self.settings.namespace or project
+        return base if branch == "main" else f"{base}/{branch}"
+
     def send(self, make: "Make", tell: Callable[[str], None]) -> None:
         """Send an event soon, if there is room for it. `tell` is told, once, that events don't arrive."""
         with self._idle:

@@ -89,10 +89,8 @@ class LineageWitness:
 
     @property
     def _namespace(self) -> str:
-        """Return the namespace of a branch: that of `main` is the one that people know."""
         assert self._work is not None
-        base, branch = self._sender.settings.namespace or self._project, self._work.order.branch
-        return base if branch == "main" else f"{base}/{branch}"
+        return self._sender.namespace(self._project, self._work.order.branch)
 
     @property
     def _run(self) -> "Named":

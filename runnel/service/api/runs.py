@@ -149,7 +149,8 @@ def retry(request: Request, response: Response, store: StoreHere, run: RunId, ke
     if found.is_open:
         what = f"run {found.id} has not ended: it is {found.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")
-    again = Entry(found.wish, store.author, found.branch, found.kind, retries=found.retries)
+    wish = {name: value for name, value in found.wish.items() if name != "trace"}
+    again = Entry(wish, store.author, found.branch, found.kind, retries=found.retries)
     return _submitted(request, response, store, replace(again, timeout_seconds=found.timeout_seconds))
 
 

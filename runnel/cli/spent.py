@@ -19,6 +19,7 @@ _LOOKS = {  # how each phase is shown: a letter where there are no colours
 }
 _LAPS = {
     "queue": "in the queue",
+    "again": "until somebody else was faster",
     "plan": "planning",
     "spark": "until Spark was there",
     "steps": "in steps",

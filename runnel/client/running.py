@@ -125,6 +125,7 @@ def _run(
 ) -> Ran:
     """Plan and carry out, until nobody else has been faster."""
     for attempt in range(1, _ATTEMPTS + 1):
+        planned_at = started_at if attempt == 1 else datetime.now(UTC)
         with hold(lake) as held:
             found = plan_project(lake, wish, flow, fingerprints, asked)
             if planned is not None:
@@ -132,7 +133,9 @@ def _run(
             if not found.plan.work and not (wish.verify and found.plan.jvm):
                 return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
             try:
-                return carry_out(lake, found, held, taken.run, started_at, message, watch, taken=taken)
+                return carry_out(
+                    lake, found, held, taken.run, started_at, message, watch, taken=taken, planned_at=planned_at
+                )
             except Moved:
                 if attempt == _ATTEMPTS:
                     raise
@@ -159,8 +162,12 @@ def carry_out(
     watch: Watch | None,
     publish: "Publish | None" = None,
     taken: Taken | None = None,
+    planned_at: datetime | None = None,
 ) -> Ran:
-    """Execute a plan that does something; `publish` makes its commit in another way than as a run's own."""
+    """Execute a plan that does something; `publish` makes its commit in another way than as a run's own.
+
+    `planned_at` is when its planning began, where that was not when the run started.
+    """
     from runnel.run.basis import Basis
     from runnel.run.execute import execute
     from runnel.run.witness import witnesses_of
@@ -187,6 +194,7 @@ def carry_out(
         cause=taken.cause,
         due=taken.due,
         trace=taken.trace,
+        planned_at=planned_at or started_at,
     )
     return execute(
         order,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.phases import Segment
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from runnel.names import TableName
     from runnel.run.report import Done
+    from runnel.run.work import Order
 
 _PATIENCE_SECONDS = 1.0
 _LEAST_SECONDS = 0.001
@@ -34,10 +36,18 @@ class Account:
 
 
 class Timeline(dict[str, float]):
-    """What a run did, one thing after another, each with its seconds: queue, plan, spark, steps, verify, publish."""
+    """What a run did, one thing after another, each with its seconds: queue, plan, spark, steps, verify, publish.
 
-    def __init__(self, queued_seconds: float, plan_seconds: float) -> None:
-        super().__init__(queue=round(queued_seconds, 3), plan=round(plan_seconds, 3))
+    `again` comes before `plan` where somebody else was faster, and all that was done until then counts no more.
+    """
+
+    def __init__(self, order: "Order") -> None:
+        planned_at = order.planned_at or order.started_at
+        again = max((planned_at - order.started_at).total_seconds(), 0.0)
+        plan = max((datetime.now(UTC) - planned_at).total_seconds(), 0.0)
+        super().__init__(queue=round(order.queued_seconds, 3))
+        self |= {"again": round(again, 3)} if again else {}
+        self["plan"] = round(plan, 3)
 
     @contextmanager
     def lap(self, name: str) -> Iterator[None]:

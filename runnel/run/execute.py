@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def execute(
     and what was finished is known by its key. `publish` makes the commit in another way than as a run's own.
     """
     started, log = time.monotonic(), RunLog(logs, order.run)
-    timeline = Timeline(order.queued_seconds, max((datetime.now(UTC) - order.started_at).total_seconds(), 0.0))
+    timeline = Timeline(order)
     log.write(f"run {order.run} on {order.branch} from commit {order.commit.id}, {len(plan.work)} steps to do")
     publishes = publish or (lambda work, steps: publish_run(work, steps, message))
     follow = witnesses or Witnesses()

@@ -20,7 +20,7 @@ def shared(segments: Iterable[Segment], stages: Sequence[Stage]) -> tuple[Segmen
     >>> [(one.phase, one.seconds) for one in shared([Segment("pass", 0, 7)], ran)]
     [('plan', 2), ('read', 3), ('compute', 1), ('write', 1)]
     """
-    return tuple(part for one in segments for part in (_cut(one, stages) if one.phase == PASS else (one,)))
+    return _joined(part for one in segments for part in (_cut(one, stages) if one.phase == PASS else (one,)))
 
 
 def by_phase(segments: Iterable[Segment]) -> dict[str, float]:
@@ -51,13 +51,20 @@ def _cut(whole: Segment, stages: Sequence[Stage]) -> tuple[Segment, ...]:
         return (Segment("compute", whole.start, whole.end),)
     edges = sorted({whole.start, whole.end, *(edge for start, end, _ in ran for edge in (start, end))})
     first, last = min(start for start, _, _ in ran), max(end for _, end, _ in ran)
+    return tuple(
+        Segment("plan" if end <= first else "write" if start >= last else _doing(start, end, ran), start, end)
+        for start, end in itertools.pairwise(edges)
+    )
+
+
+def _joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    """Return segments with those of one phase that follow each other as one."""
     found: list[Segment] = []
-    for start, end in itertools.pairwise(edges):
-        phase = "plan" if end <= first else "write" if start >= last else _doing(start, end, ran)
-        if found and found[-1].phase == phase:
-            found[-1] = Segment(phase, found[-1].start, end)
+    for one in segments:
+        if found and found[-1].phase == one.phase:
+            found[-1] = Segment(one.phase, found[-1].start, one.end)
         else:
-            found.append(Segment(phase, start, end))
+            found.append(one)
     return tuple(found)
 
 

@@ -30,13 +30,14 @@ class TraceWitness:
         work, now = self._work, time.time()
         assert work is not None
         order = work.order
-        asked = order.started_at.timestamp()
+        asked = (order.planned_at or order.started_at).timestamp()
         error = ended.error.what if ended.error else None
         if error is None and ended.state == "failed":
             error = next((step.error.what for step in ended.steps if step.error is not None), "failed")
-        if order.queued_seconds:
+        if order.queued_seconds and "again" not in ended.timeline:
             tracing.past("queue", asked - order.queued_seconds, asked, order.trace, run=order.run)
-        told = {"run": order.run, "branch": order.branch, "cause": order.cause, "state": ended.state}
+        state = "planned again" if ended.is_moved else ended.state
+        told = {"run": order.run, "branch": order.branch, "cause": order.cause, "state": state}
         above = tracing.past("run", asked, now, order.trace, error=error, **told, commit=ended.commit)
         tracing.past("plan", asked, self._begun, above)
         for step in ended.steps:

@@ -72,6 +72,7 @@ class Order:
     cause: str = "user"  # who wanted it: `schedule/nightly`, say
     due: str | None = None  # the time of a schedule that it is for
     trace: str | None = None  # the `traceparent` of what led to it
+    planned_at: datetime | None = None  # when its planning began; later than its start where it was planned again
 
 
 class Work:

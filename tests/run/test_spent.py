@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.client.planning import Wish
+from runnel.client.running import run_project
 from runnel.client.shapes.run import run_json, whole_json
 from runnel.phases import PASS, Clock, Segment, kept, phase, sums
 from runnel.run.effort import Stage, effort, stages
+from runnel.run.report import Event, Ran
 from runnel.run.spent import by_phase, shared
 from tests.run.project import Project
 
@@ -110,3 +113,24 @@ def test_a_failed_step_has_its_time_too(project: Project) -> None:
     ran = project.run()
     assert ran.state == "failed" and "publish" not in ran.timeline
     assert ran.steps[1].state == "failed" and ran.steps[1].spent["check"] > 0
+
+
+def test_a_run_that_is_planned_again(project: Project) -> None:
+    """What was done before somebody else was faster is not planning."""
+    project.flow("""
+        @rn.task("dws.day")
+        def day(orders):
+            return orders.groupBy("day").agg(F.sum("amount").alias("revenue"))
+    """)
+    project.orders("a", (1, "2026-01-01", 5))
+    others: list[Ran] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "start" and str(event.table) == "dws.day" and not others:
+            project.orders("b", (2, "2026-01-01", 7))
+            others.append(project.run("ods.orders"))
+
+    with project.open() as lake:
+        ran = run_project(lake, Wish(), watch=watch)
+    assert ran.state == "succeeded" and ran.timeline["again"] > 0
+    assert "again" not in others[0].timeline

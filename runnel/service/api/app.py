@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -102,7 +103,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.inboxes = sources.Inboxes(app.state.lake.store.db)
     yield
     app.state.ending.set()
-    app.state.inboxes.writer.close()
+    await to_thread.run_sync(app.state.inboxes.writer.close)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

@@ -4,6 +4,7 @@ The more requests come at once, the more of them share a transaction, and with i
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from runnel.lake.push import Parcel, Receipt, put
 if TYPE_CHECKING:
     from runnel.lake.database import Database
 
+LOG = logging.getLogger("runnel.api")
 MOST_AT_ONCE = 16 * 2**20  # characters in one transaction, about
 MOST_WAITING = 128 * 2**20
 _END_SECONDS = 30.0
@@ -75,6 +77,7 @@ class Writer:
             except RunnelError as error:
                 told = [error] * len(batch)
             except Exception as error:  # a defect must not end the thread: who waits is told
+                LOG.error("events could not be written", exc_info=error)
                 fix = "this is a defect of Runnel; nothing of the request was taken"
                 told = [RunnelError("INTERNAL", f"unexpected {type(error).__name__}", fix=fix)] * len(batch)
             _tell(batch, told)

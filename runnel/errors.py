@@ -4,7 +4,7 @@ Every error keeps its parts as attributes, so that the command line, REST and th
 Imports nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 class RunnelError(Exception):
@@ -38,6 +38,11 @@ class RunnelError(Exception):
     def parts(self) -> dict[str, str | None]:
         """Return the error as the JSON object that scripts rely on, without its envelope."""
         return {"code": self.code, "what": self.what, "at": self.at, "fix": self.fix}
+
+    def told(self) -> dict[str, str | int | None]:
+        """Return the error with its kind, so that another process can raise the same; see `error_of`."""
+        kind = next(one.__name__ for one in type(self).__mro__ if not one.__name__.startswith("_"))
+        return {**self.parts(), "kind": kind, "exit_code": self.exit_code}
 
 
 class Mistake(RunnelError):
@@ -81,6 +86,31 @@ class Cancelled(RunnelError):
 
     def __init__(self, what: str = "cancelled; nothing was published") -> None:
         super().__init__("CANCELLED", what)
+
+
+def error_of(found: Mapping[str, object] | None) -> RunnelError:
+    """Return an error that another process has told.
+
+    >>> error_of(Mistake("NAME_TAG", "no").told())
+    Mistake('no')
+    """
+    if found is None:
+        return RunnelError("RUN_LOST", "nobody said how the run ended", fix="run it again")
+    kinds: dict[object, type[RunnelError]] = {kind.__name__: kind for kind in _kinds(RunnelError)}
+    by_exit_code: dict[object, type[RunnelError]] = {one.exit_code: one for one in (Mistake, Unreachable, Cancelled)}
+    kind = kinds.get(found.get("kind")) or by_exit_code.get(found.get("exit_code"), RunnelError)
+    while kind.__str__ is not RunnelError.__str__:  # its text is made of more than is told
+        kind = next(one for one in kind.__mro__[1:] if issubclass(one, RunnelError))
+    error = kind.__new__(kind, str(found["what"]))
+    at, fix = (None if found.get(name) is None else str(found[name]) for name in ("at", "fix"))
+    RunnelError.__init__(error, str(found["code"]), str(found["what"]), at=at, fix=fix)
+    return error
+
+
+def _kinds(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

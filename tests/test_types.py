@@ -23,6 +23,8 @@ with rn.open("shop") as lake:
     reveal_type(lake.plan(["dws.*"], branch="dev"))
     reveal_type(lake.run())
     reveal_type(lake.query("select 1").rows())
+with rn.open("http://127.0.0.1:8470", token="x") as remote:
+    reveal_type(remote.run())
 """
 WRONG = """
 import runnel as rn
@@ -57,6 +59,7 @@ def test_a_flow_is_typed(tmp_path: Path) -> None:
         '"runnel.plan.steps.Plan"',
         '"runnel.run.report.Ran"',
         '"list[tuple[Any, ...]]"',
+        '"runnel.run.report.Ran"',
     ], done.stdout
     marked = {line.split(":")[1] for line in said if line.startswith("wrong.py") and ": error: " in line}
     assert marked == {"4", "5", "6", "7"}, done.stdout

@@ -53,6 +53,7 @@ _COMMANDS = {
     "revert": ("merge", "Undo a commit with a new one."),
     "rewind": ("rewind", "Read a source again from an earlier position on."),
     "quarantine": ("quarantine", "Show rows that were set aside, or release them."),
+    "token": ("token", "Make, list and revoke tokens of the service."),
     "gc": ("upkeep", "Remove what no retained version needs."),
     "compact": ("upkeep", "Rewrite small files into large ones."),
     "erase": ("upkeep", "Remove rows through all retained versions."),

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, when
-from runnel.errors import Mistake
+from runnel.client.quarantine import aside_json
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.quarantine import Aside
 
 _SHORT = 60
 
@@ -48,32 +47,21 @@ def quarantine(
 
 
 def _list(opened: "Lake", branch: str, as_json: bool) -> None:
-    from runnel.connect.quarantine import OF
-    from runnel.declare.flow import QUARANTINE
-    from runnel.lake.movement import size
-    from runnel.lake.tables import load
-
-    found = []
-    for name, version in opened.store.state(branch).items():
-        rows = size(opened.store, version.location).rows if name.layer == QUARANTINE else 0
-        if rows:
-            of = load(opened.store, version.location).properties.get(OF, "")
-            found.append({"table": of, "rows": rows, "quarantine": str(name)})
+    found = opened.quarantines(branch=branch)
     if as_json:
-        print_json(found)
+        print_json([one.json() for one in found])
     elif not found:
         click.echo("nothing is set aside")
     else:
-        shown = [[one["table"], f"{one['rows']:,}", one["quarantine"]] for one in found]
+        shown = [[one.table, count(one.rows), one.quarantine] for one in found]
         click.echo(grid(["table", "rows", "they are in"], shown, right=[1]))
 
 
 def _show(opened: "Lake", table: str, file: str | None, branch: str, limit: int, raw: bool, as_json: bool) -> None:
-    rows = _rows(opened, table, file, branch)
+    rows = opened.quarantine(table, branch=branch, file=file)
     shown = rows[:limit] if limit and not raw else rows
     if as_json:
-        fields = ("raw", "reason", "file", "run", "at")
-        print_json({"table": table, "total": len(rows), "rows": [{f: getattr(r, f) for f in fields} for r in shown]})
+        print_json({"table": table, "total": len(rows), "rows": [aside_json(row) for row in shown]})
         return
     if raw:
         for row in shown:
@@ -87,20 +75,6 @@ def _show(opened: "Lake", table: str, file: str | None, branch: str, limit: int,
     if len(shown) < len(rows):
         click.echo(f"{len(rows) - len(shown):,} more; --limit 0 shows all")
     click.echo(f"`runnel quarantine {table} release` sends them through again, with a FILE those in it instead")
-
-
-def _rows(opened: "Lake", table: str, file: str | None, branch: str) -> "list[Aside]":
-    from runnel.client.releasing import named
-    from runnel.connect.quarantine import held
-    from runnel.declare.flow import quarantine_of
-    from runnel.errors import nearest
-
-    state, of = opened.store.state(branch), named(opened, table, branch)
-    if of not in state and quarantine_of(of) not in state:
-        close = nearest(str(of), [str(name) for name in state])
-        what = f"there is no table `{of}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
-        raise Mistake("QUARANTINE_UNKNOWN", what, fix="`runnel quarantine` lists what is set aside")
-    return held(opened.store, of, branch, file)
 
 
 def _release(opened: "Lake", table: str, corrected: str | None, file: str | None, branch: str, as_json: bool) -> None:

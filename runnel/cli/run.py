@@ -106,6 +106,8 @@ def _run(
 
 def show(done: "Ran") -> None:
     """Print what became of a run."""
+    from runnel.run.report import KEPT_GOING
+
     did = [step for step in done.steps if step.state != "skipped"]
     if did:
         rows = [[step.table, step.action, _rows(step), f"{step.seconds:.1f} s", _outcome(step)] for step in did]
@@ -122,6 +124,9 @@ def show(done: "Ran") -> None:
     elif done.state == "nothing":
         what = "nothing changed: the results are the same, no commit" if did else f"nothing to do: {skipped} skipped"
         click.echo(what)
+        for step in done.steps:
+            if step.reason == KEPT_GOING:
+                click.echo(f"{step.table}: {KEPT_GOING}; `runnel status` says how it is")
     elif done.state == "cancelled":
         say("CANCELLED: nothing was published; what was finished is known when you run it again")
     else:

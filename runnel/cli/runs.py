@@ -7,7 +7,6 @@ import click
 from runnel.cli.base import command, count, grid, lake, print_json, say, when
 from runnel.cli.spent import show_spent
 from runnel.client.shapes.run import run_json, seconds_between, times_json
-from runnel.errors import Mistake
 
 if TYPE_CHECKING:
     from runnel.lake.runs import Run
@@ -40,15 +39,13 @@ def runs(name: str | None, limit: int, as_json: bool) -> None:
 @click.argument("name", metavar="RUN")
 def logs(name: str, as_json: bool) -> None:
     """Print the log of a run, with the whole trace of every error."""
+    from runnel.client.logs import path_of
+
     with lake() as opened:
-        found = opened.runs(name)[0]
-        path = opened.settings.home / "logs" / "runs" / f"{found.id}.log"
-    if not path.is_file():
-        what = f"the log of run {found.id} is not here"
-        raise Mistake("LOG_MISSING", what, fix=f"it was written on the machine that ran it, to {path}")
+        path = path_of(opened, name)
     text = path.read_text(encoding="utf-8", errors="replace")
     if as_json:
-        print_json({"run": found.id, "path": str(path), "text": text})
+        print_json({"run": path.stem, "path": str(path), "text": text})
     else:
         click.echo(text, nl=False)
 

@@ -1,6 +1,5 @@
 """`runnel schedules`: when what is run, and pausing it."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +15,12 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 def schedules(action: str | None, name: str | None, as_json: bool) -> None:
     """List schedules with when each is due next; pause or resume one."""
-    from runnel.client.timetable import timetable
-    from runnel.lake.schedules import pause
-
     if action is not None and name is None:
         raise click.UsageError(f"which schedule? write `runnel schedules {action} NAME`")
     with lake() as opened:
         if action is not None and name is not None:
-            pause(opened.store.db, name, opened.store.author, resume=action == "resume")
-        lines = timetable(opened, datetime.now(UTC))
+            (opened.pause_schedule if action == "pause" else opened.resume_schedule)(name)
+        lines = opened.schedules()
     if as_json:
         print_json([line.json() for line in lines])
     elif action is not None:

@@ -18,23 +18,19 @@ if TYPE_CHECKING:
 @click.option("--minutes", default=60, metavar="N", help="How far back a series goes; 60 by default.")
 def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -> None:
     """Show how the service, streams, and sources that are read on and on, are doing, and what is wrong."""
-    from runnel.client.alarms import open_alarms
-    from runnel.client.insight import healths
-    from runnel.client.presence import presence
-
     with lake() as opened:
         if table is not None:
             from runnel.client.insight import series
             from runnel.names import TableName
 
-            found = series(opened, TableName.parse(table), branch or "main", minutes)
-            print_json([{"at": one.at, "commit": one.commit, **one.detail} for one in found])
+            batches = series(opened, TableName.parse(table), branch or "main", minutes)
+            print_json([{"at": one.at, "commit": one.commit, **one.detail} for one in batches])
             return
-        shown, there, wrong = healths(opened, branch), presence(opened), open_alarms(opened)
+        found = opened.status(branch=branch)
     if as_json:
-        alarms = [one.json() for one in wrong]
-        print_json({**there.json(), "alarms": alarms, "streams": [one.json() for one in shown]})
+        print_json(found.json())
         return
+    shown, there, wrong = found.streams, found.presence, found.alarms
     for line in [*there.lines(), *(line for one in wrong for line in [*one.lines(), ""])]:
         click.echo(line)
     if not shown and there.is_nobody:

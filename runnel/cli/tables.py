@@ -3,8 +3,7 @@
 import click
 
 from runnel.cli.base import command, count, grid, lake, print_json, size, when
-from runnel.client.shapes.table import size_json, table_json
-from runnel.names import TableName
+from runnel.client.shapes.table import size_json
 
 
 @command()
@@ -30,7 +29,7 @@ def tables(ref: str, as_json: bool) -> None:
 def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     """Show one table: schema, partitions, size, newest versions."""
     with lake() as opened:
-        facts = table_json(opened.store, TableName.parse(name), opened.store.commit(ref), limit)
+        facts = opened.table(name, at=ref, versions=limit).json()
     if as_json:
         print_json(facts)
         return

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.lake import alarms, tellings
+from runnel.lake import alarms as kept
+from runnel.lake import tellings
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Open:
-    """An alarm that is not over, with what became of telling it."""
+    """An alarm, mostly one that is not over, with what became of telling it."""
 
     alarm: "Alarm"
     told: "tuple[Telling, ...]" = ()
@@ -38,9 +39,17 @@ class Open:
 
 def open_alarms(lake: "Lake") -> list[Open]:
     """Return all that is wrong, the oldest first."""
+    return alarms(lake, "open")
+
+
+def alarms(lake: "Lake", state: Literal["open", "over", "all"]) -> list[Open]:
+    """Return what is wrong, the oldest first, what is over, the newest first, or the former and then the latter."""
     with lake.store.db.reading() as connection:
-        found = alarms.alarms(connection)
-        told = defaultdict[str, list["Telling"]](list)
+        known = kept.alarms(connection, over_after=None if state == "open" else "")
+        wrong = [one for one in known if one.over_at is None and state != "over"]
+        past = [one for one in reversed(known) if one.over_at is not None]
+        found = [*wrong, *past]
+        told = defaultdict[tuple[str, int], list["Telling"]](list)
         for one in tellings.tellings(connection, found):
-            told[one.alarm.key].append(one)
-    return [Open(one, tuple(told[one.key])) for one in found]
+            told[one.alarm.key, one.alarm.number].append(one)
+    return [Open(one, tuple(told[one.key, one.number])) for one in found]

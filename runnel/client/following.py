@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
+from runnel.errors import Conflict, error_of
 from runnel.lake import backfills, events, queue, workers
 from runnel.names import TableName, new_run_id
 from runnel.run.report import Done, Event, Ran, State, Watch
+from runnel.run.sent import Sent
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from runnel.plan.days import Days
 
 _PAUSE_SECONDS = 0.05
-_KINDS = {"Mistake": Mistake, "Unreachable": Unreachable}
 
 
 def is_served(lake: "Lake") -> bool:
@@ -54,6 +54,30 @@ def follow(lake: "Lake", entry: str, watch: Watch | None = None, tell: "Callable
         if tell is not None:
             tell("stopping the run; Ctrl-C again leaves it to itself")
         return follower.ended()
+
+
+def cancel(lake: "Lake", entry: str, *, wait: bool = True) -> "Queued":
+    """Ask to stop a run, and return its entry; `wait` until it has ended."""
+    db = lake.store.db
+    found = queue.cancel(db, entry)
+    if not wait or not found.is_open:
+        return found
+    _Follower(lake, found.id, None).wait()
+    return db.read(lambda connection: queue.find(connection, found.id))
+
+
+def retry(lake: "Lake", entry: str, watch: Watch | None = None, tell: "Callable[[str], None] | None" = None) -> Ran:
+    """Run again what an entry asked for: by a worker that is there, else here."""
+    from runnel.client.running import run_project
+    from runnel.client.wishes import asked
+
+    was = lake.store.db.read(lambda connection: queue.find(connection, entry))
+    if was.is_open:
+        raise Conflict("RUN_OPEN", f"run {was.id} is still {was.state}", fix=f"`runnel cancel {was.id}` stops it")
+    wanted = asked(was)
+    if is_served(lake):
+        return follow(lake, submit(lake, wanted), watch, tell)
+    return run_project(lake, wanted.wish, message=wanted.message, watch=watch)
 
 
 def submit_backfill(lake: "Lake", asked: "Asked", chunks: "Sequence[Days]") -> str:
@@ -93,12 +117,17 @@ class _Follower:
         self._seen = 0
 
     def ended(self) -> Ran:
+        """Wait for the end, and return what became of it."""
+        found = self.wait()
+        return ran_of(found.run, found.state, found.branch, found.commit, found.outcome)
+
+    def wait(self) -> "Queued":
         """Wait for the end."""
         while True:
             found = self._db.read(lambda connection: queue.find(connection, self._entry))
             self._show()
             if not found.is_open:
-                return ran_of(found)
+                return found
             time.sleep(_PAUSE_SECONDS)
 
     def _show(self) -> None:
@@ -123,24 +152,23 @@ def event_of(found: Mapping[str, Any]) -> Event:
     )
 
 
-def ran_of(found: "Queued") -> Ran:
-    """Return what became of an entry that has ended; raise where it failed before it did anything."""
-    outcome = found.outcome or {}
-    if "steps" not in outcome and found.state == "failed":
-        raise error_of(outcome.get("error"))
-    if found.state == "cancelled" and "steps" not in outcome:
-        return Ran(found.run, "cancelled", found.branch, None, 0.0, ())
-    steps = tuple(done_of(step) for step in outcome.get("steps", ()))
-    state = cast("State", found.state)
+def ran_of(run: str, state: str, branch: str, commit: str | None, outcome: Mapping[str, Any] | None) -> Ran:
+    """Return what became of a run that has ended; raise where it failed before it did anything."""
+    told = outcome or {}
+    if "steps" not in told and state == "failed":
+        raise error_of(told.get("error"))
+    if state == "cancelled" and "steps" not in told:
+        return Ran(run, "cancelled", branch, None, 0.0, ())
     return Ran(
-        outcome.get("run"),
-        state,
-        found.branch,
-        found.commit,
-        outcome.get("seconds", 0.0),
-        steps,
-        outcome.get("log"),
-        timeline=outcome.get("timeline") or {},
+        told.get("run"),
+        cast("State", state),
+        branch,
+        commit,
+        told.get("seconds", 0.0),
+        tuple(done_of(step) for step in told.get("steps", ())),
+        told.get("log"),
+        tuple(sent_of(one) for one in told.get("sinks", ())),
+        timeline=told.get("timeline") or {},
     )
 
 
@@ -163,11 +191,6 @@ def done_of(found: Mapping[str, Any]) -> Done:
     )
 
 
-def error_of(found: Mapping[str, Any] | None) -> RunnelError:
-    """Return an error that another process has told."""
-    if found is None:
-        return RunnelError("RUN_LOST", "nobody said how the run ended", fix="run it again")
-    if found.get("code") == "CANCELLED":
-        return Cancelled()
-    kind = _KINDS.get(str(found.get("kind")), RunnelError)
-    return kind(str(found["code"]), str(found["what"]), at=found.get("at"), fix=found.get("fix"))
+def sent_of(found: Mapping[str, Any]) -> Sent:
+    """Return what became of a sink, as its JSON tells."""
+    return Sent(**{**found, "error": error_of(found["error"]) if found.get("error") else None})

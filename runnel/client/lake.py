@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from runnel.client.contents import Contents
 from runnel.declare.settings import Settings
 from runnel.names import TableName
 
@@ -17,28 +18,23 @@ if TYPE_CHECKING:
 
     from runnel.client.backfilling import Backfilled, Preview
     from runnel.client.lineage import Lineage
+    from runnel.client.quarantine import Quarantined
     from runnel.client.replaying import Replay
+    from runnel.client.shapes.backfill import BackfillFacts
     from runnel.client.spark import Frames
-    from runnel.connect.load import Loaded
+    from runnel.client.status import Status
+    from runnel.client.timetable import Line
+    from runnel.connect.quarantine import Aside
     from runnel.connect.release import Released
-    from runnel.lake.branches import Branch
-    from runnel.lake.commits import Commit
-    from runnel.lake.diff import Diff
-    from runnel.lake.files.get import Got
-    from runnel.lake.files.ls import FileRow
-    from runnel.lake.files.put import Put
     from runnel.lake.merge import Merged
     from runnel.lake.rewind import Rewound
     from runnel.lake.runs import Run
-    from runnel.lake.store import Store
-    from runnel.lake.tags import Tag
-    from runnel.lake.why import Why
     from runnel.plan.steps import Plan
     from runnel.query.result import Result
     from runnel.run.report import Ran, Watch
 
 
-class Lake:
+class Lake(Contents):
     """The lake of a project. Use it as a context manager, or close it when you are done.
 
     `once` tells that the process ends after what it does with it, as a command does.
@@ -52,10 +48,9 @@ class Lake:
         tell: "Callable[[str], None] | None" = None,
         once: bool = False,
     ) -> None:
-        self.settings = settings
+        super().__init__(settings, moved=moved)
         self.once = once
         self.is_brief = False  # how Spark starts, if it does
-        self._moved = moved
         self._tell = tell
 
     def __enter__(self) -> "Lake":
@@ -79,14 +74,6 @@ class Lake:
         return lake_html(self)
 
     @cached_property
-    def store(self) -> "Store":
-        """Return the handle that the lake's own functions take."""
-        from runnel.lake.store import Store
-
-        settings = self.settings
-        return Store.open(settings.catalog, settings.warehouse, storage=dict(settings.storage), moved=self._moved)
-
-    @cached_property
     def spark(self) -> "SparkSession":
         """Return the Spark session of this process, started on first use."""
         from runnel.client.spark import session
@@ -108,35 +95,6 @@ class Lake:
         from runnel.client.spark import Frames
 
         return Frames(self.store, self.spark)
-
-    def tables(self, *, at: str = "main") -> list[str]:
-        """Return the names of the tables at a ref."""
-        return [str(name) for name in self.store.state(at)]
-
-    def log(self, ref: str = "main", *, table: str | None = None, limit: int | None = None) -> "list[Commit]":
-        """Return the history of a ref, newest first."""
-        from runnel.lake.commits import history
-
-        commit, name = self.store.commit(ref), TableName.parse(table) if table else None
-        return self.store.db.read(lambda connection: history(connection, commit, table=name, limit=limit))
-
-    def branch(self, name: str, *, at: str = "main") -> "Branch":
-        """Create a branch."""
-        from runnel.lake.branches import fork
-
-        return fork(self.store.db, name, self.store.commit(at), self.store.author)
-
-    def tag(self, name: str, ref: str = "main") -> "Tag":
-        """Give a commit a name that keeps it for ever."""
-        from runnel.lake.tags import tag
-
-        return tag(self.store, name, ref)
-
-    def diff(self, a: str, b: str, table: str | None = None) -> "Diff":
-        """Compare two versions of the lake."""
-        from runnel.lake.diff import diff
-
-        return diff(self.store, a, b, TableName.parse(table) if table else None)
 
     def plan(
         self,
@@ -171,10 +129,7 @@ class Lake:
         from runnel.client.running import run_project
 
         wish = Wish.of(select, exclude, branch, full_refresh, verify)
-        done = run_project(self, wish, message=message, watch=watch)
-        if done.errors:
-            raise done.errors[0]
-        return done
+        return run_project(self, wish, message=message, watch=watch).sound()
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
@@ -210,12 +165,6 @@ class Lake:
             return merge_and_run(self, branch, into)
         return merge(self.store, branch, into)
 
-    def revert(self, commit: str, *, branch: str = "main") -> "Commit":
-        """Undo a commit with a new one."""
-        from runnel.lake.revert import revert
-
-        return revert(self.store, commit, branch)
-
     def rewind(self, source: str, *, to: str, branch: str = "main") -> "Rewound":
         """Take a source's table and its position back to a ref, so that the next run reads again what came since."""
         from runnel.client.rewinding import rewind
@@ -230,40 +179,6 @@ class Lake:
 
         return release(self, source, Path(corrected) if corrected is not None else None, file=file, branch=branch)
 
-    def load(self, table: str, *files: str | Path, branch: str = "main", **options: Any) -> "Loaded":
-        """Add the rows of CSV, JSON lines or Parquet files to a table, creating it where it is missing."""
-        from runnel.connect.load import load
-
-        patterns: Sequence[str] = [str(file) for file in files]
-        for name in ("key", "partition"):  # one column may be given by itself
-            if isinstance(options.get(name), str):
-                options[name] = [options[name]]
-        return load(self.store, TableName.parse(table), patterns, branch=branch, **options)
-
-    def put(self, table: str, *paths: str | Path, branch: str = "main", prefix: str = "") -> "Put":
-        """Put files and folders into a file table, in one commit."""
-        from runnel.lake.files.put import put
-
-        return put(self.store, TableName.parse(table), [Path(path) for path in paths], branch=branch, prefix=prefix)
-
-    def get(self, table: str, out: str | Path, glob: str | None = None, *, at: str = "main") -> "Got":
-        """Get files out of a file table into a folder, each one verified."""
-        from runnel.lake.files.get import get
-
-        return get(self.store, TableName.parse(table), glob, Path(out), at=at)
-
-    def ls(self, table: str, glob: str | None = None, *, at: str = "main") -> "list[FileRow]":
-        """Return the files of a file table."""
-        from runnel.lake.files.ls import ls
-
-        return list(ls(self.store, TableName.parse(table), glob, at=at))
-
-    def why(self, table: str, *, at: str = "main") -> "Why":
-        """Return why a table holds what it holds: what made it, from which inputs, with which code."""
-        from runnel.lake.why import why
-
-        return why(self.store, TableName.parse(table), at)
-
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
         """Return what a table is made from, and what is made from it."""
         from runnel.client.lineage import lineage_of
@@ -276,11 +191,106 @@ class Lake:
 
         return replay_commit(self, commit)
 
-    def runs(self, run: str | None = None, *, limit: int | None = None) -> "list[Run]":
-        """Return runs, newest first, or the one that is named."""
-        from runnel.lake import recent
+    def submit(
+        self,
+        select: str | Sequence[str] = (),
+        *,
+        exclude: str | Sequence[str] = (),
+        branch: str = "main",
+        full_refresh: bool = False,
+        verify: bool = False,
+        message: str | None = None,
+    ) -> "Run":
+        """Ask the workers of this lake for a run, and don't wait for it: `follow` does."""
+        from runnel.client.following import submit
+        from runnel.client.planning import Wish
+        from runnel.client.wishes import Asked
 
-        return self.store.db.read(lambda c: [recent.find(c, run)] if run is not None else recent.recent(c, limit))
+        return self.runs(submit(self, Asked(Wish.of(select, exclude, branch, full_refresh, verify), message)))[0]
+
+    def follow(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
+        """Return what became of a run that was asked for, when it has ended; raise where a step failed."""
+        from runnel.client.following import follow
+
+        return follow(self, self.runs(run)[0].id, watch).sound()
+
+    def cancel(self, run: str, *, wait: bool = True) -> "Run":
+        """Stop a run that waits or goes on; `wait` until it has stopped."""
+        from runnel.client.following import cancel
+
+        return self.runs(cancel(self, run, wait=wait).id)[0]
+
+    def retry(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
+        """Run again what a run was asked for; what it finished is known."""
+        from runnel.client.following import retry
+
+        return retry(self, run, watch).sound()
+
+    def logs(self, run: str) -> str:
+        """Return the log of a run, with the whole trace of every error."""
+        from runnel.client.logs import text_of
+
+        return text_of(self, run)
+
+    def status(self, *, branch: str | None = None) -> "Status":
+        """Return who is there, how much waits, what is wrong, and how streams are."""
+        from runnel.client.status import status
+
+        return status(self, branch)
+
+    def schedules(self) -> "list[Line]":
+        """Return all schedules, with when each is due next and how its last run went."""
+        from runnel.client.timetable import timetable
+
+        return timetable(self)
+
+    def pause_schedule(self, name: str) -> "Line":
+        """Let a schedule queue nothing until it is resumed."""
+        from runnel.client.timetable import pause
+
+        return pause(self, name)
+
+    def resume_schedule(self, name: str) -> "Line":
+        """Let a paused schedule go on."""
+        from runnel.client.timetable import pause
+
+        return pause(self, name, resume=True)
+
+    def backfills(self, *, limit: int = 20) -> "list[BackfillFacts]":
+        """Return the newest backfills that workers compute, newest first."""
+        from runnel.client.shapes.backfill import backfills
+
+        return backfills(self.store.db, limit)
+
+    def pause_backfill(self, name: str) -> "BackfillFacts":
+        """Let later chunks of a backfill wait; the one that goes on is finished."""
+        from runnel.client.shapes.backfill import changed
+
+        return changed(self.store.db, name, "pause")
+
+    def resume_backfill(self, name: str) -> "BackfillFacts":
+        """Let a backfill go on, with what failed first."""
+        from runnel.client.shapes.backfill import changed
+
+        return changed(self.store.db, name, "resume")
+
+    def cancel_backfill(self, name: str) -> "BackfillFacts":
+        """Run no further chunk of a backfill, and stop the one that goes on."""
+        from runnel.client.shapes.backfill import changed
+
+        return changed(self.store.db, name, "cancel")
+
+    def quarantines(self, *, branch: str = "main") -> "list[Quarantined]":
+        """Return the tables of which rows are set aside."""
+        from runnel.client.quarantine import quarantines
+
+        return quarantines(self, branch)
+
+    def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[Aside]":
+        """Return the rows of a table that were set aside, the oldest first, with why."""
+        from runnel.client.quarantine import rows_aside
+
+        return rows_aside(self, table, branch, file)
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, goes on until the process ends."""

@@ -3,21 +3,28 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake import queue, workers
+from runnel.lake import pulse, queue, workers
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.queue import Queued
     from runnel.lake.workers import Worker
 
 
 @dataclass(frozen=True)
 class Presence:
-    """The services and workers that are there, and what of the queue has not ended."""
+    """The services and workers that are there, and how many runs wait and go on."""
 
     services: "tuple[Worker, ...]"
     workers: "tuple[Worker, ...]"
-    open: "tuple[Queued, ...]"
+    queued: int
+    running: int
+
+    @classmethod
+    def of(cls, there: "list[Worker]", depths: dict[str, int]) -> "Presence":
+        """Return who is there, of all processes that work for a lake, and how long the queue is."""
+        services = tuple(one for one in there if one.kind == workers.SERVICE)
+        crew = tuple(one for one in there if one.kind == workers.WORKER)
+        return cls(services, crew, depths[queue.QUEUED], depths[queue.RUNNING])
 
     @property
     def is_nobody(self) -> bool:
@@ -34,21 +41,21 @@ class Presence:
                 {"name": one.id, "state": one.state, "since": one.started_at, "runs": one.detail.get("runs", [])}
                 for one in self.workers
             ],
-            "queued": sum(one.state == queue.QUEUED for one in self.open),
-            "running": sum(one.state == queue.RUNNING for one in self.open),
+            "queued": self.queued,
+            "running": self.running,
         }
 
     def lines(self) -> list[str]:
         """Return what people read."""
-        if self.is_nobody and not self.open:
+        is_idle = not self.queued and not self.running
+        if self.is_nobody and is_idle:
             return []
         found = [
             f"up at {one.detail.get('url')} since {one.started_at[:19].replace('T', ' ')} UTC" for one in self.services
         ]
-        told = self.json()
         states = ", ".join(f"{one.id} {one.state}" for one in self.workers) or "none"
-        found.append(f"workers: {states}; runs: {told['queued']} waiting, {told['running']} going on")
-        if self.open and not self.workers:
+        found.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
+        if not is_idle and not self.workers:
             found.append("nobody computes what waits: `runnel up` or `runnel worker` does")
         return [*found, ""]
 
@@ -56,10 +63,4 @@ class Presence:
 def presence(lake: "Lake") -> Presence:
     """Return who is there now."""
     with lake.store.db.reading() as connection:
-        there = workers.present(connection)
-        waiting = queue.entries(connection, states=queue.OPEN)
-    return Presence(
-        tuple(one for one in there if one.kind == workers.SERVICE),
-        tuple(one for one in there if one.kind == workers.WORKER),
-        tuple(waiting),
-    )
+        return Presence.of(workers.present(connection), pulse.depths(connection))

@@ -1,30 +1,33 @@
 """A lake as HTML, for notebooks. Reads the tables' own summaries, no data."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from runnel import notebook
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
 
-_MOST_TABLES = 50
+MOST_TABLES = 50
 
 
 def lake_html(lake: "Lake") -> str:
     """Return a project's name and place, its branches, and the tables of main with their rows."""
-    from runnel.lake.branches import branches
-    from runnel.lake.sizes import size_of
-    from runnel.lake.tables import load
+    from runnel.client.shapes.table import size_json
 
-    names = [branch.name for branch in lake.store.db.read(branches)]
-    state = lake.store.state("main")
-    rows = []
-    for name, version in list(state.items())[:_MOST_TABLES]:
-        size = size_of(load(lake.store, version.location))
-        rows.append([name, "?" if size.rows is None else f"{size.rows:,}"])
-    settings = lake.settings
-    told = f"<div><b>{notebook.text(settings.name)}</b> at <code>{notebook.text(settings.root)}</code></div>"
-    told += f"<div>branches: {notebook.text(', '.join(names))}</div>"
-    if len(state) > _MOST_TABLES:
-        told += f"<div>the first {_MOST_TABLES} of {len(state):,} tables</div>"
+    names, state = [branch.name for branch in lake.branches()], lake.store.state("main")
+    shown = list(state.items())[:MOST_TABLES]
+    sizes = [size_json(lake.store, name, version.location) for name, version in shown]
+    return html(lake.settings.name, str(lake.settings.root), names, sizes, is_more=len(state) > MOST_TABLES)
+
+
+def html(
+    project: str, place: str, branches: Sequence[str], sizes: Sequence[Mapping[str, Any]], *, is_more: bool
+) -> str:
+    """Return a lake, with some of its tables and their sizes."""
+    rows = [[one["table"], "?" if one["rows"] is None else f"{one['rows']:,}"] for one in sizes]
+    told = f"<div><b>{notebook.text(project)}</b> at <code>{notebook.text(place)}</code></div>"
+    told += f"<div>branches: {notebook.text(', '.join(branches))}</div>"
+    if is_more:
+        told += f"<div>the first {len(sizes):,} tables</div>"
     return told + (notebook.table(["table", "rows"], rows, (1,)) if rows else "<div>no tables yet</div>")

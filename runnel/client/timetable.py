@@ -1,7 +1,7 @@
 """The schedules of a project: when each is due next, and how its last run went."""
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.due import times
@@ -37,19 +37,27 @@ class Line:
         return asdict(self)
 
 
-def timetable(lake: "Lake", now: datetime) -> list[Line]:
+def timetable(lake: "Lake") -> list[Line]:
     """Return all schedules: those that the catalog knows, and those that only the project's files declare yet."""
     from runnel.client.planning import flow_of
 
-    declared = [one.json() for one in flow_of(lake).schedules]
+    declared, now = [one.json() for one in flow_of(lake).schedules], datetime.now(UTC)
     with lake.store.db.reading() as connection:
         known = {one.name: one for one in schedules.standing(connection)}
         new = [schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared]
         found = known | {one.name: one for one in new if one.name not in known}
-        return [_line(connection, one, now) for _, one in sorted(found.items())]
+        return [line_of(connection, one, now) for _, one in sorted(found.items())]
 
 
-def _line(connection: "Connection", one: "Standing", now: datetime) -> Line:
+def pause(lake: "Lake", name: str, *, resume: bool = False) -> Line:
+    """Let a schedule queue nothing until it is resumed, or resume it."""
+    store, now = lake.store, datetime.now(UTC)
+    found = schedules.pause(store.db, name, store.author, resume=resume)
+    return store.db.read(lambda connection: line_of(connection, found, now))
+
+
+def line_of(connection: "Connection", one: "Standing", now: datetime) -> Line:
+    """Return one schedule with when it is due next, and how its last run went."""
     ran = queue.entries(connection, cause=f"schedule/{one.name}", limit=1)
     last = ran[0] if ran else None
     return Line(

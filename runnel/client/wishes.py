@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from runnel.client.planning import Wish
+from runnel.names import TableName
 from runnel.plan.days import Days
 
 if TYPE_CHECKING:
@@ -56,6 +57,25 @@ def without_streams(wish: Wish, flow: "Flow") -> Wish:
     """Return a wish without the streams that a worker keeps going anyway."""
     streams = tuple(str(task.table) for task in flow.tasks.values() if task.options.stream)
     return replace(wish, exclude=(*wish.exclude, *streams))
+
+
+def streams_in(wish: Wish, flow: "Flow") -> tuple[TableName, ...]:
+    """Return the streams that a wish selects; none where only the lake can tell what is selected."""
+    from runnel.plan.graph import Graph
+    from runnel.plan.selection import select
+
+    def unknown() -> NoReturn:
+        raise _Unknown
+
+    try:
+        selected = select(Graph(flow), flow, wish.select, wish.exclude, unknown)
+    except _Unknown:
+        return ()
+    return tuple(table for table in sorted(selected) if table in flow.tasks and flow.tasks[table].options.stream)
+
+
+class _Unknown(Exception):
+    """What is modified is not known here."""
 
 
 def _message(found: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from runnel.declare.duration import seconds_of
 from runnel.declare.observing import LineageSettings, TelemetrySettings, lineage_settings, telemetry_settings
 from runnel.errors import Mistake, nearest
 
@@ -20,7 +21,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "spark": {"master": "local[*]", "conf": {}},
     "params": {},
     "retention": {"commits": "30 days", "stream": "1 day", "failed": "3 days", "grace": "1 hour", "branches": {}},
-    "service": {"host": "127.0.0.1", "port": 8470},
+    "service": {"host": "127.0.0.1", "port": 8470, "query_timeout": "2 minutes"},
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
@@ -43,6 +44,7 @@ class Settings:
     retention: Mapping[str, Any]
     host: str
     port: int
+    query_timeout_seconds: int
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     set_params: tuple[str, ...] = ()  # the names of `params` that came from --set
     openlineage: LineageSettings = field(default_factory=LineageSettings)
@@ -184,6 +186,7 @@ def _complete(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapp
         retention=dict(values["retention"]),
         host=plain("service", "host"),
         port=plain("service", "port"),
+        query_timeout_seconds=_seconds("service.query_timeout", plain("service", "query_timeout"), root),
         secrets=frozenset(secrets),
         openlineage=lineage_settings(plain("openlineage", "url"), plain("openlineage", "namespace"), key, name),
         telemetry=telemetry_settings(plain("telemetry", "endpoint"), headers),
@@ -209,6 +212,13 @@ def _revealed(name: str, value: Any, root: Path, environ: Mapping[str, str], sec
         found = path.read_text(encoding="utf-8").strip()
     secrets.add(found)
     return found
+
+
+def _seconds(name: str, text: str, root: Path) -> int:
+    try:
+        return seconds_of(text)
+    except Mistake as mistake:
+        raise Mistake("PROJECT_SETTING", f"`{name}`: {mistake.what}", at=str(root / FILE), fix=mistake.fix) from None
 
 
 def _absolute(location: str, root: Path) -> str:

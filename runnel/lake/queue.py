@@ -257,8 +257,22 @@ def find(connection: Connection, text: str) -> Queued:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
     known = connection.execute(sa.select(columns.id).order_by(columns.queued_at.desc()).limit(100)).scalars()
     close = nearest(text, known)
-    what = f"there is no run {shown(text)} in the queue" + (f"; close: `{close}`" if close else "")
+    what = f"there is no run {shown(text)}" + (f"; close: `{close}`" if close else "")
     raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
+
+
+def some(connection: Connection, names: Iterable[str]) -> dict[str, Queued]:
+    """Return the entries of these ids that there are."""
+    wanted, found = list(names), dict[str, Queued]()
+    for start in range(0, len(wanted), 500):
+        query = sa.select(schema.queue).where(schema.queue.c.id.in_(wanted[start : start + 500]))
+        found |= {row.id: _queued(row) for row in connection.execute(query)}
+    return found
+
+
+def in_slot(connection: Connection, slot: str) -> Queued:
+    """Return the entry that was taken for a slot."""
+    return _queued(connection.execute(sa.select(schema.queue).where(schema.queue.c.slot == slot)).one())
 
 
 def entries(

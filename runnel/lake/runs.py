@@ -4,7 +4,7 @@ A run holds a pin or a slot while it works. Where its lease has ended and nobody
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,6 +84,15 @@ def runs(connection: Connection, limit: int | None = None) -> list[Run]:
     query = sa.select(schema.runs).order_by(columns.started_at.desc(), columns.id.desc()).limit(limit)
     found = [_run(row) for row in connection.execute(query)]
     return [_judged(connection, one) for one in found]
+
+
+def some(connection: Connection, names: Iterable[str]) -> dict[str, Run]:
+    """Return the runs of these ids that there are."""
+    wanted, found = list(names), dict[str, Run]()
+    for start in range(0, len(wanted), 500):
+        query = sa.select(schema.runs).where(schema.runs.c.id.in_(wanted[start : start + 500]))
+        found |= {row.id: _judged(connection, _run(row)) for row in connection.execute(query).all()}
+    return found
 
 
 def run(connection: Connection, text: str) -> Run:

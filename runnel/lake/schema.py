@@ -333,6 +333,8 @@ tokens = Table(
     Column("scope", String(20), nullable=False),
     Column("made_at", String(32), nullable=False),
     Column("revoked_at", String(32), nullable=True),
+    Column("tables", Text, nullable=True),  # JSON: patterns of those that it is for; null for all
+    Column("branch", String(63), nullable=True),  # the one that it is for; null for all
 )
 # Answers that were given to requests with an idempotency key: the same request gets the same answer.
 answers = Table(

@@ -2,21 +2,25 @@
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.errors import Mistake, nearest
-from runnel.lake import schema
+from runnel.lake import branches, schema
 from runnel.lake.database import Database
 from runnel.names import shown
 
 READ, WRITE, ADMIN = "read", "write", "admin"
 SCOPES = (READ, WRITE, ADMIN)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z", re.ASCII)
+_PATTERN = re.compile(r"[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}\Z", re.ASCII)
 _PREFIX = "rnl_"
 
 
@@ -28,14 +32,46 @@ class Token:
     scope: str
     made_at: str
     revoked_at: str | None = None
+    tables: tuple[str, ...] | None = None  # patterns of those that it is for; None for all
+    branch: str | None = None  # the one that it is for; None for all
+
+    @property
+    def is_limited(self) -> bool:
+        """Tell whether it is for some tables or one branch only."""
+        return self.tables is not None or self.branch is not None
+
+    @property
+    def told(self) -> str:
+        """Return what it may do, as people read it."""
+        what = {READ: "read", WRITE: "read and write", ADMIN: "do everything"}[self.scope]
+        of = f" {', '.join(self.tables)}" if self.tables is not None else ""
+        return what + of + (f" of {self.branch}" if self.branch is not None else "")
+
+    def may_see(self, table: str) -> bool:
+        """Tell whether it is for a table."""
+        return self.tables is None or any(fnmatchcase(table, pattern) for pattern in self.tables)
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        return {
+            "token": self.name,
+            "scope": self.scope,
+            "tables": None if self.tables is None else list(self.tables),
+            "branch": self.branch,
+            "made_at": self.made_at,
+            "revoked_at": self.revoked_at,
+        }
 
 
-def create(db: Database, name: str, scope: str) -> str:
+def create(
+    db: Database, name: str, scope: str, *, tables: tuple[str, ...] | None = None, branch: str | None = None
+) -> str:
     """Make a token and return its text, which nobody can ever ask for again.
 
-    The name of one that was revoked may be used again.
+    The name of one that was revoked may be used again. `tables`, as patterns, and `branch` limit a token that reads.
     """
     _check(name, scope)
+    _check_limits(scope, tables, branch)
     secret = _PREFIX + secrets.token_urlsafe(32)
     table, hashed = schema.tokens, _hash(secret)
 
@@ -43,11 +79,14 @@ def create(db: Database, name: str, scope: str) -> str:
         known = connection.execute(sa.select(table).where(table.c.name == name)).first()
         if known is not None and known.hash == hashed:
             return secret  # an earlier attempt took effect, and its acknowledgement was lost
+        if branch is not None:
+            branches.branch(connection, branch)
         if known is not None and known.revoked_at is None:
             fix = f"choose another name, or revoke it: runnel token revoke {name}"
             raise Mistake("TOKEN_EXISTS", f"there is a token called `{name}`", fix=fix)
         connection.execute(table.delete().where(table.c.name == name))
-        values = {"name": name, "hash": hashed, "scope": scope, "made_at": db.now(connection)}
+        values = {"name": name, "hash": hashed, "scope": scope, "made_at": db.now(connection), "branch": branch}
+        values["tables"] = json.dumps(tables) if tables is not None else None
         connection.execute(table.insert().values(values))
         return secret
 
@@ -70,19 +109,25 @@ def tokens(connection: Connection) -> list[Token]:
     return [_token(row) for row in connection.execute(sa.select(schema.tokens).order_by(schema.tokens.c.name))]
 
 
+def find(connection: Connection, name: str) -> Token:
+    """Return a token, or raise with the nearest name."""
+    row = connection.execute(sa.select(schema.tokens).where(schema.tokens.c.name == name)).first()
+    if row is not None:
+        return _token(row)
+    close = nearest(name, (one.name for one in tokens(connection)))
+    what = f"there is no token {shown(name)}" + (f"; close: `{close}`" if close else "")
+    raise Mistake("TOKEN_UNKNOWN", what, fix="`runnel token list` lists them")
+
+
 def revoke(db: Database, name: str) -> Token:
     """Let a token open nothing any more."""
     columns = schema.tokens.c
 
     def work(connection: Connection) -> Token:
-        found = {one.name: one for one in tokens(connection)}
-        if name not in found:
-            close = nearest(name, found)
-            what = f"there is no token {shown(name)}" + (f"; close: `{close}`" if close else "")
-            raise Mistake("TOKEN_UNKNOWN", what, fix="`runnel token list` lists them")
+        find(connection, name)
         here = sa.and_(columns.name == name, columns.revoked_at.is_(None))
         connection.execute(schema.tokens.update().where(here).values(revoked_at=db.now(connection)))
-        return _token(connection.execute(sa.select(schema.tokens).where(columns.name == name)).one())
+        return find(connection, name)
 
     return db.write(work)
 
@@ -97,9 +142,20 @@ def _check(name: str, scope: str) -> None:
         raise Mistake("TOKEN_SCOPE", what, fix=f"use {', '.join(SCOPES[:-1])} or {SCOPES[-1]}")
 
 
+def _check_limits(scope: str, tables: tuple[str, ...] | None, branch: str | None) -> None:
+    if scope != READ and (tables is not None or branch is not None):
+        what = f"a token of scope {scope} can't be limited to tables or a branch: what it does may reach others"
+        raise Mistake("TOKEN_LIMITS", what, fix=f"use scope {READ}, or leave the limits out")
+    for pattern in tables or ():
+        if not _PATTERN.match(pattern):
+            what = f"{shown(pattern)} is no pattern of tables"
+            raise Mistake("TOKEN_TABLES", what, fix="write it as layer.name, where * stands for anything: dws.*")
+
+
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _token(row: Row[tuple[str, ...]]) -> Token:
-    return Token(row.name, row.scope, row.made_at, row.revoked_at)
+    tables = tuple(json.loads(row.tables)) if row.tables is not None else None
+    return Token(row.name, row.scope, row.made_at, row.revoked_at, tables, row.branch)

@@ -54,6 +54,7 @@ class Step:
             "rows": self.rows,
             "bytes": self.bytes,
             "expected": self.is_expected,
+            "analyse": self.analyse,
         }
 
 
@@ -79,6 +80,7 @@ class Plan:
             "commit": self.commit,
             "steps": [step.json() for step in self.steps],
             "jvm": self.jvm,
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:

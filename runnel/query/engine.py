@@ -17,6 +17,7 @@ from runnel.lake.scan import Unscannable
 from runnel.lake.tables import load
 from runnel.names import TableName, shown
 from runnel.query.allow import Parsed, parse
+from runnel.query.bound import Bound
 from runnel.query.columns import unknown_column
 from runnel.query.dialect.translate import Column, Unfaithful, translate
 from runnel.query.filters import table_filters
@@ -69,6 +70,7 @@ class Question:
     parsed: Parsed
     commit: Commit
     versions: State
+    bound: Bound = field(default_factory=Bound)
     begun: float = field(default_factory=time.perf_counter)
 
 
@@ -80,10 +82,12 @@ def query(
     engine: str = "auto",
     spark: Callable[[], "SparkSession"] | None = None,
     limits: Limits | None = None,
+    bound: Bound | None = None,
 ) -> Result:
     """Ask the lake in Spark SQL, as it was at a ref, and return the answer as a stream.
 
     `spark` starts Spark or returns the running session; it is called only if Spark is needed.
+    The query ends, in either engine, when `bound` says so.
     """
     begun = time.perf_counter()
     if engine not in ENGINES:
@@ -93,7 +97,7 @@ def query(
     parsed = _parsed(sql)
     commit = store.commit(at)
     versions = store.versions(commit, [TableName.parse(name) for name in parsed.tables])
-    question = Question(store, parsed, commit, versions, begun)
+    question = Question(store, parsed, commit, versions, bound or Bound(), begun)
     hand_over = _hand_over(question, engine, spark)
     reason = None
     try:

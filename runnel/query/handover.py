@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from runnel.errors import RunnelError
 from runnel.lake.storage import listing, local_path
 from runnel.query.arrow import arrow_type, fitted
+from runnel.query.bound import Bound, watched
 from runnel.query.dialect.translate import Column
 from runnel.query.hold import Hold
 from runnel.query.spark_errors import told
@@ -71,7 +72,7 @@ def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
     folder = _new_folder(spark, store)
     try:
         lent = lender(spark, store, "q", _CONF).lend(question.commit, question.versions)
-        with lent as loan, _interruptible(loan.session), _held(question), _errors():
+        with lent as loan, _interruptible(loan.session, question.bound), _held(question), _errors(question.bound):
             frame = loan.session.sql(question.parsed.spark_sql)
             columns = _write(frame, folder)
         return SparkStream(store, folder, columns)
@@ -81,12 +82,13 @@ def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
 
 
 @contextmanager
-def _interruptible(session: "SparkSession") -> Iterator[None]:
+def _interruptible(session: "SparkSession", bound: Bound) -> Iterator[None]:
     """Stop Spark's work on this query when the user stops waiting for it."""
     tag = f"runnel-{secrets.token_hex(8)}"
     session.addTag(tag)
     try:
-        yield
+        with watched(bound, lambda: session.interruptTag(tag)):
+            yield
     except BaseException:
         with suppress(Exception):  # what went wrong first is what is told
             session.interruptTag(tag)
@@ -120,14 +122,14 @@ def _write(frame: "DataFrame", folder: str) -> list[Column]:
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def _errors(bound: Bound) -> Iterator[None]:
     """Tell Spark's errors in one line; the trace goes to the log."""
     try:
         yield
     except RunnelError:
         raise
     except Exception as error:
-        raise told(error) from error
+        raise bound.over() or told(error) from error
 
 
 def _new_folder(spark: "SparkSession", store: "Store") -> str:

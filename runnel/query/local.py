@@ -10,6 +10,7 @@ import pyarrow as pa
 from runnel.errors import Mistake
 from runnel.lake.storage import missing, plain
 from runnel.query.arrow import arrow_type, fitted
+from runnel.query.bound import watched
 from runnel.query.hold import Hold
 from runnel.query.instance import opened
 from runnel.query.result import Stuck
@@ -27,11 +28,13 @@ class LocalStream:
 
     def __init__(self, question: "Question", prepared: "Prepared") -> None:
         self._prepared = prepared
+        self._bound = question.bound
         self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in prepared.columns])
         self._held = ExitStack()
         self._held.callback(Hold(question.store.db, question.commit.id).release)
         try:
-            self._reader = self._start(plain(question.store.warehouse))
+            with self._bound.working():
+                self._reader = self._start(plain(question.store.warehouse))
         except BaseException:
             self.close()
             raise
@@ -39,7 +42,8 @@ class LocalStream:
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch, or None at the end."""
         try:
-            return fitted(self._reader.read_next_batch(), self.schema)
+            with self._bound.working():
+                return fitted(self._reader.read_next_batch(), self.schema)
         except StopIteration:
             return None
         except (duckdb.Error, pa.ArrowException, OSError) as error:
@@ -53,6 +57,7 @@ class LocalStream:
         found = self._held.enter_context(opened(warehouse, self._prepared.outside))
         cursor = found.cursor()
         self._held.callback(cursor.close)
+        self._held.enter_context(watched(self._bound, cursor.interrupt))
         try:
             for one in self._prepared.sources:
                 found.view(one.view, one.select)
@@ -66,6 +71,8 @@ class LocalStream:
 
     def _told(self, error: Exception) -> Exception:
         """Return what an error of DuckDB means: mostly nothing but that Spark has to decide."""
+        if (late := self._bound.over()) is not None:
+            return late
         if isinstance(error, duckdb.PermissionException):
             what = "the query reaches outside the lake, which is not allowed"
             return Mistake("SQL_NOT_READ_ONLY", what, fix="read tables of the lake, written as layer.name")

@@ -13,6 +13,7 @@ from runnel.run.sent import Sent
 from runnel.run.spent import total
 
 State = Literal["succeeded", "failed", "cancelled", "nothing"]
+KEPT_GOING = "the service keeps this stream going"
 StepState = Literal["succeeded", "failed", "skipped", "blocked", "cancelled"]
 
 
@@ -87,6 +88,12 @@ class Ran:
     def errors(self) -> tuple[RunnelError, ...]:
         """Return what went wrong."""
         return tuple(step.error for step in self.steps if step.error is not None)
+
+    def sound(self) -> "Ran":
+        """Return itself; raise the first error where something went wrong."""
+        if self.errors:
+            raise self.errors[0]
+        return self
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""

@@ -1,7 +1,10 @@
 """What only a worker can answer, asked for by the queue: plans, which need the flow, and queries of Spark."""
 
+import secrets
+import threading
+from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from runnel.client.planning import plan_project
 from runnel.client.wishes import asked
@@ -10,26 +13,32 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow
     from runnel.lake.queue import Queued
+    from runnel.query.result import Result
 
 KINDS = ("plan", "query")
 MOST_ROWS = 10_000
 
 
-def answer(lake: "Lake", flow: "Flow", queued: "Queued") -> dict[str, Any]:
-    """Return what an entry that is no run asks for."""
-    return _plan(lake, flow, queued) if queued.kind == "plan" else _query(lake, queued)
+def answer(lake: "Lake", flow: "Flow", queued: "Queued", cancelled: threading.Event) -> dict[str, Any]:
+    """Return what an entry that is no run asks for; a query ends where it is cancelled."""
+    return _plan(lake, flow, queued) if queued.kind == "plan" else _query(lake, queued, cancelled)
 
 
 def _plan(lake: "Lake", flow: "Flow", queued: "Queued") -> dict[str, Any]:
     return dict(plan_project(lake, asked(queued).wish, flow).plan.json())
 
 
-def _query(lake: "Lake", queued: "Queued") -> dict[str, Any]:
-    """Answer a query: {"sql", "at", "engine", "limit"}."""
-    wish = queued.wish
-    engine = cast("Literal['auto', 'duckdb', 'spark']", wish.get("engine", "auto"))
-    limit = min(int(wish.get("limit") or MOST_ROWS), MOST_ROWS)
-    with lake.query(wish["sql"], at=wish.get("at", "main"), engine=engine) as result:
+def _query(lake: "Lake", queued: "Queued", cancelled: threading.Event) -> dict[str, Any]:
+    """Answer a query: {"sql", "at", "engine", "limit", "arrow"}."""
+    from runnel.query.bound import Stoppable
+    from runnel.query.engine import query
+
+    wish, bound = queued.wish, Stoppable(cancelled)
+    engine, at = str(wish.get("engine", "auto")), str(wish.get("at", "main"))
+    with query(lake.store, wish["sql"], at=at, engine=engine, spark=lambda: lake.spark, bound=bound) as result:
+        if wish.get("arrow"):
+            return {"location": _kept(lake, result, wish.get("limit"))}
+        limit = min(int(wish.get("limit") or MOST_ROWS), MOST_ROWS)
         rows = list(islice(result.json_rows(), limit + 1))
         return {
             "columns": result.columns,
@@ -39,3 +48,19 @@ def _query(lake: "Lake", queued: "Queued") -> dict[str, Any]:
             "seconds": round(result.seconds, 6),
             "at": result.at,
         }
+
+
+def _kept(lake: "Lake", result: "Result", limit: int | None) -> str:
+    """Write an answer where the service finds it, which removes it; what it leaves is swept as an unknown file."""
+    from runnel.query.wire import Cut, sent
+
+    location = f"{lake.store.warehouse}/_answers/{secrets.token_hex(16)}/answer.arrow"
+    try:
+        with closing(lake.store.io.new_output(location).create()) as stream:
+            for part in sent(result, limit):
+                stream.write(part)
+    except Cut as cut:
+        lake.store.io.delete(location)
+        assert cut.__cause__ is not None
+        raise cut.__cause__ from None
+    return location

@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.running import Taken, run_project
-from runnel.client.wishes import asked, without_streams
+from runnel.client.wishes import asked, streams_in, without_streams
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
+from runnel.run.report import KEPT_GOING, Done
 from runnel.service import errand
 from runnel.service.flows import Flows
 from runnel.service.footprint import memory_bytes
@@ -147,7 +148,7 @@ class Worker:
             LOG.error("run %s met a defect", queued.run, exc_info=error)
             fix = "this is a defect of Runnel; the trace is in the worker's log"
             internal = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
-            state, outcome, again = queue.FAILED, {"error": told(internal)}, False
+            state, outcome, again = queue.FAILED, {"error": internal.told()}, False
         teller.close()
         self._finish(held, state, outcome, again)
 
@@ -157,14 +158,18 @@ class Worker:
         try:
             lake, flow = self._flows.get(wanted.overrides)
             if held.queued.kind in errand.KINDS:
-                return queue.SUCCEEDED, errand.answer(lake, flow, held.queued), False
-            wish = without_streams(wanted.wish, flow) if wanted.wish.branch == self._branch else wanted.wish
+                return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), False
+            wish, kept = wanted.wish, tuple[Done, ...]()
+            if wish.branch == self._branch:
+                kept = tuple(Done(table, "stream", "skipped", KEPT_GOING) for table in streams_in(wish, flow))
+                wish = without_streams(wish, flow)
             ran = run_project(lake, wish, message=wanted.message, watch=teller.see, flow=flow, taken=held.taken)
+            ran = replace(ran, steps=(*ran.steps, *kept))
         except RunnelError as error:
             if held.taken.cancelled.is_set() or isinstance(error, Cancelled):
                 return self._stopped(held)
             LOG.error("run %s failed", held.queued.run, exc_info=error)
-            return queue.FAILED, {"error": told(error)}, _is_passing(error)
+            return queue.FAILED, {"error": error.told()}, _is_passing(error)
         if ran.state == "cancelled":
             return self._stopped(held)
         return ran.state, _json(ran), ran.state == "failed" and all(_is_passing(error) for error in ran.errors)
@@ -177,7 +182,7 @@ class Worker:
             f"run {held.queued.id} took longer than the {held.queued.timeout_seconds} s that it may",
             fix="raise `timeout`, or give it less to do",
         )
-        return queue.FAILED, {"error": told(error)}, True
+        return queue.FAILED, {"error": error.told()}, True
 
     def _finish(self, held: Held, state: str, outcome: Mapping[str, Any], again: bool) -> None:
         """Note how a run ended, however long the database is away: the claim is renewed meanwhile."""
@@ -259,14 +264,9 @@ def _is_passing(error: RunnelError) -> bool:
     return isinstance(error, Unreachable) or error.code in _PASSING
 
 
-def told(error: RunnelError) -> dict[str, str | None]:
-    """Return an error with its kind, so that whoever follows the run ends as if it had computed it."""
-    return {**error.parts(), "kind": type(error).__name__}
-
-
 def _json(ran: "Ran") -> dict[str, Any]:
     found = ran.json()
     for step, shown in zip(ran.steps, found["steps"], strict=True):
         if step.error is not None:
-            shown["error"] = told(step.error)
+            shown["error"] = step.error.told()
     return found

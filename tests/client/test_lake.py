@@ -49,8 +49,6 @@ def test_a_script(shop: Path) -> None:
 def test_a_mistake_is_a_runnel_error(shop: Path) -> None:
     with rn.open(shop) as lake, pytest.raises(rn.RunnelError, match="there is no table"):
         lake.query("select * from ods.nothing")
-    with pytest.raises(rn.RunnelError, match="project folders only"):
-        rn.open("http://127.0.0.1:8470")
 
 
 def test_a_frame_stays_at_its_commit(both: Store, spark: "SparkSession") -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from runnel.client.planning import Wish
 from runnel.client.running import run_project
-from runnel.client.shapes.run import run_json, whole_json
+from runnel.client.shapes.run import whole_json
+from runnel.lake.journal import Item
 from runnel.phases import PASS, Clock, Segment, kept, phase, sums
 from runnel.run.effort import Stage, effort, stages
 from runnel.run.report import Event, Ran
@@ -96,7 +97,7 @@ def test_a_run_says_where_its_time_went(project: Project) -> None:
     assert day.spark is not None and day.spark["output_rows"] == 2 and day.spark["shuffle_write_bytes"] > 0
     with project.open() as lake:
         (found,) = lake.runs(ran.run)
-    whole = whole_json(run_json(found), [found])
+    whole = whole_json(Item(None, (found,)))
     assert (whole["spent"], whole["timeline"]) == (ran.spent, dict(ran.timeline))
     assert {"plan", "spark", "steps", "publish"} <= set(ran.timeline) and ran.timeline["queue"] == 0
     assert whole["steps"] == [step.json() for step in ran.steps]

@@ -14,6 +14,7 @@ def commit_json(commit: "Commit", tables: list[str]) -> dict[str, Any]:
     return {
         "commit": commit.id,
         "seq": commit.seq,
+        "line": commit.line,
         "branch": commit.branch,
         "parent": commit.parent,
         "merged": commit.merged,
@@ -23,6 +24,7 @@ def commit_json(commit: "Commit", tables: list[str]) -> dict[str, Any]:
         "at": commit.at,
         "run": commit.run,
         "expired": commit.expired_at is not None,
+        "expired_at": commit.expired_at,
         "tables": tables,
     }
 
@@ -30,7 +32,13 @@ def commit_json(commit: "Commit", tables: list[str]) -> dict[str, Any]:
 def whole_json(commit: "Commit", changes: "Iterable[Change]") -> dict[str, Any]:
     """Return a commit with what it did to each table."""
     shown = [
-        {"table": str(change.table), "before": change.before, "after": change.after, "detail": dict(change.detail)}
+        {
+            "table": str(change.table),
+            "before": change.before,
+            "after": change.after,
+            "content": change.content,
+            "detail": dict(change.detail),
+        }
         for change in changes
     ]
     return {**commit_json(commit, [str(change["table"]) for change in shown]), "changes": shown}
@@ -45,7 +53,14 @@ def how_json(detail: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def branch_json(branch: "Branch") -> dict[str, Any]:
     """Return a branch."""
-    return {"branch": branch.name, "head": branch.head, "created_at": branch.created_at, "from": branch.from_commit}
+    return {
+        "branch": branch.name,
+        "line": branch.line,
+        "head": branch.head,
+        "created_at": branch.created_at,
+        "author": branch.author,
+        "from": branch.from_commit,
+    }
 
 
 def tag_json(tag: "Tag") -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Runs as JSON: those of the queue, and those that a command ran by itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runnel.lake.database import moment
 from runnel.run.spent import total
 
 if TYPE_CHECKING:
+    from runnel.lake.journal import Item
     from runnel.lake.queue import Queued
     from runnel.lake.runs import Run
 
@@ -52,8 +53,14 @@ def entry_json(one: "Queued") -> dict[str, Any]:
     }
 
 
-def whole_json(shown: dict[str, Any], attempts: "Sequence[Run]", one: "Queued | None" = None) -> dict[str, Any]:
+def item_json(item: "Item") -> dict[str, Any]:
+    """Return a run in either shape, whichever it has."""
+    return entry_json(item.entry) if item.entry is not None else run_json(item.attempts[-1])
+
+
+def whole_json(item: "Item") -> dict[str, Any]:
     """Return a run with its steps, what it was made with, and all its attempts; the last one tells."""
+    shown, one, attempts = item_json(item), item.entry, item.attempts
     detail = attempts[-1].detail if attempts else {}
     outcome = dict(one.outcome) if one is not None and one.outcome else None
     return {

@@ -1,5 +1,7 @@
-"""Tables as JSON: size, columns, versions."""
+"""Tables as values and as JSON: size, columns, versions."""
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from runnel.lake.commits import Commit, history
@@ -12,6 +14,61 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column, with its Iceberg type."""
+
+    name: str
+    type: str
+    nullable: bool
+    doc: str | None
+
+
+@dataclass(frozen=True)
+class Made:
+    """A commit that changed a table."""
+
+    commit: str
+    at: str
+    author: str
+    message: str
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What is known of a table at the commit `at`; a size is None where the engine that wrote it did not say."""
+
+    at: str
+    table: str
+    rows: int | None
+    bytes: int | None
+    files: int | None
+    partition: tuple[str, ...]
+    key: tuple[str, ...]
+    columns: tuple[ColumnFacts, ...]
+    versions: tuple[Made, ...]
+    metadata: str
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "TableFacts":
+        """Return what JSON tells of a table."""
+        told = {name: found[name] for name in ("at", "table", "rows", "bytes", "files", "metadata", "properties")}
+        columns = tuple(ColumnFacts(**{name: one[name] for name in _COLUMN}) for one in found["columns"])
+        versions = tuple(Made(**{name: one[name] for name in _MADE}) for one in found["versions"])
+        partition, key = tuple(found["partition"]), tuple(found["key"])
+        return cls(**told, partition=partition, key=key, columns=columns, versions=versions)
+
+    def json(self) -> dict[str, Any]:
+        """Return what scripts rely on."""
+        lists = {name: list(getattr(self, name)) for name in ("partition", "key")}
+        columns, versions = ([asdict(one) for one in found] for found in (self.columns, self.versions))
+        return {**vars(self), **lists, "columns": columns, "versions": versions, "properties": dict(self.properties)}
+
+
+_COLUMN, _MADE = tuple(ColumnFacts.__dataclass_fields__), tuple(Made.__dataclass_fields__)
+
+
 def size_json(store: "Store", table: "TableName", location: str) -> dict[str, Any]:
     """Return a table with its size, from its own summary."""
     from runnel.lake.sizes import size_of
@@ -21,7 +78,7 @@ def size_json(store: "Store", table: "TableName", location: str) -> dict[str, An
     return {"table": str(table), "rows": one.rows, "bytes": one.bytes, "files": one.files}
 
 
-def table_json(store: "Store", table: "TableName", commit: Commit, versions: int) -> dict[str, Any]:
+def table_facts(store: "Store", table: "TableName", commit: Commit, versions: int) -> TableFacts:
     """Return what is known of a table at a commit, with its newest versions."""
     from runnel.lake.tables import load
 
@@ -29,19 +86,18 @@ def table_json(store: "Store", table: "TableName", commit: Commit, versions: int
     metadata = load(store, version.location)
     schema = metadata.schema()
     made = store.db.read(lambda connection: history(connection, commit, table=table, limit=versions))
-    return {
-        "at": commit.id,
+    return TableFacts(
+        at=commit.id,
         **size_json(store, table, version.location),
-        "partition": [_partition(field, schema) for field in metadata.spec().fields],
-        "key": [part for part in metadata.properties.get("runnel.key", "").split(",") if part],
-        "columns": [
-            {"name": field.name, "type": str(field.field_type), "nullable": not field.required, "doc": field.doc}
-            for field in schema.fields
-        ],
-        "versions": [{"commit": one.id, "at": one.at, "author": one.author, "message": one.message} for one in made],
-        "metadata": version.location,
-        "properties": dict(metadata.properties),
-    }
+        partition=tuple(_partition(field, schema) for field in metadata.spec().fields),
+        key=tuple(part for part in metadata.properties.get("runnel.key", "").split(",") if part),
+        columns=tuple(
+            ColumnFacts(field.name, str(field.field_type), not field.required, field.doc) for field in schema.fields
+        ),
+        versions=tuple(Made(one.id, one.at, one.author, one.message) for one in made),
+        metadata=version.location,
+        properties=dict(metadata.properties),
+    )
 
 
 def _partition(field: "PartitionField", schema: "Schema") -> str:

@@ -1,7 +1,7 @@
 """Write files of the lake to a folder: verified, each one whole or not at all, and nothing outside of that folder."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,9 @@ class Got:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
+    """A file to be written; `modified_at` is in microseconds since the epoch."""
+
     path: str
     size: int | None
     sha256: str | None
@@ -67,10 +69,10 @@ def get(
         _, metadata = at_ref(store, table, commit.id)
         wanted = _wanted(store, table, metadata, glob, commit.id)
         outlet = Outlet(out)
-        same = _present(outlet, wanted, overwrite)
+        same = present(outlet, (file for files in wanted.values() for file in files), overwrite)
         total, done, size = sum(map(len, wanted.values())), 0, 0
         for file, contents in _contents(store, metadata, wanted, same):
-            outlet.write(file.path, _verified(file, contents), file.modified_at)
+            outlet.write(file.path, verified(file, contents), file.modified_at)
             done, size = done + 1, size + (file.size or 0)
             if progress:
                 progress("get", done + len(same), total)
@@ -79,33 +81,34 @@ def get(
 
 def _wanted(
     store: "Store", table: "TableName", metadata: TableMetadata, text: str | None, commit_id: str
-) -> dict[_Place, list[_Wanted]]:
+) -> dict[_Place, list[Wanted]]:
     glob = Glob(text) if text is not None else None
-    found: dict[_Place, list[_Wanted]] = {}
+    found: dict[_Place, list[Wanted]] = {}
     span = glob.may_span if glob else None
     for part, group, rows in scan(store, metadata, parts(store, metadata), _COLUMNS, span):
         chosen = rows.filter(glob.matches(rows["path"])) if glob else rows
         if chosen.num_rows:
             files = zip(*(values(chosen, name) for name in _COLUMNS), strict=True)
-            found.setdefault((part, group), []).extend(_Wanted(*file) for file in files)
+            found.setdefault((part, group), []).extend(Wanted(*file) for file in files)
     if not found:
-        raise _no_match(store, table, text, commit_id)
-    _check(table, found)
+        raise no_match(table, text, (row.path for row in ls(store, table, at=commit_id)))
+    check(table, (file for files in found.values() for file in files))
     return found
 
 
-def _no_match(store: "Store", table: "TableName", text: str | None, commit_id: str) -> Mistake:
+def no_match(table: "TableName", text: str | None, known: Iterable[str]) -> Mistake:
+    """Return the error for a glob that matches none of the files that are known."""
     if text is None:
         return Mistake("FILES_NO_MATCH", f"`{table}` has no files", fix="put some: runnel put TABLE PATH...")
-    close = nearest_path(text, (row.path for row in ls(store, table, at=commit_id)))
+    close = nearest_path(text, known)
     what = f"no file of `{table}` matches {shown(text)}" + (f"; close: `{close}`" if close else "")
     return Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")
 
 
-def _check(table: "TableName", found: dict[_Place, list[_Wanted]]) -> None:
+def check(table: "TableName", files: Iterable[Wanted]) -> None:
     """Refuse rows that another engine wrote and that can't be files: unsafe paths, two of one path."""
     seen: set[str] = set()
-    for file in (file for files in found.values() for file in files):
+    for file in files:
         wrong = problem(file.path)
         if wrong:
             what = f"`{table}` has the path {shown(file.path)}, which {wrong}; nothing was written"
@@ -116,10 +119,10 @@ def _check(table: "TableName", found: dict[_Place, list[_Wanted]]) -> None:
         seen.add(file.path)
 
 
-def _present(outlet: Outlet, wanted: dict[_Place, list[_Wanted]], overwrite: bool) -> set[str]:
+def present(outlet: Outlet, files: Iterable[Wanted], overwrite: bool = False) -> set[str]:
     """Return the paths that are on disk already with the right contents; raise for others, unless `overwrite`."""
     same, other = set(), []
-    for file in (file for files in wanted.values() for file in files):
+    for file in files:
         there = outlet.sha256(file.path, file.size)
         if there is not None and there == file.sha256:
             same.add(file.path)
@@ -132,8 +135,8 @@ def _present(outlet: Outlet, wanted: dict[_Place, list[_Wanted]], overwrite: boo
 
 
 def _contents(
-    store: "Store", metadata: TableMetadata, wanted: dict[_Place, list[_Wanted]], skipped: set[str]
-) -> Iterator[tuple[_Wanted, Iterator[bytes]]]:
+    store: "Store", metadata: TableMetadata, wanted: dict[_Place, list[Wanted]], skipped: set[str]
+) -> Iterator[tuple[Wanted, Iterator[bytes]]]:
     for (part, group), files in wanted.items():
         inline = {file.path: file for file in files if file.blob is None and file.path not in skipped}
         if inline:
@@ -148,7 +151,7 @@ def _contents(
                 yield file, _blob(store, file)
 
 
-def _blob(store: "Store", file: _Wanted) -> Iterator[bytes]:
+def _blob(store: "Store", file: Wanted) -> Iterator[bytes]:
     assert file.blob is not None
     if sha256_of(file.blob) is None:  # a row may say anything; only names of blobs are opened
         raise damaged(file.path, file.blob, "are not a blob of this lake")
@@ -160,7 +163,7 @@ def _blob(store: "Store", file: _Wanted) -> Iterator[bytes]:
         raise damaged(file.path, file.blob, f"can't be read: {error.strerror or error}") from error
 
 
-def _verified(file: _Wanted, contents: Iterator[bytes]) -> Iterator[bytes]:
+def verified(file: Wanted, contents: Iterator[bytes]) -> Iterator[bytes]:
     """Yield contents, and raise at their end where they are not what the row promises."""
     digest, size = hashlib.sha256(), 0
     for chunk in contents:

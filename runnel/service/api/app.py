@@ -12,8 +12,10 @@ from fastapi.openapi.utils import get_openapi
 from runnel import __version__
 from runnel.client.lake import Lake
 from runnel.service.api import (
+    alarms,
     backfills,
     branches,
+    checks,
     commits,
     files,
     fresh,
@@ -31,6 +33,7 @@ from runnel.service.api import (
     sources,
     streams,
     tables,
+    tokens,
     workers,
 )
 from runnel.service.api.guard import OPEN, Guard
@@ -54,7 +57,10 @@ _NOUNS = (
     backfills,
     streams,
     quarantine,
+    checks,
+    alarms,
     files,
+    tokens,
     workers,
     live,
 )
@@ -90,6 +96,7 @@ def make_app(lake: Lake) -> FastAPI:
         app.include_router(root.router)
     app.add_middleware(Keys, db=lake.store.db)
     app.add_middleware(Guard, db=lake.store.db)  # what it refuses reaches nothing
+    app.add_middleware(problem.Defects)
     app.add_middleware(metrics.Meters, registry=app.state.registry)
     if tracing.configure(lake.settings.telemetry, lake.settings.name):
         app.add_middleware(Traces)

@@ -22,8 +22,10 @@ class BranchShown(BaseModel):
     """A named, moving line of commits. `from` is the commit that it was forked off."""
 
     branch: str
+    line: str = Field(description="One life of a branch of this name")
     head: str
     created_at: str
+    author: str
     from_: str | None = Field(alias="from")
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from runnel.client.shapes.commit import commit_json, how_json, whole_json
 from runnel.lake.commits import changes_of, history, tables_changed
@@ -34,6 +34,7 @@ class CommitShown(BaseModel):
 
     commit: str
     seq: int
+    line: str = Field(description="One life of a branch")
     branch: str
     parent: str | None
     merged: str | None
@@ -43,6 +44,7 @@ class CommitShown(BaseModel):
     at: str
     run: str | None
     expired: bool
+    expired_at: str | None
     tables: list[str]
 
 
@@ -58,6 +60,7 @@ class Changed(BaseModel):
     table: str
     before: str | None
     after: str | None
+    content: str | None = Field(description="The version whose rows these are")
     detail: dict[str, Any]
 
 

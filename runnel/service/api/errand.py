@@ -4,8 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.following import error_of
-from runnel.errors import Unreachable
+from runnel.errors import Unreachable, error_of
 from runnel.lake import queue, workers
 
 if TYPE_CHECKING:
@@ -15,14 +14,16 @@ _PAUSE_SECONDS = 0.05
 _MOST_SECONDS = 120.0
 
 
-def answered(store: "Store", kind: str, wish: Mapping[str, Any], branch: str = "main") -> dict[str, Any]:
-    """Return a worker's answer; raise what it raised, or Unreachable where nobody answers."""
+def answered(
+    store: "Store", kind: str, wish: Mapping[str, Any], branch: str = "main", *, seconds: float = _MOST_SECONDS
+) -> dict[str, Any]:
+    """Return a worker's answer; raise what it raised, or Unreachable where nobody answers in time."""
     if not store.db.read(lambda connection: workers.present(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
         raise Unreachable("WORKER_ABSENT", "no worker is there, and this needs one", fix=fix)
     entry = queue.Entry(wish, store.author, branch, kind=kind, retries=0)
     queue.submit(store.db, entry)
-    until = time.monotonic() + _MOST_SECONDS
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         found = store.db.read(lambda connection: queue.find(connection, entry.id))
         if not found.is_open:
@@ -31,5 +32,5 @@ def answered(store: "Store", kind: str, wish: Mapping[str, Any], branch: str = "
             return dict(found.outcome or {})
         time.sleep(_PAUSE_SECONDS)
     queue.cancel(store.db, entry.id)
-    what = f"no worker has answered within {_MOST_SECONDS:.0f} s"
-    raise Unreachable("WORKER_SLOW", what, fix="ask again, or run it: POST /runs")
+    what = f"no worker has answered within {seconds:.0f} s"
+    raise Unreachable("WORKER_SLOW", what, fix="ask again, or for less")

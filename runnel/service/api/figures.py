@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from runnel.client.due import due
 from runnel.errors import RunnelError
-from runnel.lake import alarms, queue, schedules, schema, workers
+from runnel.lake import alarms, pulse, schedules, workers
 from runnel.lake.database import clock, moment
-from runnel.service.api.workers import depths
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -56,20 +54,14 @@ def _catalog(connection: "Connection") -> Iterator[Metric]:
 
 def _queue(connection: "Connection", now: datetime) -> Iterator[Metric]:
     depth = _gauge("runnel_queue_entries", "Runs that wait or go on", ["state"])
-    for state, number in depths(connection).items():
+    for state, number in pulse.depths(connection).items():
         depth.add_metric([state], number)
     yield depth
-    columns = schema.queue.c
-    paused = sa.select(queue.cause_of(schema.backfills.c.id)).where(schema.backfills.c.state == queue.PAUSED)
-    waiting = sa.and_(columns.state == queue.QUEUED, columns.cause.not_in(paused))
-    waits = sa.select(columns.queued_at, columns.not_before).where(waiting)
-    ready = [max(row.queued_at, row.not_before) for row in connection.execute(waits)]
     oldest = _gauge("runnel_queue_oldest_seconds", "How long the run has waited that waits longest")
-    oldest.add_metric([], max((_age(now, at) for at in ready), default=0.0))
+    oldest.add_metric([], max((_age(now, at) for at in pulse.waiting_since(connection)), default=0.0))
     yield oldest
     ended = _gauge("runnel_runs", "Runs that the catalog remembers, by how they ended", ["state"])
-    query = sa.select(schema.runs.c.state, sa.func.count()).group_by(schema.runs.c.state)
-    for state, number in connection.execute(query):
+    for state, number in pulse.ended(connection).items():
         ended.add_metric([state], number)
     yield ended
 
@@ -101,10 +93,7 @@ def _schedules(connection: "Connection", now: datetime) -> Iterator[Metric]:
     lag = _gauge("runnel_schedule_lag_seconds", "How long its oldest time is due that is not queued", words)
     paused = _gauge("runnel_schedule_paused", "1 where somebody paused it", words)
     well = _gauge("runnel_schedule_last_success_seconds", "Seconds since a run of it last succeeded", words)
-    columns = schema.queue.c
-    went = columns.state.in_((queue.SUCCEEDED, "nothing"))
-    query = sa.select(columns.cause, sa.func.max(columns.ended_at)).where(went).group_by(columns.cause)
-    last = {row[0]: row[1] for row in connection.execute(query)}
+    last = pulse.last_success(connection)
     for one in schedules.standing(connection):
         labels = [one.name]
         paused.add_metric(labels, float(one.paused_at is not None))

@@ -1,6 +1,7 @@
 """Files in tables: listed, downloaded, uploaded."""
 
 import shutil
+import tarfile
 import tempfile
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from runnel.service.api.words import DEFAULT, NO_NUL, At, Branch, Cursor, Limit,
 
 router = APIRouter(tags=["files"])
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 _NAME_BYTES = 255
 Globbed = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
 Where = Annotated[str, PathParameter(min_length=1, max_length=2000, pattern=NO_NUL, description="The file's path.")]
@@ -68,6 +70,7 @@ def files(
     commit, name = lake.store.commit(at), TableName.parse(table)
     found = ls(lake.store, name, glob, at=commit.id)
     tag(request, response, commit.id)
+    response.headers["Runnel-At"] = commit.id
     wanted = (one for one in found if after is None or one.path > after)
     return page(list(islice(wanted, limit + 1)), limit, lambda one: str(one.path), _json)
 
@@ -118,14 +121,61 @@ async def upload(
     folder = Path(tempfile.mkdtemp(prefix="runnel-put-"))
     try:
         file = folder / path.rpartition("/")[2]
+        await _received(request, file)
+        return await to_thread.run_sync(lambda: _put(store, name, file, path, branch, message))
+    finally:
+        await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@router.put(
+    "/files/{table}",
+    response_model=PutDone,
+    summary="Upload several files",
+    responses=problems(404, 409),
+    openapi_extra={"requestBody": {"content": {"application/x-tar": _BINARY_SCHEMA}, "required": True}},
+)
+async def upload_all(
+    request: Request, store: StoreHere, table: TablePath, branch: Branch = "main", message: Message = None
+) -> dict[str, Any]:
+    """Put the files of a tar archive into a table, all in one commit; then they are safe."""
+    name = TableName.parse(table)
+    folder = Path(tempfile.mkdtemp(prefix="runnel-put-"))
+    try:
+        await _received(request, folder / "archive.tar")
+        return await to_thread.run_sync(lambda: _put_all(store, name, folder, branch, message))
+    finally:
+        await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+async def _received(request: Request, file: Path) -> None:
+    """Write the body of a request to a file."""
+    try:
         with file.open("wb") as target:
             async for chunk in request.stream():
                 await to_thread.run_sync(target.write, chunk)
-        return await to_thread.run_sync(lambda: _put(store, name, file, path, branch, message))
     except ClientDisconnect as error:
         raise Mistake("REQUEST_CUT", "the upload ended in the middle", fix="send it again") from error
-    finally:
-        await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _put_all(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
+    files = folder / "files"
+    try:
+        with tarfile.open(folder / "archive.tar", "r:") as archive:
+            for member in archive:
+                if not member.isreg():
+                    what = f"{shown(member.name)} of the archive is no file"
+                    raise Mistake("FILES_ARCHIVE", what, fix="send files only, each with its whole path")
+                _allowed(member.name)
+                archive.extract(member, files, filter="data")
+    except (tarfile.TarError, UnicodeError, ValueError) as error:
+        what = f"the body is no tar archive: {error}"
+        raise Mistake("FILES_ARCHIVE", what, fix="send an archive that is not compressed") from error
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        what = "a path of the archive is both a file and a folder"
+        raise Mistake("FILES_ARCHIVE", what, fix="send each file once, with its whole path") from error
+    (folder / "archive.tar").unlink()
+    files.mkdir(exist_ok=True)
+    return _put(store, table, files, "", branch, message)
 
 
 def _put(store: Store, table: TableName, file: Path, path: str, branch: str, message: str | None) -> dict[str, Any]:
@@ -140,8 +190,8 @@ def _allowed(path: str) -> None:
     """Refuse a path that the lake, or a disk that it passes through, could not hold."""
     from runnel.lake.files.paths import checked
 
-    if len(checked(path).rpartition("/")[2].encode()) > _NAME_BYTES:
-        what = f"the name in {shown(path)} is too long"
+    if any(len(name.encode()) > _NAME_BYTES for name in checked(path).split("/")):
+        what = f"a name in {shown(path)} is too long"
         raise Mistake("FILES_PATH", what, fix=f"choose one of at most {_NAME_BYTES} bytes")
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from fastapi import Request
 
-from runnel.errors import RunnelError
+from runnel.errors import Mistake, RunnelError
 from runnel.lake import tokens
 from runnel.lake.tokens import Token
+from runnel.service.api.limits import check_path
 from runnel.service.api.problem import told
 from runnel.service.api.words import EVENTS, PREFIX
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 OPEN = frozenset({"/health", "/ready"})
 _KNOWN_SECONDS, _MOST_KNOWN = 1.0, 1000
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKENS = f"{PREFIX}/tokens"
 _ASKING = frozenset({f"{PREFIX}/query"})  # reads, though it is posted
 
 
@@ -40,6 +42,7 @@ class Guard:
         try:
             token = await self._token(scope)
             _check(token, scope)
+            await self._check_limits(token, scope)
         except _Refused as refused:
             await told(refused, refused.status, refused.headers)(scope, receive, send)
             return
@@ -79,8 +82,13 @@ class Guard:
             self._known[hashed] = (found, time.monotonic())
         return found
 
+    async def _check_limits(self, token: Token, scope: "Scope") -> None:
+        if token.is_limited:
+            query = scope["query_string"].decode("latin-1")
+            await to_thread.run_sync(check_path, self._db, token, scope["method"], scope["path"], query)
 
-class _Refused(RunnelError):
+
+class _Refused(Mistake):
     """A request that is not let through."""
 
     def __init__(self, status: int, code: str, what: str, fix: str) -> None:
@@ -91,7 +99,10 @@ class _Refused(RunnelError):
 
 
 def _check(token: Token, scope: "Scope") -> None:
-    """Refuse what a token of scope `read` may not do."""
+    """Refuse what a token of scope `read` may not do, and what only scope `admin` may."""
+    if scope["path"].startswith(_TOKENS) and token.scope != tokens.ADMIN:
+        what = f"the token `{token.name}` may not make, see or revoke tokens"
+        raise _Refused(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
     if token.scope != tokens.READ or scope["method"] in _READING or scope["path"] in _ASKING:
         return
     what = f"the token `{token.name}` may only read"

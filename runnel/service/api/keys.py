@@ -18,8 +18,9 @@ from starlette.responses import Response
 from runnel.errors import RunnelError
 from runnel.lake import answers
 from runnel.lake.answers import Answer, Taken
+from runnel.query.wire import MEDIA_TYPE
 from runnel.service.api.problem import told
-from runnel.service.api.words import EVENTS
+from runnel.service.api.words import EVENTS, PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,7 +58,7 @@ class Keys:
             await self._app(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"")
-        if not _VALID.match(key):  # none, or one that the route refuses
+        if not _VALID.match(key) or _is_kept_by_nobody(scope):  # none, or one that the route refuses
             await self._app(scope, _bounded(receive), send)
             return
         try:
@@ -115,6 +116,14 @@ class Keys:
     def _drop(self, taken: Taken) -> None:
         with suppress(RunnelError):  # it ends by itself
             answers.drop(self._db, taken)
+
+
+def _is_kept_by_nobody(scope: "Scope") -> bool:
+    """Tell whether an answer is not kept: one that has a secret, or a stream of any size that changes nothing."""
+    if scope["path"] == f"{PREFIX}/tokens":  # the text of a token is kept nowhere
+        return True
+    is_query = scope["path"] == f"{PREFIX}/query"
+    return is_query and any(name == b"accept" and MEDIA_TYPE.encode() in value for name, value in scope["headers"])
 
 
 def _again(found: Answer) -> Response:

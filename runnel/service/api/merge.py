@@ -59,6 +59,9 @@ class MergeDone(BaseModel):
     branch: str
     into: str
     commit: str | None
+    source: str = Field(description="The head of the branch, when it was merged")
+    target: str = Field(description="The head of the branch that it was merged into, before")
+    bases: list[str] = Field(description="The newest commits that both had behind them")
     steps: list[Step]
     sinks: list[dict[str, Any]]
 
@@ -85,4 +88,6 @@ def merge(store: StoreHere, body: Merging, key: Key = None) -> dict[str, Any]:
     store.db.read(lambda connection: [branch(connection, name) for name in (body.branch, body.into)])
     done = merge_branch(store, body.branch, body.into, body.message)
     told = {"branch": body.branch, "into": body.into, "commit": done.commit.id if done.commit else None}
-    return {**told, "steps": steps_json(done.plan.steps), "sinks": []}
+    plan = done.plan
+    ends = {"source": plan.source.id, "target": plan.target.id, "bases": [one.id for one in plan.bases]}
+    return {**told, **ends, "steps": steps_json(plan.steps), "sinks": []}

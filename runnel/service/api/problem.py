@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,12 +14,17 @@ from starlette.routing import Match
 
 from runnel.errors import Conflict, Mistake, Moved, RunnelError, Unreachable
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 LOG = logging.getLogger("runnel.api")
 MEDIA_TYPE = "application/problem+json"
 _STATUSES = {
+    "TOKEN_LIMITED": 403,
     "FILES_NO_MATCH": 404,
     "LOG_MISSING": 404,
     "SQL_FAILED": 422,
+    "SQL_TIMEOUT": 422,
     "DIFF_TOO_LARGE": 422,
     "EVENTS_MALFORMED": 422,
     "EVENTS_TOO_LARGE": 413,
@@ -68,6 +73,8 @@ class Problem(BaseModel):
     what: str
     at: str | None
     fix: str | None
+    kind: str = Field(description="What kind of error it is in Python", examples=["Mistake"])
+    exit_code: int = Field(description="What a command ends with that meets it")
     errors: list[Wrong] = Field(default=[], description="Every field that is wrong, where the request is")
     tables: list[Blocked] = Field(default=[], description="The tables that stand against a merge")
 
@@ -115,7 +122,7 @@ def told(error: RunnelError, status: int | None = None, headers: Mapping[str, st
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": f"{error.what}; {error.fix}" if error.fix else error.what,
-        **error.parts(),
+        **error.told(),
     }
     if isinstance(error, _Invalid):
         body["errors"] = error.fields
@@ -129,13 +136,39 @@ def handle(app: FastAPI) -> None:
     app.add_exception_handler(RunnelError, _known)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Exception, _unexpected)
+
+
+class Defects:
+    """Tells what nobody expected: its trace goes to the log, once, and whoever asked is told that there is one."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self._app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Hand a request on; where an answer has begun already, it ends in the middle."""
+        has_begun = False
+
+        async def noted(message: "Message") -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception as error:
+            LOG.error("%s %s met a defect", scope.get("method"), scope.get("path"), exc_info=error)
+            if scope["type"] == "http" and not has_begun:
+                defect = RunnelError("INTERNAL", "the service met a defect", fix="its log has the trace")
+                await told(defect, 500)(scope, receive, send)
 
 
 def _known(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RunnelError)
     if status_of(error) >= 500:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    caller = getattr(request.state, "caller", None)
+    if caller is not None and caller.is_limited:  # names that it may not see must not be told as near misses
+        error.what = error.what.partition("; close: ")[0]
     return told(error)
 
 
@@ -162,11 +195,6 @@ def _possible(request: Request) -> list[str]:
     routes = request.app.router.routes
     scopes = {method: {**request.scope, "method": method} for method in ("DELETE", "GET", "POST", "PUT")}
     return [method for method, scope in scopes.items() if any(one.matches(scope)[0] == Match.FULL for one in routes)]
-
-
-def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    LOG.error("%s %s met a defect", request.method, request.url.path, exc_info=error)
-    return told(RunnelError("INTERNAL", "the service met a defect", fix="its log has the trace"), 500)
 
 
 def _field(where: tuple[int | str, ...]) -> str:

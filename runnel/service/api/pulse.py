@@ -1,23 +1,18 @@
 """Whether anything changed: one poller for all who listen, and none where nobody does."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
 from anyio import to_thread
 
 from runnel.errors import RunnelError
-from runnel.lake import queue, schema, workers
+from runnel.lake.pulse import look
 from runnel.service.api.sse import HEARTBEAT_SECONDS
-from runnel.service.api.workers import depths
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
-
     from runnel.lake.database import Database
 
 POLL_SECONDS = 0.5
@@ -74,29 +69,3 @@ class Pulse:
     def _wake(self) -> None:
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
-
-
-def look(connection: "Connection") -> dict[str, Any]:
-    """Return what tells whether anything changed, from a few rows."""
-    heads = sa.select(schema.branches.c.name, schema.branches.c.head).order_by(schema.branches.c.name)
-    columns = schema.streams.c
-    streams = sa.select(columns.branch, columns.table_name, columns.state, columns.since)
-    found = connection.execute(streams.order_by(columns.branch, columns.table_name))
-    return {
-        "branches": {row.name: row.head for row in connection.execute(heads)},
-        "queue": {**depths(connection), "version": _version(connection)},
-        "workers": [{"worker": one.id, "kind": one.kind, "state": one.state} for one in workers.present(connection)],
-        "streams": [
-            {"branch": row.branch, "table": row.table_name, "state": row.state, "since": row.since} for row in found
-        ],
-    }
-
-
-def _version(connection: "Connection") -> str:
-    """Return what differs whenever an entry came, began, is to stop or ended: only open ones are looked at."""
-    columns = schema.queue.c
-    newest = connection.execute(sa.select(sa.func.max(columns.id))).scalar()
-    told = (sa.func.count(), sa.func.max(columns.id), sa.func.min(columns.id), sa.func.sum(columns.attempt))
-    times = (sa.func.max(columns.started_at), sa.func.max(columns.cancel_at))
-    opened = connection.execute(sa.select(*told, *times).where(columns.state.in_(queue.OPEN))).one()
-    return hashlib.sha256(repr((newest, *opened)).encode()).hexdigest()[:16]

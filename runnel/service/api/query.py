@@ -1,20 +1,28 @@
 """Queries, answered by DuckDB, or by a worker's Spark where DuckDB would not answer the same."""
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, StringConstraints
+from starlette.responses import Response
 
 from runnel.errors import Mistake
+from runnel.query.allow import parse
+from runnel.query.wire import MEDIA_TYPE
+from runnel.service.api import arrow
+from runnel.service.api.asking import ask_duckdb
 from runnel.service.api.errand import answered
-from runnel.service.api.here import LakeHere, StoreHere
+from runnel.service.api.here import Caller, LakeHere, StoreHere
 from runnel.service.api.keys import Key
+from runnel.service.api.limits import check_ref, check_tables
 from runnel.service.api.problem import problems
 from runnel.service.api.words import NO_NUL, Body, Ref
 
 router = APIRouter(tags=["query"])
 MOST_ROWS = 10_000
+_DEFAULT_ROWS = 1000
+_ARROW = {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
 class Asking(Body):
@@ -22,7 +30,14 @@ class Asking(Body):
 
     sql: Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=NO_NUL)]
     at: Ref = "main"
-    limit: int = Field(default=1000, ge=1, le=MOST_ROWS, description="How many rows to return at most")
+    engine: Literal["auto", "duckdb", "spark"] = "auto"
+    limit: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description=f"How many rows to return at most: {_DEFAULT_ROWS} by default, never more than {MOST_ROWS:,}; "
+        "as Arrow all of them by default, and as many as are asked for",
+    )
 
 
 class Answered(BaseModel):
@@ -36,16 +51,42 @@ class Answered(BaseModel):
     more: bool
 
 
-@router.post("/query", response_model=Answered, summary="Ask the lake", responses=problems(400, 404, 409, 413, 503))
-def query(lake: LakeHere, store: StoreHere, body: Asking, key: Key = None) -> dict[str, Any]:
-    """Answer one SELECT at a version. What only Spark can answer is a worker's work."""
+@router.post(
+    "/query",
+    response_model=Answered,
+    summary="Ask the lake",
+    responses={**problems(400, 404, 409, 413, 503), 200: {**_ARROW, "description": "The answer, or Arrow's stream"}},
+)
+def query(request: Request, lake: LakeHere, store: StoreHere, caller: Caller, body: Asking, key: Key = None) -> Any:
+    """Answer one SELECT at a version. What only Spark can answer is a worker's work.
+
+    With `Accept: application/vnd.apache.arrow.stream` the answer is a stream of Arrow batches, of any size and with
+    exact types.
+    """
+    is_arrow = arrow.is_wanted(request)
+    if caller.is_limited:
+        check_tables(caller, parse(body.sql).tables)
+        store.db.read(lambda connection: check_ref(connection, caller, body.at))
     try:
-        found = lake.query(body.sql, at=body.at, engine="duckdb")
+        if body.engine == "spark":
+            return _by_spark(lake, store, body, is_arrow)
+        found = ask_duckdb(lake, body.sql, body.at)
     except Mistake as error:
-        if error.code != "SQL_NEEDS_SPARK":
+        if error.code != "SQL_NEEDS_SPARK" or body.engine == "duckdb":
             raise
-        return answered(store, "query", {"sql": body.sql, "at": body.at, "limit": body.limit})
+        return _by_spark(lake, store, body, is_arrow)
+    if is_arrow:
+        return arrow.of_result(found, body.limit)
+    limit = min(body.limit or _DEFAULT_ROWS, MOST_ROWS)
     with found as result:
-        rows = list(islice(result.json_rows(), body.limit + 1))
-        told = {"columns": result.columns, "rows": rows[: body.limit], "engine": result.engine, "at": result.at}
-        return {**told, "seconds": round(result.seconds, 6), "more": len(rows) > body.limit}
+        rows = list(islice(result.json_rows(), limit + 1))
+        told = {"columns": result.columns, "rows": rows[:limit], "engine": result.engine, "at": result.at}
+        return {**told, "seconds": round(result.seconds, 6), "more": len(rows) > limit}
+
+
+def _by_spark(lake: LakeHere, store: StoreHere, body: Asking, is_arrow: bool) -> dict[str, Any] | Response:
+    wish = {"sql": body.sql, "at": body.at, "engine": "spark", "limit": body.limit, "arrow": is_arrow}
+    if not is_arrow:
+        wish["limit"] = min(body.limit or _DEFAULT_ROWS, MOST_ROWS)
+    found = answered(store, "query", wish, seconds=lake.settings.query_timeout_seconds)
+    return arrow.of_file(store, found["location"]) if is_arrow else found

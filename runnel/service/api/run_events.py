@@ -13,12 +13,13 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from runnel.errors import Mistake, RunnelError
+from runnel.client.logs import path_of
+from runnel.errors import RunnelError
 from runnel.lake import events as told
+from runnel.lake.journal import one
 from runnel.lake.queue import OPEN
 from runnel.service.api import sse
 from runnel.service.api.here import LakeHere, StoreHere
-from runnel.service.api.journal import one
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
 from runnel.service.api.words import DEFAULT, MOST, MOST_NUMBER, Limit, RunId
@@ -77,14 +78,7 @@ def events(
 )
 def logs(lake: LakeHere, run: RunId) -> Response:
     """Return the log of the last attempt of a run, or of the attempt that is named."""
-    entry, attempts = lake.store.db.read(lambda connection: one(connection, run))
-    names = [attempt.id for attempt in attempts]
-    name = run if run in names else names[-1] if names else entry.run if entry else run
-    path = lake.settings.home / "logs" / "runs" / f"{name}.log"
-    if not path.is_file():
-        what = f"the log of run {name} is not here"
-        raise Mistake("LOG_MISSING", what, fix="a run that has begun has one, on the machine that ran it")
-    return StreamingResponse(_chunks(path), media_type="text/plain; charset=utf-8")
+    return StreamingResponse(_chunks(path_of(lake, run)), media_type="text/plain; charset=utf-8")
 
 
 async def _follow(db: "Database", run: str, number: int, ending: "Event") -> AsyncIterator[str]:
@@ -115,9 +109,8 @@ def _news(db: "Database", run: str, number: int) -> tuple[str, list[told.Told]]:
 
 def _seen(connection: "Connection", run: str, number: int, limit: int) -> tuple[str, str, list[told.Told]]:
     """Return the whole id of a run, its state, and its events after one: all before it ended are there by then."""
-    entry, attempts = one(connection, run)
-    name, state = (entry.id, entry.state) if entry is not None else (attempts[-1].id, attempts[-1].state)
-    return name, state, told.after(connection, name, number, limit) if limit else []
+    found = one(connection, run)
+    return found.id, found.state, told.after(connection, found.id, number, limit) if limit else []
 
 
 def _json(event: told.Told) -> dict[str, Any]:

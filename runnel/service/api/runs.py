@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from runnel.client.planning import Wish
-from runnel.client.shapes.run import entry_json
+from runnel.client.shapes.run import entry_json, item_json, whole_json
 from runnel.client.wishes import Asked
 from runnel.errors import Conflict, Mistake
-from runnel.lake import branches, queue, schema
+from runnel.lake import branches, queue
+from runnel.lake.journal import Filter, listed, one
 from runnel.lake.queue import Entry, Queued
 from runnel.service.api.here import StoreHere
-from runnel.service.api.journal import Filter, listed, one, shown
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
@@ -105,7 +105,7 @@ def runs(
     """Return what was queued and what commands ran by themselves, newest first."""
     wanted = Filter(state, cause, branch)
     found = store.db.read(lambda connection: listed(connection, wanted, limit, before))
-    return page(found, limit, lambda one: str(one["run"]), lambda one: one)
+    return page(found, limit, lambda one: one.id, item_json)
 
 
 @router.post(
@@ -125,7 +125,7 @@ def ask(
 @router.get("/runs/{run}", response_model=RunWhole, summary="Show a run", responses=problems(404))
 def run(store: StoreHere, run: RunId) -> dict[str, Any]:
     """Return what became of a run: its state, its attempts, and what it did to each table."""
-    return shown(*store.db.read(lambda connection: one(connection, run)))
+    return whole_json(store.db.read(lambda connection: one(connection, run)))
 
 
 @router.post(
@@ -156,11 +156,11 @@ def retry(request: Request, response: Response, store: StoreHere, run: RunId, ke
 
 def _queued(store: StoreHere, text: str) -> Queued:
     """Return the entry of a run that was queued."""
-    entry, attempts = store.db.read(lambda connection: one(connection, text))
-    if entry is None:
-        what = f"run {attempts[-1].id} was not queued: a command ran it by itself"
+    found = store.db.read(lambda connection: one(connection, text))
+    if found.entry is None:
+        what = f"run {found.id} was not queued: a command ran it by itself"
         raise Mistake("RUN_NOT_QUEUED", what, fix="repeat or stop the command")
-    return entry
+    return found.entry
 
 
 def _submitted(request: Request, response: Response, store: StoreHere, entry: Entry) -> dict[str, Any]:
@@ -168,8 +168,6 @@ def _submitted(request: Request, response: Response, store: StoreHere, entry: En
     key = getattr(request.state, "key", None)
     slot = f"request/{key}" if key else None
     queue.submit(store.db, replace(entry, slot=slot))
-    column, value = (schema.queue.c.slot, slot) if slot else (schema.queue.c.id, entry.id)
-    query = schema.queue.select().with_only_columns(schema.queue.c.id).where(column == value)
-    found = store.db.read(lambda c: queue.find(c, c.execute(query).scalar_one()))
+    found = store.db.read(lambda c: queue.in_slot(c, slot) if slot else queue.find(c, entry.id))
     response.headers["Location"] = f"{PREFIX}/runs/{found.id}"
     return entry_json(found)

@@ -1,10 +1,12 @@
 """Schedules: what is due when, and pausing one."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from runnel.client.timetable import line_of
 from runnel.lake import schedules as calendar
 from runnel.service.api.here import StoreHere
 from runnel.service.api.keys import Key
@@ -29,13 +31,21 @@ class ScheduleShown(BaseModel):
     seen_at: str
     paused_at: str | None
     paused_by: str | None
+    when: str
+    select: str
+    branch: str
+    next_at: str | None = Field(description="When it is due next; null where only a change makes it due")
+    is_paused: bool
+    last_run: str | None
+    last_state: str | None
+    last_at: str | None
     gone_at: str | None = Field(description="Since when it is no longer declared")
 
 
 @router.get("/schedules", response_model=Page[ScheduleShown], summary="List schedules", responses=problems())
 def schedules(store: StoreHere) -> dict[str, Any]:
     """Return all schedules by name."""
-    return whole([_json(one) for one in store.db.read(calendar.standing)])
+    return whole([_json(store, one) for one in store.db.read(calendar.standing)])
 
 
 @router.post(
@@ -46,7 +56,7 @@ def schedules(store: StoreHere) -> dict[str, Any]:
 )
 def pause(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
     """Let a schedule queue nothing until it is resumed."""
-    return _json(calendar.pause(store.db, name, store.author))
+    return _json(store, calendar.pause(store.db, name, store.author))
 
 
 @router.post(
@@ -57,16 +67,17 @@ def pause(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
 )
 def resume(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
     """Let a paused schedule go on."""
-    return _json(calendar.pause(store.db, name, store.author, resume=True))
+    return _json(store, calendar.pause(store.db, name, store.author, resume=True))
 
 
-def _json(one: "Standing") -> dict[str, Any]:
+def _json(store: StoreHere, one: "Standing") -> dict[str, Any]:
+    line = store.db.read(lambda connection: line_of(connection, one, datetime.now(UTC)))
     return {
         "schedule": one.name,
         "declared": dict(one.declared),
         "cursor": dict(one.cursor),
         "seen_at": one.seen_at,
         "paused_at": one.paused_at,
-        "paused_by": one.paused_by,
         "gone_at": one.gone_at,
+        **line.json(),
     }

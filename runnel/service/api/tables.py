@@ -6,11 +6,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from runnel.client.shapes.table import size_json, table_json
+from runnel.client.shapes.table import size_json, table_facts
 from runnel.lake.refs import readable
 from runnel.names import TableName
+from runnel.service.api.asking import ask_duckdb
 from runnel.service.api.fresh import tag
-from runnel.service.api.here import LakeHere, StoreHere
+from runnel.service.api.here import Caller, LakeHere, StoreHere
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
 from runnel.service.api.words import DEFAULT, At, Cursor, Limit, Offset, TablePath
@@ -92,6 +93,7 @@ def tables(
     request: Request,
     response: Response,
     store: StoreHere,
+    caller: Caller,
     at: At = "main",
     limit: Limit = DEFAULT,
     after: Cursor = None,
@@ -99,7 +101,8 @@ def tables(
     """Return the tables at a version by name, with their rows and sizes."""
     commit = readable(store.commit(at))
     tag(request, response, commit.id)
-    found = [one for one in store.state(commit).items() if after is None or str(one[0]) > after]
+    names = store.state(commit).items()
+    found = [one for one in names if (after is None or str(one[0]) > after) and caller.may_see(str(one[0]))]
     return page(
         found[: limit + 1], limit, lambda one: str(one[0]), lambda one: size_json(store, one[0], one[1].location)
     )
@@ -112,7 +115,7 @@ def table(
     """Return the columns, the size and the newest versions of a table at a version of the lake."""
     wanted, commit = TableName.parse(name), readable(store.commit(at))
     tag(request, response, commit.id)
-    return table_json(store, wanted, commit, versions)
+    return table_facts(store, wanted, commit, versions).json()
 
 
 @router.get("/tables/{name}/rows", response_model=Rows, summary="Read rows", responses=problems(304, 404))
@@ -129,7 +132,7 @@ def rows(
     table, commit = TableName.parse(name), readable(lake.store.commit(at))
     tag(request, response, commit.id)
     sql = f"select * from `{table.layer}`.`{table.name}` limit {limit + 1} offset {offset}"
-    with lake.query(sql, at=commit.id, engine="duckdb") as result:
+    with ask_duckdb(lake, sql, commit.id) as result:
         found = list(islice(result.json_rows(), limit + 1))
         told = {"columns": result.columns, "rows": found[:limit], "engine": result.engine, "at": result.at}
         more = str(offset + limit) if len(found) > limit else None

@@ -1,20 +1,16 @@
 """Who works for the lake, and how the service is."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import sqlalchemy as sa
 from fastapi import APIRouter
 from pydantic import BaseModel
 
 from runnel import __version__
-from runnel.lake import queue, schema
+from runnel.lake import pulse
 from runnel.lake import workers as crew
 from runnel.service.api.here import LakeHere, StoreHere
 from runnel.service.api.page import Page, whole
 from runnel.service.api.problem import problems
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
 
 router = APIRouter(tags=["service"])
 
@@ -55,17 +51,9 @@ def workers(store: StoreHere) -> dict[str, Any]:
 @router.get("/status", response_model=Status, summary="Show how the service is", responses=problems())
 def status(lake: LakeHere) -> dict[str, Any]:
     """Return the version, who works, and how many runs wait and go on."""
-    depth, found = lake.store.db.read(lambda connection: (depths(connection), crew.present(connection)))
+    depth, found = lake.store.db.read(lambda connection: (pulse.depths(connection), crew.present(connection)))
     told = {"project": lake.settings.name, "version": __version__}
     return {**told, "queue": depth, "workers": [_json(one) for one in found]}
-
-
-def depths(connection: "Connection") -> dict[str, int]:
-    """Return how many entries of the queue are in each open state."""
-    state = schema.queue.c.state
-    query = sa.select(state, sa.func.count()).where(state.in_(queue.OPEN)).group_by(state)
-    found = {row[0]: row[1] for row in connection.execute(query)}
-    return {name: found.get(name, 0) for name in queue.OPEN}
 
 
 def _json(one: crew.Worker) -> dict[str, Any]:

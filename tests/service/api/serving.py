@@ -65,12 +65,13 @@ class Api:
 
 
 @contextmanager
-def serving(lake: Lake) -> Iterator[Api]:
-    """Serve a lake on a free port until the block ends."""
+def serving(lake: Lake, *, port: int = 0, name: str = "ada") -> Iterator[Api]:
+    """Serve a lake, on a free port by default, until the block ends; the token is of this name."""
     app = make_app(lake)
-    secret = tokens.create(lake.store.db, "ada", "admin")
+    secret = tokens.create(lake.store.db, name, "admin")
     with socket.socket(proto=socket.IPPROTO_TCP) as found:  # else asyncio lets each answer wait for 40 ms
-        found.bind(("127.0.0.1", 0))
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(("127.0.0.1", port))
         port = found.getsockname()[1]
         config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)

@@ -1,5 +1,7 @@
 """Files and rows set aside, over HTTP."""
 
+import io
+import tarfile
 from datetime import UTC, datetime
 
 import pytest
@@ -105,3 +107,42 @@ def test_rows_set_aside(api: Api) -> None:
     assert len(api.get("/quarantine/quarantine.ods_orders", offset=2)["rows"]) == 1
     assert api.get("/quarantine/ods.orders", file="b.csv")["total"] == 0
     assert api.get("/quarantine/ods.ordres", 404)["what"].endswith("close: `ods.orders`")
+
+
+def packed(*names: str, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Return an archive of small files."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as tar:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size, member.type = (2, kind) if kind == tarfile.REGTYPE else (0, kind)
+            member.linkname = "/etc/passwd"
+            tar.addfile(member, io.BytesIO(b"hi"))
+    return sink.getvalue()
+
+
+def test_an_archive_is_one_commit(api: Api) -> None:
+    done = api.ask("PUT", "/files/raw.docs?branch=dev", data=packed("a/b.txt", "c.txt")).json()
+    assert (done["added"], done["bytes"]) == (2, 4)
+    assert [one["path"] for one in api.get("/files/raw.docs", at="dev")["items"]] == ["a/b.txt", "c.txt"]
+    assert api.get("/commits", ref="dev")["items"][0]["commit"] == done["commit"]
+
+
+ARCHIVES = {
+    "none at all": (b"hello", "FILES_ARCHIVE"),
+    "nothing": (b"", "FILES_ARCHIVE"),
+    "no files": (packed(), "FILES_NONE"),
+    "a path that leads out": (packed("../up"), "FILES_PATH"),
+    "an absolute path": (packed("/etc/x"), "FILES_PATH"),
+    "a link": (packed("a", kind=tarfile.SYMTYPE), "FILES_ARCHIVE"),
+    "a folder": (packed("a", kind=tarfile.DIRTYPE), "FILES_ARCHIVE"),
+    "a file that is a folder": (packed("a", "a/b"), "FILES_ARCHIVE"),
+    "cut off": (packed("a")[:600], "FILES_ARCHIVE"),
+    "a long name": (packed("x" * 300), "FILES_PATH"),
+}
+
+
+@pytest.mark.parametrize(("body", "code"), ARCHIVES.values(), ids=ARCHIVES)
+def test_archives_that_are_refused(seen: Api, body: bytes, code: str) -> None:
+    found = seen.ask("PUT", "/files/raw.docs", data=body)
+    assert (found.status_code, found.json()["code"]) == (422, code), found.text

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import requests
 
-from runnel.lake import events, queue, runs, schedules, streams, workers
+from runnel.lake import events, journal, pulse, queue, runs, schedules, streams, workers
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.service.api import journal, pulse, sse
+from runnel.service.api import sse
 from tests.service.api.serving import API, Api
 
 
@@ -173,7 +173,7 @@ def test_what_is_asked_of_the_database(both: Store) -> None:
     schedules.declare(both.db, [{"name": "x"}])
 
     def found(**wanted: Any) -> list[str]:
-        return [one["run"] for one in both.db.read(lambda c: journal.listed(c, journal.Filter(**wanted), 10, before))]
+        return [one.id for one in both.db.read(lambda c: journal.listed(c, journal.Filter(**wanted), 10, before))]
 
     before = None
     newest = sorted((entry.id for entry in entries), reverse=True)

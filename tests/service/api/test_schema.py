@@ -1,6 +1,7 @@
 """Whatever the OpenAPI document allows, and what it does not: no server error, and every answer as described."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -23,6 +24,12 @@ _EXCLUDED = [
 def lines(context: schemathesis.SerializationContext, value: object) -> bytes:
     """Send a text as it is; anything else as what is no JSON, for it is no text."""
     return value.encode("utf-8", "replace") if isinstance(value, str) else f"<{value!r}>".encode()
+
+
+@schemathesis.serializer("application/x-tar")
+def archive(ctx: schemathesis.SerializationContext, value: Any) -> bytes:
+    """Send whatever is made up as it is: mostly no archive at all."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,147 @@
+"""All runs in one list: what was queued, with its attempts, and what commands ran by themselves. Reads only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from runnel.errors import Mistake
+from runnel.lake import queue, runs, schema
+from runnel.lake.queue import Queued
+from runnel.lake.runs import Run
+
+_ID_LENGTH = 24  # of an id of a run; a later attempt adds its number
+_PAGE = 500
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which runs are wanted; what is None does not matter. Only queued ones have a cause."""
+
+    state: str | None = None
+    cause: str | None = None
+    branch: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """A run: its entry, if it was queued, and its attempts that have begun, the oldest first.
+
+    Of a list it has the last attempt only. What a command ran by itself has one attempt and no entry.
+    """
+
+    entry: Queued | None
+    attempts: tuple[Run, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Return the id by which it is asked for."""
+        return self.entry.id if self.entry is not None else self.attempts[-1].id
+
+    @property
+    def state(self) -> str:
+        """Return queued, running, lost, or how it ended."""
+        return self.entry.state if self.entry is not None else self.attempts[-1].state
+
+    @property
+    def run(self) -> Run:
+        """Return all of it as one run: what the queue knows, and what its last attempt did."""
+        entry = self.entry
+        if entry is None:
+            return self.attempts[-1]
+        outcome = dict(entry.outcome or {})
+        done: Mapping[str, Any] = self.attempts[-1].detail if self.attempts else {}
+        told = {
+            "steps": outcome.get("steps", []),
+            "timeline": outcome.get("timeline", {}),
+            **done,
+            "cause": entry.cause,
+            "error": outcome.get("error"),
+        }
+        started = entry.started_at or entry.queued_at
+        return Run(entry.id, entry.branch, entry.state, entry.author, started, entry.ended_at, entry.commit, told)
+
+
+def listed(connection: Connection, wanted: Filter, limit: int, before: str | None = None) -> list[Item]:
+    """Return runs, newest first, one more than `limit` where there are more."""
+    found: list[Item] = []
+    while len(found) <= limit:
+        ids = connection.execute(_ids(wanted, limit + 1, before)).all()
+        found += [one for one in _items(connection, ids) if wanted.state in (None, one.state)]
+        if len(ids) <= limit:
+            break
+        before = ids[-1].id
+    return found[: limit + 1]
+
+
+def recent(connection: Connection, limit: int | None = None) -> list[Run]:
+    """Return the newest runs, or all, newest first."""
+    if limit is not None:
+        return [one.run for one in listed(connection, Filter(), limit)[:limit]]
+    found, before = list[Run](), None
+    while True:
+        page = listed(connection, Filter(), _PAGE, before)
+        found += [one.run for one in page[:_PAGE]]
+        if len(page) <= _PAGE:
+            return found
+        before = found[-1].id
+
+
+def one(connection: Connection, text: str) -> Item:
+    """Return a run by its id or the beginning of it; an attempt that is named is found as a run of its own."""
+    try:
+        entry = queue.find(connection, text)
+    except Mistake as error:
+        if error.code != "RUN_UNKNOWN":
+            raise
+        return Item(None, (_by_itself(connection, text, error),))
+    names = [entry.id, *(f"{entry.id}-{number}" for number in range(2, entry.attempt + 1))]
+    known = runs.some(connection, names)
+    return Item(entry, tuple(known[name] for name in names if name in known))
+
+
+def _by_itself(connection: Connection, text: str, unknown: Mistake) -> Run:
+    """Return what a command ran by itself; what neither knows has its near miss in either."""
+    try:
+        return runs.run(connection, text)
+    except Mistake as error:
+        has_near_miss = error.code != "RUN_UNKNOWN" or "; close: " in error.what
+        raise error if has_near_miss else unknown from None
+
+
+def find(connection: Connection, text: str) -> Run:
+    """Return a run, or the attempt of one that is named, as one value."""
+    found = one(connection, text)
+    named = [attempt for attempt in found.attempts if attempt.id == text != found.id]
+    return named[0] if named else found.run
+
+
+def _items(connection: Connection, ids: "list[Any] | Any") -> list[Item]:
+    """Return ids with what is known of them, in two questions."""
+    queued = queue.some(connection, [row.id for row in ids if row.is_queued])
+    names = [queued[row.id].run if row.is_queued else row.id for row in ids]
+    known = runs.some(connection, names)
+    return [
+        Item(queued.get(row.id), (known[name],) if name in known else ()) for row, name in zip(ids, names, strict=True)
+    ]
+
+
+def _ids(wanted: Filter, limit: int, before: str | None) -> "sa.CompoundSelect[Any]":
+    """Return the query for the ids of both; an attempt of what was queued is part of its entry."""
+    queued, ran = schema.queue.c, schema.runs.c
+    entries = sa.select(queued.id.label("id"), sa.true().label("is_queued")).where(queued.kind == "run")
+    entry = sa.select(queued.id).where(queued.id == sa.func.substr(ran.id, 1, _ID_LENGTH)).exists()
+    others = sa.select(ran.id.label("id"), sa.false().label("is_queued")).where(~entry)
+    if wanted.state is not None:
+        # That it is lost nobody may have said.
+        states = {wanted.state, runs.RUNNING} if wanted.state == runs.LOST else {wanted.state}
+        entries, others = entries.where(queued.state == wanted.state), others.where(ran.state.in_(states))
+    if wanted.branch is not None:
+        entries, others = entries.where(queued.branch == wanted.branch), others.where(ran.branch == wanted.branch)
+    if wanted.cause is not None:
+        entries, others = entries.where(queued.cause == wanted.cause), others.where(sa.false())
+    if before is not None:
+        entries, others = entries.where(queued.id < before), others.where(ran.id < before)
+    return sa.union_all(entries, others).order_by(sa.desc("id")).limit(limit)

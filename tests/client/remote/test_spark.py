@@ -1,0 +1,49 @@
+"""Queries that only Spark can answer, by a worker of the service: exact types, any size, and really stopped."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel.errors import Unreachable
+from runnel.service.worker import Worker
+from tests.client.remote.conftest import Pair
+from tests.service.api.serving import working
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def worker(pair: Pair, spark: "SparkSession") -> Iterator[Worker]:
+    with working(pair.api) as worker:
+        yield worker
+
+
+def test_types_are_exact(pair: Pair, worker: Worker) -> None:
+    sql = """select initcap('ab cd') as x, map('a', cast(1.5 as decimal(9,2))) as m, unhex('00ff') as b, null as v,
+             named_struct('t', timestamp '2026-01-02 03:04:05.678901', 'a', array(1L, null)) as s"""
+    far, near = pair.remote.query(sql), pair.local.query(sql)
+    assert (far.engine, far.at, far.reason) == ("spark", near.at, "Spark was asked for")
+    assert far.schema.equals(near.schema, check_metadata=True) and far.table().equals(near.table())
+    many = pair.remote.query("select explode(sequence(1, 25000)) as n", engine="spark")
+    assert many.table().num_rows == 25_000, "more than JSON would have"
+    answers = Path(pair.local.settings.warehouse) / "_answers"
+    assert [path for path in answers.rglob("*") if path.is_file()] == [], "what was sent is removed"
+
+
+def test_what_takes_too_long_is_stopped(pair: Pair, worker: Worker) -> None:
+    pair.remote.query("select 1 as x", engine="spark").close()  # Spark is warm
+    pair.local.settings = replace(pair.local.settings, query_timeout_seconds=2)
+    sql = "select count(*) as n from " + ", ".join(f"ods.orders a{at}" for at in range(26))
+    with pytest.raises(Unreachable) as error:
+        pair.remote.query(sql, engine="spark")
+    assert error.value.code == "WORKER_SLOW"
+    until = time.monotonic() + 60
+    while worker.at and time.monotonic() < until:
+        time.sleep(0.1)
+    assert worker.at == [] and not worker.is_torn
+    assert pair.remote.query("select 2 as x", engine="spark").rows() == [(2,)]

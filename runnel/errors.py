@@ -4,6 +4,7 @@ Every error keeps its parts as attributes, so that the command line, REST and th
 Imports nothing.
 """
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
@@ -79,6 +80,12 @@ class Unreachable(RunnelError):
     is_tried = False  # whether it was asked again already, as often as is worth it
 
 
+class NoRoom(Unreachable):
+    """A disk is full. What was begun is not published, and goes well once there is room."""
+
+    exit_code = 1
+
+
 class Cancelled(RunnelError):
     """The user stopped it."""
 
@@ -111,6 +118,31 @@ def _kinds(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
     yield kind
     for below in kind.__subclasses__():
         yield from _kinds(below)
+
+
+_FULL = ("No space left on device", "database or disk is full")
+
+
+def no_room(error: BaseException) -> NoRoom | None:
+    """Return what to tell where an error comes of a full disk, whoever met it; else None.
+
+    >>> no_room(OSError(errno.ENOSPC, "No space left on device")).code
+    'DISK_FULL'
+    >>> no_room(ValueError("no")) is None
+    True
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        if isinstance(one, NoRoom):
+            return one
+        is_full = isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or any(sign in str(one) for sign in _FULL):
+            what = "no space left on device; nothing was published"
+            return NoRoom("DISK_FULL", what, fix="free some space, then repeat")
+        seen.add(id(one))
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return None
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from runnel.errors import Cancelled, RunnelError
+from runnel.errors import Cancelled, RunnelError, no_room
 
 _COMMANDS = {
     # name: (module, what `runnel --help` says of it)
@@ -139,10 +139,8 @@ def _fail(error: RunnelError, exit_code: int | None = None) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> RunnelError:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunnelError(
-            "DISK_FULL", "no space left on device; nothing was published", fix="free some space, then repeat"
-        )
+    if (full := no_room(error)) is not None:
+        return full
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         what = f"not allowed: {error.filename or error}"
         return RunnelError("NOT_ALLOWED", what, fix="check the permissions of that file or folder")

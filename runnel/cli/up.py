@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -244,4 +245,5 @@ def _leave(code: int) -> None:
 
 
 def _tell(text: str) -> None:
-    say(f"{datetime.now():%H:%M:%S} {text}")
+    with suppress(OSError):  # nobody listens any more, or the disk is full: neither may end what goes on
+        say(f"{datetime.now():%H:%M:%S} {text}")

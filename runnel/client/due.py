@@ -6,7 +6,7 @@ when somebody started to look.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
@@ -14,6 +14,7 @@ from cronsim import CronSim
 from runnel.declare.duration import seconds_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
 
 
 def times(cron: str | None, tz: str | None, every: str | None, after: datetime) -> Iterator[datetime]:
@@ -27,14 +28,47 @@ def times(cron: str | None, tz: str | None, every: str | None, after: datetime) 
     '12:10'
     """
     if cron is not None:
-        for found in CronSim(cron, after.astimezone(ZoneInfo(tz or "UTC"))):
-            yield found.astimezone(UTC)
+        zone, fields = ZoneInfo(tz or "UTC"), cron.split()
+        is_real = any(field.startswith("*") for field in fields[:2])  # by the minute or the hour: real ones count
+        yield from _real(cron, zone, after) if is_real else _local(cron, zone, after)
     if every is not None:
         step = timedelta(seconds=seconds_of(every))
         at = _EPOCH + ((after - _EPOCH) // step) * step
         while True:
             at += step
             yield at
+
+
+def _local(cron: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """Yield times that name hours of a day, each local time once."""
+    for found in CronSim(cron, after.astimezone(zone)):
+        if (at := found.astimezone(UTC)) > after:  # within an hour that comes twice, one of the first is over
+            yield at
+
+
+def _real(cron: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """Yield times that follow real hours: those of each stretch in which the clock of a zone is not changed."""
+    after = after.replace(microsecond=0)
+    while True:
+        offset = (after + _SECOND).astimezone(zone).utcoffset() or timedelta()
+        for found in CronSim(cron, after.astimezone(timezone(offset))):
+            at = found.astimezone(UTC)
+            if at.astimezone(zone).utcoffset() != offset:
+                after = _changed(zone, offset, after + _SECOND, at)
+                break
+            yield at
+            after = at
+        else:
+            return  # it never comes again
+
+
+def _changed(zone: ZoneInfo, offset: timedelta, before: datetime, after: datetime) -> datetime:
+    """Return the last second before a zone's clock is changed, which happens between two moments."""
+    while after - before > _SECOND:
+        middle = before + (after - before) // (2 * _SECOND) * _SECOND
+        is_before = middle.astimezone(zone).utcoffset() == offset
+        before, after = (middle, after) if is_before else (before, middle)
+    return before
 
 
 def due(

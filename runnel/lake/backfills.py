@@ -54,21 +54,31 @@ class Backfill:
         }
 
 
-def make(db: Database, name: str, wishes: Iterable[Mapping[str, Any]], author: str, branch: str) -> None:
-    """Queue the chunks of a backfill, each a wish with its days."""
+def make(
+    db: Database, name: str, wishes: Iterable[Mapping[str, Any]], author: str, branch: str, key: str | None = None
+) -> str:
+    """Queue the chunks of a backfill, each a wish with its days, and return its id.
+
+    With a `key` that is the one which the same request made before, where its answer was lost.
+    """
     chunks = list(wishes)
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> str:
         if connection.execute(sa.select(schema.backfills.c.id).where(schema.backfills.c.id == name)).first():
-            return  # an earlier attempt took effect, and its acknowledgement was lost
+            return name  # an earlier attempt took effect, and its acknowledgement was lost
+        place = f"request/{key}" if key else queue.cause_of(name)
+        slots = [f"{place}/{one['days'][0]}" for one in chunks]
+        made = sa.select(schema.queue.c.cause).where(schema.queue.c.slot == slots[0])
+        if (cause := connection.execute(made).scalar()) is not None:
+            return str(cause).removeprefix(queue.BACKFILL)
         row = {"id": name, "branch": branch, "wish": json.dumps(dict(chunks[0]), sort_keys=True), "author": author}
         connection.execute(schema.backfills.insert().values(**row, state=RUNNING, made_at=db.now(connection)))
         cause = queue.cause_of(name)
-        slots = [f"{cause}/{one['days'][0]}" for one in chunks]
         entries = [Entry(one, author, branch, cause=cause, slot=slot) for one, slot in zip(chunks, slots, strict=True)]
         queue.add(connection, db, entries)
+        return name
 
-    db.write(work)
+    return db.write(work)
 
 
 def backfills(connection: Connection, limit: int | None = None) -> list[Backfill]:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, Operat
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.util import LRUCache
 
-from runnel.errors import Mistake, RunnelError, Unreachable
+from runnel.errors import Mistake, NoRoom, RunnelError, Unreachable
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
@@ -194,7 +194,7 @@ def _told(error: DBAPIError, url: URL) -> RunnelError:
     if isinstance(error, IntegrityError):
         return RunnelError("DATABASE_INTEGRITY", f"the catalog database refused a row: {text}", fix="run `runnel fsck`")
     if "disk is full" in lowered or "no space" in lowered:
-        return RunnelError(
+        return NoRoom(
             "DISK_FULL", f"no space left for the catalog database {shown}", fix="free some space, then repeat"
         )
     if "readonly" in lowered or "read-only" in lowered:

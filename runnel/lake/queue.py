@@ -175,17 +175,28 @@ def held(connection: Connection, claims: Iterable[tuple[str, str]]) -> dict[str,
 
 
 def finish(
-    db: Database, claim: tuple[str, str], state: str, outcome: Mapping[str, Any], *, again: bool = False
+    db: Database,
+    claim: tuple[str, str],
+    state: str,
+    outcome: Mapping[str, Any],
+    *,
+    again: bool = False,
+    counts: bool = True,
 ) -> str | None:
     """Note how an entry ended, and return its state then; None where the claim was lost.
 
-    `again`: it may go better next time, so it is queued once more where its retries allow it.
+    `again`: it may go better next time, so it is queued once more where its retries allow it, or in any case where
+    this attempt does not count. What has published has succeeded, whatever went wrong after that.
     """
 
     def work(connection: Connection) -> str | None:
         if connection.execute(sa.select(schema.queue.c.id).where(_is_held(claim)).with_for_update()).first() is None:
             return None
-        return _end(connection, db, _one(connection, claim[0]), state, outcome, again=again)
+        found = _one(connection, claim[0])
+        _mark(connection, db, found, state)  # a full disk may have kept the run from saying so itself
+        if found.commit is None:
+            return _end(connection, db, found, state, outcome, again=again, counts=counts)
+        return _end(connection, db, found, SUCCEEDED, {**outcome, "commit": found.commit}, again=False)
 
     return db.write(work)
 
@@ -204,7 +215,7 @@ def release(db: Database, *, worker: str | None = None, stale: Iterable[tuple[st
         query = sa.select(columns.id).where(columns.state == RUNNING, sa.or_(*lost)).with_for_update(skip_locked=True)
         found = [_one(connection, entry) for entry in connection.execute(query).scalars().all()]
         for one in found:
-            _mark_lost(connection, db, one)
+            _mark(connection, db, one, "lost")
             if one.commit is not None:
                 _end(connection, db, one, SUCCEEDED, {"commit": one.commit}, again=False)
             else:
@@ -318,13 +329,22 @@ def forget_old(db: Database, seconds: float) -> int:
 
 
 def _end(
-    connection: Connection, db: Database, one: Queued, state: str, outcome: Mapping[str, Any], *, again: bool
+    connection: Connection,
+    db: Database,
+    one: Queued,
+    state: str,
+    outcome: Mapping[str, Any],
+    *,
+    again: bool,
+    counts: bool = True,
 ) -> str:
     now = db.now(connection)
     values: dict[str, Any] = {"token": None, "outcome": json.dumps(dict(outcome), sort_keys=True, default=str)}
-    if state == FAILED and again and one.attempt <= one.retries and one.cancel_at is None:
+    retries = one.retries if counts else one.retries + 1
+    if state == FAILED and again and one.attempt <= retries and one.cancel_at is None:
         wait = _WAITS[min(one.attempt, len(_WAITS)) - 1]
         values |= {"state": QUEUED, "not_before": stamp(moment(now) + timedelta(seconds=wait)), "worker": None}
+        values["retries"] = retries
     else:
         values |= {"state": state, "ended_at": now}
     connection.execute(schema.queue.update().where(schema.queue.c.id == one.id).values(values))
@@ -339,11 +359,11 @@ def cause_of(backfill: "sa.Column[Any] | str") -> Any:
     return BACKFILL + backfill
 
 
-def _mark_lost(connection: Connection, db: Database, one: Queued) -> None:
+def _mark(connection: Connection, db: Database, one: Queued, state: str) -> None:
     """Let the record of the run not say that it is running."""
     runs = schema.runs
     here = sa.and_(runs.c.id == one.run, runs.c.state == RUNNING)
-    values: dict[str, Any] = {"state": "lost", "ended_at": db.now(connection)}
+    values: dict[str, Any] = {"state": state, "ended_at": db.now(connection)}
     if one.commit is not None:
         values |= {"state": SUCCEEDED, "commit_id": one.commit}
     connection.execute(runs.update().where(here).values(values))

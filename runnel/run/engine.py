@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Cancelled, RunnelError
+from runnel.errors import Cancelled, RunnelError, no_room
 from runnel.names import TableName
 from runnel.phases import kept
 from runnel.plan.steps import Step
@@ -114,7 +114,8 @@ class Engine:
         self.work.log.write(f"trace of {step.table}\n{full_trace(error)}")
         if not isinstance(error, RunnelError):
             task = self.work.flow.tasks.get(step.table)
-            error = tell(error, task, self.work.root) if task else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
+            other = no_room(error) or RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
+            error = tell(error, task, self.work.root) if task else other
         return Done(step.table, step.action, "failed", step.reason, error=error)
 
     def _settle(self, done: Done) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from runnel.run.report import Event
@@ -16,9 +17,9 @@ class RunLog:
         self._guard = threading.Lock()
 
     def write(self, text: str) -> None:
-        """Add a line with the time, or several."""
+        """Add a line with the time, or several; a disk that is full loses them, and no run."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with self._guard, self.path.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self._guard, self.path.open("a", encoding="utf-8") as file:
             file.write(f"{stamp} {text.rstrip()}\n")
 
     def event(self, event: Event) -> None:

@@ -82,7 +82,7 @@ class Ran:
         """Return what a command ends with: 3 where nothing failed but that a system could not be reached."""
         if self.state != "failed":
             return 130 if self.state == "cancelled" else 0
-        return 3 if self.errors and all(isinstance(error, Unreachable) for error in self.errors) else 1
+        return 3 if self.errors and all(error.exit_code == Unreachable.exit_code for error in self.errors) else 1
 
     @property
     def errors(self) -> tuple[RunnelError, ...]:

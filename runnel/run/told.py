@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from runnel.declare.flow import Task
-from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable, listed, nearest
+from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, listed, nearest, no_room
 from runnel.names import TableName
 from runnel.query.spark_errors import condition_in
 from runnel.run.lines import WORKER_TRACE, fragment, where
 
 MOST = 300
+_DISK_FULL = "RUN_DISK_FULL"
 _TABLE = re.compile(r"table or view (`[^ ]+`) cannot be found")
 _STOPPED = ("SparkContext was shut down", "stopped SparkContext")
 _TRANSIENT = (
@@ -56,7 +57,8 @@ def tell(
     if unknown:
         return _told_column(unknown, error, task, root, columns)
     code, why, fix = _reason(error, text)
-    return RunnelError(code, _line(f"task `{task.table}` {why}"), at=where(error, text, task, root), fix=fix)
+    kind = NoRoom if code == _DISK_FULL else RunnelError
+    return kind(code, _line(f"task `{task.table}` {why}"), at=where(error, text, task, root), fix=fix)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -91,6 +93,8 @@ def _reason(error: BaseException, text: str) -> tuple[str, str, str]:
     """Return the code, what the task did and the fix."""
     if isinstance(error, SystemExit):
         return "RUN_TASK_EXIT", "calls sys.exit()", "return a frame, or raise an exception that says what is wrong"
+    if no_room(error) is not None:
+        return _DISK_FULL, "found no space left on the disk", "make room, then run it again"
     if not _is_spark(error):
         fix = "correct the task; the log of the run has the whole trace"
         return "RUN_TASK_FAILED", f"failed: {_said(error, text)}", fix
@@ -101,8 +105,6 @@ def _reason(error: BaseException, text: str) -> tuple[str, str, str]:
         return "RUN_SPARK_STOPPED", "found Spark stopped", "remove spark.stop(): the session belongs to Runnel"
     if "OutOfMemoryError" in text:
         return "RUN_OUT_OF_MEMORY", "ran out of memory", "raise spark.driver.memory under [spark] conf in runnel.toml"
-    if "No space left on device" in text:
-        return "RUN_DISK_FULL", "found no space left on the disk", "make room, then run it again"
     found = condition_in(text)
     if found is None:
         return "RUN_TASK_FAILED", f"failed: {_in_java(error, text)}", "the log of the run has the whole trace"

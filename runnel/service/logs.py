@@ -30,10 +30,17 @@ class Lines(logging.Formatter):
         return json.dumps(told, ensure_ascii=False)
 
 
+class Kept(RotatingFileHandler):
+    """A file that holds up nobody who writes to it: what finds no room there is lost."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Leave it: the standard way prints a trace for each line."""
+
+
 def write_to(path: "Path") -> None:
     """Write what this process logs into a file, from now on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(path, maxBytes=_BYTES, backupCount=_KEPT, delay=True, encoding="utf-8")
+    handler = Kept(path, maxBytes=_BYTES, backupCount=_KEPT, delay=True, encoding="utf-8")
     handler.setFormatter(Lines())
     root = logging.getLogger("runnel")
     root.setLevel(logging.INFO)

@@ -9,7 +9,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.client.running import Taken, run_project
 from runnel.client.wishes import asked, streams_in, without_streams
-from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
+from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, no_room
 from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
 from runnel.run.report import KEPT_GOING, Done
@@ -37,6 +37,10 @@ _PAUSE_SECONDS = 0.1
 _HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
+
+
+How = tuple[str, Mapping[str, Any], Sequence[RunnelError]]
+"""The state that a run ended in, what it did, and what went wrong."""
 
 
 @dataclass
@@ -143,22 +147,22 @@ class Worker:
         queued = held.queued
         teller = Teller(self._lake.store.db, queued.id)
         try:
-            state, outcome, again = self._attempt(held, teller)
+            state, outcome, errors = self._attempt(held, teller)
         except BaseException as error:  # a defect must not end the worker
-            LOG.error("run %s met a defect", queued.run, exc_info=error)
+            LOG.error("run %s met what nobody told", queued.run, exc_info=error)
             fix = "this is a defect of Runnel; the trace is in the worker's log"
-            internal = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
-            state, outcome, again = queue.FAILED, {"error": internal.told()}, False
+            defect = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
+            state, outcome, errors = _failed(no_room(error) or defect)
         teller.close()
-        self._finish(held, state, outcome, again)
+        self._finish(held, state, outcome, errors)
 
-    def _attempt(self, held: Held, teller: Teller) -> tuple[str, Mapping[str, Any], bool]:
-        """Return the state that a run ended in, what it did, and whether it may go better next time."""
+    def _attempt(self, held: Held, teller: Teller) -> "How":
+        """Return how a run ended."""
         wanted = asked(held.queued)
         try:
             lake, flow = self._flows.get(wanted.overrides)
             if held.queued.kind in errand.KINDS:
-                return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), False
+                return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), ()
             wish, kept = wanted.wish, tuple[Done, ...]()
             if wish.branch == self._branch:
                 kept = tuple(Done(table, "stream", "skipped", KEPT_GOING) for table in streams_in(wish, flow))
@@ -169,26 +173,28 @@ class Worker:
             if held.taken.cancelled.is_set() or isinstance(error, Cancelled):
                 return self._stopped(held)
             LOG.error("run %s failed", held.queued.run, exc_info=error)
-            return queue.FAILED, {"error": error.told()}, _is_passing(error)
+            return _failed(error)
         if ran.state == "cancelled":
             return self._stopped(held)
-        return ran.state, _json(ran), ran.state == "failed" and all(_is_passing(error) for error in ran.errors)
+        return ran.state, _json(ran), ran.errors
 
-    def _stopped(self, held: Held) -> tuple[str, Mapping[str, Any], bool]:
+    def _stopped(self, held: Held) -> "How":
         if not held.is_late:
-            return queue.CANCELLED, {}, False
+            return queue.CANCELLED, {}, ()
         error = RunnelError(
             "RUN_TIMEOUT",
             f"run {held.queued.id} took longer than the {held.queued.timeout_seconds} s that it may",
             fix="raise `timeout`, or give it less to do",
         )
-        return queue.FAILED, {"error": error.told()}, True
+        return _failed(error)
 
-    def _finish(self, held: Held, state: str, outcome: Mapping[str, Any], again: bool) -> None:
+    def _finish(self, held: Held, state: str, outcome: Mapping[str, Any], errors: Sequence[RunnelError]) -> None:
         """Note how a run ended, however long the database is away: the claim is renewed meanwhile."""
+        again = state == queue.FAILED and all(_is_passing(error) for error in errors)
+        counts = not errors or not all(isinstance(error, NoRoom) for error in errors)
         while True:
             try:
-                queue.finish(self._lake.store.db, held.queued.claim, state, outcome, again=again)
+                queue.finish(self._lake.store.db, held.queued.claim, state, outcome, again=again, counts=counts)
                 break
             except RunnelError as error:
                 LOG.warning("how run %s ended could not be noted yet: %s", held.queued.run, error)
@@ -262,6 +268,10 @@ def _is_passing(error: RunnelError) -> bool:
     if isinstance(error, Mistake):
         return False
     return isinstance(error, Unreachable) or error.code in _PASSING
+
+
+def _failed(error: RunnelError) -> How:
+    return queue.FAILED, {"error": error.told()}, (error,)
 
 
 def _json(ran: "Ran") -> dict[str, Any]:

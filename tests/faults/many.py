@@ -55,13 +55,15 @@ def main() -> None:
         "model": lambda seed, share: _model(share // 2),
         "law": lambda seed, share: _law(seed, share * 4 // 5),
         "stream": lambda seed, share: _streams(seed, share // 5),
+        "soak": lambda seed, share: _soak(int(os.environ.get("RUNS") or 4 * share)),
+        "service": lambda seed, share: _service(seed, share * 2 // 5),
     }
     chosen = {name: part for name, part in parts.items() if only in name}
     for name, part in chosen.items():
         started = time.monotonic()
         done = f"{name}: {part(seed, kills // 2)}, in {time.monotonic() - started:.0f} s (seed {seed})"
         say(done)
-        if kills == KILLS:
+        if kills == KILLS and not os.environ.get("RUNS"):
             _keep(name, done, list(parts))
 
 
@@ -125,6 +127,27 @@ def _streams(seed: int, faults: int) -> str:
         return break_everything(seed, faults, say)
     except AssertionError as error:
         say(f"FAILED with seed {seed}: {error}")
+        sys.exit(1)
+
+
+def _service(seed: int, rounds: int) -> str:
+    """Break a service that is busy, on both databases, each in a process of its own: half of the rounds each."""
+    for catalog, share in zip(("sqlite", "postgresql"), _shares(rounds, 2), strict=True):
+        words = ["--catalog", catalog, "--rounds", str(share), "--seed", str(seed)]
+        if subprocess.run([sys.executable, "-m", "tests.faults.service.trial", *words]).returncode:
+            say(f"FAILED with {' '.join(words)}")
+            sys.exit(1)
+    return f"{rounds} random faults: each time published once, each request carried out, each row there once"
+
+
+def _soak(runs: int) -> str:
+    """Do many small runs, and see that nothing grows."""
+    from tests.faults.service.soak import soak
+
+    try:
+        return soak(runs, os.environ.get("CATALOG") or "postgresql", say)
+    except AssertionError as error:
+        say(f"FAILED: {error}")
         sys.exit(1)
 
 

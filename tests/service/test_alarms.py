@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.lake import alarms, deliveries, schedules, schema, streams, workers
+from runnel.lake import alarms, deliveries, queue, schedules, schema, streams, workers
 from runnel.lake.alarms import Alarm
 from runnel.lake.database import stamp
 from runnel.lake.store import Store
@@ -174,6 +174,21 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
     site.look()
     site.pass_(minutes=1)
     assert site.look() == []
+
+
+def test_runs_that_wait_for_room(site: Site) -> None:
+    workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
+    queue.submit(site.store.db, queue.Entry({"select": ["dws.day"]}, "ada"))
+    held = queue.claim(site.store.db, "w1")
+    assert held is not None
+    error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}
+    queue.finish(site.store.db, held.claim, "failed", {"error": error}, again=True, counts=False)
+    assert site.look() == []
+    site.pass_(minutes=2)
+    workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
+    (alarm,) = site.look()
+    assert (alarm.key, alarm.kind) == ("disk", "disk")
+    assert alarm.what == "a disk is full, and 1 run waits for room: no space left on device"
 
 
 def test_nobody_works(site: Site) -> None:

@@ -33,6 +33,14 @@ def test_chunks_in_order(both: Store) -> None:
     assert (state(both), queue.claim(both.db, "w1")) == ("succeeded", None)
 
 
+def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
+    wishes = [{"select": ["dws.*"], "days": [day, day]} for day in DAYS]
+    made = [backfills.make(both.db, name, wishes, "ada", "main", key) for name, key in (("b1", "k"), ("b2", "k"))]
+    made.append(backfills.make(both.db, "b3", wishes, "ada", "main", "l"))
+    assert made == ["b1", "b1", "b3"]
+    assert len(both.db.read(queue.entries)) == 2 * len(DAYS)
+
+
 def test_one_at_a_time(both: Store) -> None:
     make(both)
     assert queue.claim(both.db, "w1") is not None

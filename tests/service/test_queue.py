@@ -5,9 +5,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from runnel.errors import Cancelled, Mistake, RunnelError
-from runnel.lake import queue, schema
+from runnel.lake import queue, runs, schema
 from runnel.lake.database import moment, stamp
 from runnel.lake.queue import Entry, Queued
 from runnel.lake.store import Store
@@ -52,6 +53,38 @@ def test_a_slot_is_queued_once(both: Store) -> None:
 def test_a_repeated_submit_is_the_same(both: Store) -> None:
     entry = want("a")
     assert queue.submit(both.db, entry) == queue.submit(both.db, entry) == entry.id
+
+
+def test_what_has_published_has_succeeded_whatever_comes_after(both: Store) -> None:
+    add(both, want("a"))
+    one = take(both)
+    both.db.write(lambda connection: queue.hold(connection, one.claim, "c1"))
+    assert queue.finish(both.db, one.claim, "failed", {"error": {"code": "DISK_FULL"}}, again=True) == "succeeded"
+    found = get(both, one.id)
+    assert (found.state, found.commit, found.outcome) == (
+        "succeeded",
+        "c1",
+        {"commit": "c1", "error": {"code": "DISK_FULL"}},
+    )
+
+
+def test_a_run_that_could_not_say_how_it_ended_is_not_running_when_its_entry_has(both: Store) -> None:
+    add(both, want("a"))
+    one = take(both)
+    runs.start(both.db, one.run, "main", "ada", {})
+    queue.finish(both.db, one.claim, "failed", {}, again=True)
+    found = both.db.read(lambda connection: connection.execute(sa.select(schema.runs)).one())
+    assert (found.id, found.state, found.ended_at is None) == (one.id, "failed", False)
+
+
+def test_an_attempt_that_does_not_count_is_always_followed_by_another(both: Store) -> None:
+    add(both, want("a", retries=0))
+    for number in (1, 2, 3):
+        one = take(both)
+        assert one.attempt == number
+        assert queue.finish(both.db, one.claim, "failed", {}, again=True, counts=False) == "queued"
+        both.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
+    assert queue.finish(both.db, take(both).claim, "failed", {}, again=True) == "failed"
 
 
 def test_one_at_a_time_of_a_schedule(both: Store) -> None:

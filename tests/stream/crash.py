@@ -202,12 +202,20 @@ def amount(number: int) -> int:
 class Up:
     """`runnel up`, or another command that goes on, in a process of its own; `fail` arms failpoints in it."""
 
-    def __init__(self, root: Path, log: Path, fail: str | None = None, *words: str, command: str = "up") -> None:
+    def __init__(
+        self,
+        root: Path,
+        log: Path,
+        fail: str | None = None,
+        *words: str,
+        command: str = "up",
+        port: int | None = None,
+    ) -> None:
         self.log = log
         self.said_before = log.stat().st_size if log.exists() else 0
         environment = {name: value for name, value in os.environ.items() if name != "RUNNEL_FAIL"}
         environment |= {"RUNNEL_FAIL": fail} if fail else {}
-        self.port = _free_ports(1)[0]
+        self.port = port or _free_ports(1)[0]
         environment["RUNNEL__SERVICE__PORT"] = str(self.port)
         started = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(root), command, *words]
         with log.open("ab") as out:

@@ -1,11 +1,9 @@
 """Keep a project going: start its parts, watch over them, and stop them in order."""
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING
 
 from runnel.client.keep.delivery import Delivery
@@ -27,8 +25,6 @@ from runnel.run.basis import Basis
 from runnel.spark.session import running
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow, Source
     from runnel.names import TableName
@@ -73,7 +69,7 @@ class Keeper:
 
     def run(self) -> None:
         """Start everything, and wait until told to stop."""
-        with self._recorded(), _logged(self._lake.settings.home / "logs" / "up.log"):
+        with self._recorded():
             for part in self.parts:
                 if not isinstance(part, Follower):
                     part.start()
@@ -133,20 +129,6 @@ class Keeper:
             finally:
                 with suppress(RunnelError):  # it shows as lost then
                     runs.finish(db, self.run_id, "succeeded", None, {**detail, "steps": [], **basis.told()})
-
-
-@contextmanager
-def _logged(path: "Path") -> Iterator[None]:
-    """Write what went wrong, with its whole trace, into a file that does not grow for ever."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(path, maxBytes=10_000_000, backupCount=3, delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(threadName)s %(message)s"))
-    LOG.addHandler(handler)
-    try:
-        yield
-    finally:
-        LOG.removeHandler(handler)
-        handler.close()
 
 
 def pause_of(source: "Source", *, is_streamed: bool) -> float | None:

@@ -4,8 +4,9 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 
-from runnel.errors import RunnelError, Unreachable
+from runnel.errors import RunnelError, Unreachable, no_room
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 WAITING_SECONDS = 10.0  # at most between two looks at a system that does not answer
@@ -58,8 +59,9 @@ class Part(ABC):
             except RunnelError as error:
                 self._stumbled(error)
             except Exception as error:  # a defect must not end what else goes on
-                LOG.error("a defect of Runnel", exc_info=error)
-                self._stumbled(RunnelError("UP_PART_FAILED", f"{self.name}: {type(error).__name__}: {error}"))
+                LOG.error("%s met what nobody told", self.name, exc_info=error)
+                other = RunnelError("UP_PART_FAILED", f"{self.name}: {type(error).__name__}: {error}")
+                self._stumbled(no_room(error) or other)
 
     def _stumbled(self, error: RunnelError) -> None:
         LOG.error("%s stumbled", self.name, exc_info=error)
@@ -69,6 +71,7 @@ class Part(ABC):
         if self.problem != error.what:
             self.problem = error.what
             self.tell(f"{self.name} {'waits' if state == 'waiting' else 'failed'}: {error}")
-        self.troubled(state, str(error))
+        with suppress(RunnelError):  # the database may be what is wrong
+            self.troubled(state, str(error))
         self.stop.wait(self._pause)
         self._pause = min(2 * self._pause, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)

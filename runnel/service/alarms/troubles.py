@@ -1,4 +1,4 @@
-"""Alarms of what goes on by itself: streams, sinks, and a queue that nobody works off. Pure."""
+"""Alarms of what goes on by itself: streams, sinks, a queue that nobody works off, a full disk. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -52,6 +52,24 @@ def nobody_works(waiting: "Iterable[Queued]", workers: int, paused: frozenset[st
     what = f"no worker is there, and {len(ready)} run{' waits' if len(ready) == 1 else 's wait'} in the queue"
     fix = "`runnel up` or `runnel worker` starts one; `.runnel/logs/worker.log` says why it ended"
     return [Alarm("worker", "worker", what, since, fix=fix)]
+
+
+def no_room_left(waiting: "Iterable[Queued]") -> list[Alarm]:
+    """Return an alarm where runs wait for room on a disk."""
+    found = [(one, error) for one in waiting if (error := _full(one)) is not None]
+    if not found:
+        return []
+    number, what = len(found), found[0][1].get("what") or "no space left on device"
+    told = f"a disk is full, and {number} run{' waits' if number == 1 else 's wait'} for room: {what}"
+    fix = "free some space: they are tried again by themselves, every two minutes at least"
+    return [Alarm("disk", "disk", told, min(one.queued_at for one, _ in found), fix=fix)]
+
+
+def _full(one: "Queued") -> "Mapping[str, str | None] | None":
+    """Return the error of a run that found no room when it was last tried."""
+    outcome = one.outcome or {}
+    errors = [outcome.get("error"), *(step.get("error") for step in outcome.get("steps", ()))]
+    return next((error for error in errors if error and error.get("kind") == "NoRoom"), None)
 
 
 def _line(text: str) -> str:

@@ -13,7 +13,7 @@ from runnel.service.alarms.failures import failures
 from runnel.service.alarms.history import History
 from runnel.service.alarms.lateness import lateness, timed_of, with_deadlines
 from runnel.service.alarms.patience import Patience
-from runnel.service.alarms.troubles import nobody_works, sinks_wrong, streams_wrong
+from runnel.service.alarms.troubles import no_room_left, nobody_works, sinks_wrong, streams_wrong
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runnel.lake.queue import Queued
     from runnel.lake.schedules import Standing
 
-_PASSING = ("stream", "sink", "worker")  # kinds that may pass by themselves
+_PASSING = ("stream", "sink", "worker", "disk")  # kinds that may pass by themselves
 
 
 @dataclass(frozen=True)
@@ -87,5 +87,6 @@ def _facts(connection: "Connection", now: datetime) -> _Facts:
         *streams_wrong(streams.streams(connection).values(), found),
         *sinks_wrong(deliveries.states(connection), found),
         *nobody_works(queued, there, backfills.paused_causes(connection), stamp(now)),
+        *no_room_left(queued),
     ]
     return _Facts(found, schedules.standing(connection), waiting, troubles, alarms.alarms(connection))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from runnel.client.backfilling import wished
@@ -70,7 +70,7 @@ def backfills(store: StoreHere, limit: Limit = DEFAULT) -> dict[str, Any]:
     summary="Ask for a backfill",
     responses=problems(400, 404, 409, 413),
 )
-def ask(response: Response, store: StoreHere, body: Range, key: Key = None) -> dict[str, Any]:
+def ask(request: Request, response: Response, store: StoreHere, body: Range, key: Key = None) -> dict[str, Any]:
     """Queue the chunks of a backfill; workers compute them one after the other."""
     store.db.read(lambda connection: branches.branch(connection, body.branch))
     wish, number = wished(body.select, body.first, body.last, chunk=body.chunk, branch=body.branch)
@@ -79,8 +79,8 @@ def ask(response: Response, store: StoreHere, body: Range, key: Key = None) -> d
     chunks = [
         Asked(replace(wish, days=days), f"backfill {days}", overrides).json() for days in wish.days.chunks(number)
     ]
-    name = new_run_id(datetime.now(UTC))
-    kept.make(store.db, name, chunks, store.author, body.branch)
+    asked_by = getattr(request.state, "key", None)
+    name = kept.make(store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, asked_by)
     response.headers["Location"] = f"{PREFIX}/backfills/{name}"
     return store.db.read(lambda connection: kept.find(connection, name)).json()
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from runnel.errors import Conflict, Mistake, Moved, RunnelError, Unreachable
+from runnel.errors import Conflict, Mistake, Moved, RunnelError, Unreachable, no_room
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -159,7 +159,9 @@ class Defects:
             LOG.error("%s %s met a defect", scope.get("method"), scope.get("path"), exc_info=error)
             if scope["type"] == "http" and not has_begun:
                 defect = RunnelError("INTERNAL", "the service met a defect", fix="its log has the trace")
-                await told(defect, 500)(scope, receive, send)
+                full = no_room(error)
+                answer = told(full) if full is not None else told(defect, 500)
+                await answer(scope, receive, send)
 
 
 def _known(request: Request, error: Exception) -> JSONResponse:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runnel.query.engine import Question
 
 BATCH_ROWS = 65_536
+_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _BLOCK_BYTES = 16 * 2**20  # small row groups, because a reader holds one of them
 
@@ -84,18 +85,19 @@ def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
 @contextmanager
 def _interruptible(session: "SparkSession", bound: Bound) -> Iterator[None]:
     """Stop Spark's work on this query when the user stops waiting for it."""
-    tag = f"runnel-{secrets.token_hex(8)}"
-    session.addTag(tag)
+    group, context = f"runnel-query-{secrets.token_hex(8)}", session.sparkContext
+    context.setJobGroup(group, "a query", interruptOnCancel=True)  # a tag can be interrupted by its own thread only
     try:
-        with watched(bound, lambda: session.interruptTag(tag)):
+        with watched(bound, lambda: context.cancelJobGroup(group)):
             yield
     except BaseException:
         with suppress(Exception):  # what went wrong first is what is told
-            session.interruptTag(tag)
+            context.cancelJobGroup(group)
         raise
     finally:
-        with suppress(Exception):
-            session.removeTag(tag)
+        for name in _GROUP:
+            with suppress(Exception):
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
 @contextmanager

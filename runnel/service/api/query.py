@@ -85,7 +85,7 @@ def query(request: Request, lake: LakeHere, store: StoreHere, caller: Caller, bo
 
 
 def _by_spark(lake: LakeHere, store: StoreHere, body: Asking, is_arrow: bool) -> dict[str, Any] | Response:
-    wish = {"sql": body.sql, "at": body.at, "engine": "spark", "limit": body.limit, "arrow": is_arrow}
+    wish = {"sql": body.sql, "at": body.at, "engine": body.engine, "limit": body.limit, "arrow": is_arrow}
     if not is_arrow:
         wish["limit"] = min(body.limit or _DEFAULT_ROWS, MOST_ROWS)
     found = answered(store, "query", wish, seconds=lake.settings.query_timeout_seconds)

@@ -1,7 +1,7 @@
 """What comes to a service from outside, on and on, and what must have become of it.
 
 Each kind is a class: what it declares, a step that is done again and again, and what is `missing` of what was
-acknowledged. To let more come, such as events that are pushed, write one more and add it to `ALL`.
+acknowledged. To let more come, write one more and add it to `ALL`.
 """
 
 import threading
@@ -178,6 +178,37 @@ class Requests(Sender):
         return ""
 
 
+class Pushed(Sender):
+    """Events that are pushed, some at a time. What was acknowledged is there, once."""
+
+    flow: ClassVar = {
+        "pushed.py": """
+import runnel as rn
+
+rn.source("ods.pushed", rn.http(schema="id long"))
+"""
+    }
+    pause_seconds = 0.5
+    AT_ONCE = 5
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(shop)
+        self.acknowledged = 0
+
+    def step(self) -> None:
+        """Push some."""
+        events = [{"id": self.acknowledged + number} for number in range(self.AT_ONCE)]
+        if self.client.post("/api/v1/sources/ods.pushed/events", events) is not None:
+            self.acknowledged += self.AT_ONCE
+
+    def missing(self) -> str:
+        """Compare the table with what was acknowledged: every event once."""
+        wanted = [(self.acknowledged, self.acknowledged, self.acknowledged - 1)]
+        found = self.shop.ask("select count(*), count(distinct id), max(id) from ods.pushed", "ods.pushed")
+        assert not found or found[0][0] <= self.acknowledged, f"ods.pushed has more than was sent: {found}, {wanted}"
+        return "" if found == wanted or not self.acknowledged else f"ods.pushed has {found} and not {wanted}"
+
+
 class Backfills(Sender):
     """One backfill after the other, each of some days, a day in a chunk."""
 
@@ -223,5 +254,5 @@ class Backfills(Sender):
             return None  # nobody answers now
 
 
-ALL: tuple[type[Sender], ...] = (Flows, Requests, Backfills)
-WITHOUT_SPARK: tuple[type[Sender], ...] = (Orders, Requests)
+ALL: tuple[type[Sender], ...] = (Flows, Requests, Backfills, Pushed)
+WITHOUT_SPARK: tuple[type[Sender], ...] = (Orders, Requests, Pushed)

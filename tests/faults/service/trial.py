@@ -98,6 +98,7 @@ class Trial:
     def check(self) -> str:
         """Let nothing more come, wait until all of it is there, and see that everything is as it must be."""
         from tests.faults.service import verify
+        from tests.faults.service.senders import Pushed
         from tests.stream.crash import until
 
         began = time.monotonic()
@@ -109,8 +110,10 @@ class Trial:
             beats, given_up = verify.check_slots(self.shop), verify.check_runs(self.shop)
             self.shop.check()
         asked = len(self._requests.acknowledged)
+        pushed = sum(one.acknowledged for one in self.senders if isinstance(one, Pushed))
         took = f"{time.monotonic() - began:.0f} s"
-        return f"sound, checked in {took}: {beats} times, {asked} requests, {given_up} runs given up in the end"
+        seen = f"{beats} times, {asked} requests, {pushed} events"
+        return f"sound, checked in {took}: {seen}, {given_up} runs given up in the end"
 
     def end(self) -> None:
         """Stop in order."""

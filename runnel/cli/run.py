@@ -91,16 +91,22 @@ def _run(
 ) -> "Ran":
     """Let a worker compute that is there, warm; else compute here."""
     from runnel.cli.base import chosen
-    from runnel.client.running import run_project
     from runnel.lake.glance import may_have_workers
 
     if not local and may_have_workers(opened.settings.catalog):
+        from runnel.service.handing import hand_over
+
+        overrides = (*chosen().get("overrides", ()), *values)
+        entry = hand_over(opened.settings, wish, message, overrides)
         from runnel.client.following import follow, is_served, submit
         from runnel.client.wishes import Asked
 
-        if is_served(opened):
-            asked = Asked(wish, message, (*chosen().get("overrides", ()), *values))
-            return follow(opened, submit(opened, asked), watch, say)
+        if entry is None and is_served(opened):
+            entry = submit(opened, Asked(wish, message, overrides))
+        if entry is not None:
+            return follow(opened, entry, watch, say)
+    from runnel.client.running import run_project
+
     return run_project(opened, wish, message=message, watch=watch)
 
 

@@ -53,7 +53,7 @@ def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
         settings = opened.settings
         opened.store.commit(branch)  # one that is none is told at once
         url = f"http://{settings.host}:{settings.port}"
-        here = home.Home(os.getpid(), url, stamp(datetime.now(UTC)))
+        here = home.Home(os.getpid(), url, stamp(datetime.now(UTC)), home.catalog_of(settings.catalog))
         with home.lived_in(settings.home, here):
             listening(settings.host, settings.port).close()  # so is a port that somebody else has
             write_to(settings.home / "logs" / "up.log")

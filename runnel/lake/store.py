@@ -1,9 +1,6 @@
 """The lake's handle: its catalog database, the files of its warehouse, and who is working on it."""
 
-import getpass
-import os
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -12,6 +9,7 @@ from sqlalchemy.engine import Connection
 from runnel.errors import Mistake, nearest
 from runnel.lake import schema
 from runnel.lake.adopt import adopt, outside_changes
+from runnel.lake.author import default_author
 from runnel.lake.branches import branch_at, head_state
 from runnel.lake.commits import Commit, State, Version, state_at, version_at
 from runnel.lake.database import Database
@@ -138,12 +136,3 @@ class Store:
     def close(self) -> None:
         """Close the lake's connections."""
         self.db.close()
-
-
-@lru_cache(maxsize=1)
-def default_author() -> str:
-    """Return who commits are ascribed to: RUNNEL_AUTHOR, else the user of this machine."""
-    try:
-        return os.environ.get("RUNNEL_AUTHOR") or getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -4,6 +4,7 @@ A lock that its process holds tells whether it is there; a file that a crash lef
 """
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ class Home:
     pid: int
     url: str
     started_at: str
+    catalog: str = ""  # which lake it serves: `catalog_of` its address
 
 
 @contextmanager
@@ -52,6 +54,11 @@ def found(folder: Path) -> Home | None:
             fcntl.flock(lock, fcntl.LOCK_UN)
             return None
     return _read(folder)
+
+
+def catalog_of(address: str) -> str:
+    """Return what tells catalogs apart by, of which nothing can be learned: the address may have a password."""
+    return hashlib.sha256(address.encode()).hexdigest()[:16]
 
 
 def keep_token(folder: Path, secret: str) -> Path:

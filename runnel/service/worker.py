@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("runnel.worker")
 PARALLEL = 4
 _ERRANDS = 2  # at a time, beside the runs
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS = 0.05
 _HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again

@@ -6,6 +6,7 @@ import signal
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
+from runnel.client.planning import Wish
 from runnel.lake import queue, workers
+from runnel.lake.author import default_author
 from runnel.service import home
+from runnel.service.handing import hand_over
 from tests.cli import conftest as commands
 from tests.stream.crash import Up, below, tail, until
 
@@ -112,12 +116,20 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     shop.put(3)
     done = cli("run", "-s", "ods.orders", "--json").json
     assert (done["state"], shop.ids()) == ("succeeded", [1, 2, 3])
-    assert shop.lake.runs(done["run"])[0].detail["cause"] == "user"
+    ran = shop.lake.runs(done["run"])[0]
+    assert (ran.detail["cause"], ran.author) == ("user", default_author())
+    here = shop.lake.settings
+    handed = hand_over(here, Wish(("ods.orders",)), None, ())
+    assert handed is not None
+    until(lambda: shop.lake.runs(handed)[0].state == "nothing", 30, lambda: "what was handed over does not end")
+    assert hand_over(replace(here, catalog="sqlite:///another.db"), Wish(), None, ()) is None
+    assert hand_over(here, Wish(branch="unknown"), None, ()) is None  # who asks the catalog learns why
     again = cli("up")
     assert (again.code, "UP_ALREADY" in again.err) == (1, True), again
     stopped = cli("down")
     assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
     assert shop.up.process.wait(30) == 0
+    assert hand_over(here, Wish(), None, ()) is None
     assert shop.there() == [] and "nothing is up here" in cli("down").out
 
 

@@ -13,7 +13,8 @@ from runnel.errors import Conflict, Mistake
 from runnel.lake import branches, queue
 from runnel.lake.journal import Filter, listed, one
 from runnel.lake.queue import Entry, Queued
-from runnel.service.api.here import StoreHere
+from runnel.lake.tokens import ADMIN
+from runnel.service.api.here import Caller, StoreHere
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
@@ -35,6 +36,7 @@ class Wanted(Body):
     verify: bool = False
     message: Text | None = None
     set_: Settings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
+    author: Text | None = Field(default=None, description="Who asks, where a token of scope admin asks for somebody")
 
 
 class RunShown(BaseModel):
@@ -112,13 +114,22 @@ def runs(
     "/runs", status_code=202, response_model=RunShown, summary="Ask for a run", responses=problems(400, 404, 409, 413)
 )
 def ask(
-    request: Request, response: Response, store: StoreHere, key: Key = None, body: Wanted | None = None
+    request: Request,
+    response: Response,
+    store: StoreHere,
+    caller: Caller,
+    key: Key = None,
+    body: Wanted | None = None,
 ) -> dict[str, Any]:
     """Queue a run; a worker takes it. `Location` says where to look for it."""
     asked = body or Wanted()
     store.db.read(lambda connection: branches.branch(connection, asked.branch))
     wish = Wish(tuple(asked.select), tuple(asked.exclude), asked.branch, asked.full_refresh, asked.verify)
-    entry = Entry(Asked(wish, asked.message, tuple(asked.set_)).json(), store.author, asked.branch)
+    if asked.author is not None and caller.scope != ADMIN:
+        what = f"the token `{caller.name}` may not ask in the name of somebody else"
+        raise Mistake("AUTHOR_FORBIDDEN", what, fix=f"leave `author` out, or use a token of scope {ADMIN}")
+    author = asked.author or store.author
+    entry = Entry(Asked(wish, asked.message, tuple(asked.set_)).json(), author, asked.branch)
     return _submitted(request, response, store, entry)
 
 

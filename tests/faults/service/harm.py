@@ -92,8 +92,10 @@ class Harm:
     def _full(self) -> None:
         """Fill the disk; reads are answered meanwhile. At times something dies and has to start without any room."""
         assert self._disk is not None
-        until = time.monotonic() + self._chance.uniform(2, 10)
-        dies = self._chance.random() < 0.4
+        seconds, dies = self._chance.uniform(2, 10), self._chance.random() < 0.4
+        if not dies:
+            Client(self._shop.url, self._shop.token).await_up(60)  # what was broken before may still be starting
+        until = time.monotonic() + seconds
         self._disk.fill()
         try:
             if dies:

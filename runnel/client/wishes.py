@@ -53,25 +53,26 @@ def asked(queued: "Queued") -> Asked:
     return Asked(wish, found.get("message") or _message(found), _texts(found.get("set")))
 
 
-def without_streams(wish: Wish, flow: "Flow") -> Wish:
-    """Return a wish without the streams that a worker keeps going anyway."""
-    streams = tuple(str(task.table) for task in flow.tasks.values() if task.options.stream)
-    return replace(wish, exclude=(*wish.exclude, *streams))
+def without_streams(wish: Wish, flow: "Flow") -> tuple[Wish | None, tuple[TableName, ...]]:
+    """Return a wish without the streams that a worker keeps going anyway, None where it is for nothing else.
 
-
-def streams_in(wish: Wish, flow: "Flow") -> tuple[TableName, ...]:
-    """Return the streams that a wish selects; none where only the lake can tell what is selected."""
+    Also return those that it selects: none where only the lake can tell what is selected.
+    """
     from runnel.plan.graph import Graph
     from runnel.plan.selection import select
 
     def unknown() -> NoReturn:
         raise _Unknown
 
+    streams = tuple(sorted(table for table, task in flow.tasks.items() if task.options.stream))
+    if not streams:
+        return wish, ()
+    rest = replace(wish, exclude=(*wish.exclude, *(str(table) for table in streams)))
     try:
         selected = select(Graph(flow), flow, wish.select, wish.exclude, unknown)
     except _Unknown:
-        return ()
-    return tuple(table for table in sorted(selected) if table in flow.tasks and flow.tasks[table].options.stream)
+        return rest, ()
+    return rest if selected.difference(streams) else None, tuple(table for table in streams if table in selected)
 
 
 class _Unknown(Exception):

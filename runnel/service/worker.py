@@ -16,11 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.running import Taken, run_project
-from runnel.client.wishes import asked, streams_in, without_streams
+from runnel.client.wishes import asked, without_streams
 from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, no_room
 from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
-from runnel.run.report import KEPT_GOING, Done
+from runnel.run.report import KEPT_GOING, Done, Ran
 from runnel.service import errand
 from runnel.service.flows import Flows
 from runnel.service.footprint import memory_bytes
@@ -28,7 +28,8 @@ from runnel.service.telling import Teller
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.run.report import Ran
+    from runnel.client.wishes import Asked
+    from runnel.declare.flow import Flow
 
 LOG = logging.getLogger("runnel.worker")
 PARALLEL = 4
@@ -163,12 +164,7 @@ class Worker:
             lake, flow = self._flows.get(wanted.overrides)
             if held.queued.kind in errand.KINDS:
                 return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), ()
-            wish, kept = wanted.wish, tuple[Done, ...]()
-            if wish.branch == self._branch:
-                kept = tuple(Done(table, "stream", "skipped", KEPT_GOING) for table in streams_in(wish, flow))
-                wish = without_streams(wish, flow)
-            ran = run_project(lake, wish, message=wanted.message, watch=teller.see, flow=flow, taken=held.taken)
-            ran = replace(ran, steps=(*ran.steps, *kept))
+            ran = self._run(held, teller, wanted, lake, flow)
         except RunnelError as error:
             if held.taken.cancelled.is_set() or isinstance(error, Cancelled):
                 return self._stopped(held)
@@ -177,6 +173,15 @@ class Worker:
         if ran.state == "cancelled":
             return self._stopped(held)
         return ran.state, _json(ran), ran.errors
+
+    def _run(self, held: Held, teller: Teller, wanted: "Asked", lake: "Lake", flow: "Flow") -> Ran:
+        """Run what is wanted; of streams that are kept going anyway it is only said that they are."""
+        wish, streams = without_streams(wanted.wish, flow) if wanted.wish.branch == self._branch else (wanted.wish, ())
+        ran = Ran(None, "nothing", wanted.wish.branch, None, 0.0, ())
+        if wish is not None:
+            ran = run_project(lake, wish, message=wanted.message, watch=teller.see, flow=flow, taken=held.taken)
+        kept = [Done(table, "stream", "skipped", KEPT_GOING) for table in streams]
+        return replace(ran, steps=(*ran.steps, *kept))
 
     def _stopped(self, held: Held) -> "How":
         if not held.is_late:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import runnel as rn
+from runnel.cli.run import show
 from runnel.errors import Mistake, Unreachable
 from runnel.run.report import Event
 from runnel.service.worker import Worker
@@ -89,3 +90,25 @@ def test_values_of_parameters_go_along(pair: Pair, worker: Worker) -> None:
     with rn.open(pair.api.url, token=pair.api.secret, overrides=["least=3"]) as lake, pytest.raises(Mistake) as error:
         lake.run("ods.more")
     assert error.value.code == "DECLARE_PARAM_UNKNOWN" and "least" in str(error.value)
+
+
+STREAM = """
+import runnel as rn
+rn.source("ods.orders", rn.manual(schema="id long, day date, amount decimal(12,2)"))
+
+@rn.task("dws.live", stream="orders")
+def live(orders):
+    return orders
+"""
+
+
+def test_a_stream_goes_on_by_itself(pair: Pair, worker: Worker, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who asks for a stream that the service keeps going is told so."""
+    (pair.local.settings.root / "flows/flow.py").write_text(STREAM)
+    done = pair.remote.run("dws.live")
+    assert (done.state, [(str(step.table), step.state) for step in done.steps]) == (
+        "nothing",
+        [("dws.live", "skipped")],
+    )
+    show(done)
+    assert "dws.live: the service keeps this stream going" in capsys.readouterr().out

@@ -112,10 +112,11 @@ class Engine:
         if self.work.cancelled.is_set() or isinstance(error, Cancelled):
             return Done(step.table, step.action, "cancelled", "cancelled")
         self.work.log.write(f"trace of {step.table}\n{full_trace(error)}")
+        task = self.work.flow.tasks.get(step.table)
+        if task is None and (full := no_room(error)) is not None:
+            error = full
         if not isinstance(error, RunnelError):
-            task = self.work.flow.tasks.get(step.table)
-            other = no_room(error) or RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
-            error = tell(error, task, self.work.root) if task else other
+            error = tell(error, task, self.work.root) if task else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
         return Done(step.table, step.action, "failed", step.reason, error=error)
 
     def _settle(self, done: Done) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.client.running import Taken, run_project
 from runnel.client.wishes import asked, without_streams
-from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, no_room
+from runnel.errors import Cancelled, Mistake, Moved, NoRoom, RunnelError, Unreachable, no_room
 from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
 from runnel.run.report import KEPT_GOING, Done, Ran
@@ -272,7 +272,7 @@ def _is_passing(error: RunnelError) -> bool:
     """Tell whether a failure may not come again: something was away, or somebody else was faster."""
     if isinstance(error, Mistake):
         return False
-    return isinstance(error, Unreachable) or error.code in _PASSING
+    return isinstance(error, Unreachable | Moved) or error.code in _PASSING
 
 
 def _failed(error: RunnelError) -> How:

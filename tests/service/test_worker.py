@@ -15,7 +15,7 @@ from runnel.client.lake import Lake
 from runnel.client.planning import Wish
 from runnel.client.wishes import Asked
 from runnel.errors import Mistake, RunnelError
-from runnel.lake import queue
+from runnel.lake import queue, schema
 from runnel.lake.queue import Queued
 from runnel.run.report import Event
 from runnel.service.flows import Flows
@@ -160,6 +160,34 @@ def test_what_it_cannot_finish_is_given_back(lake: Lake) -> None:
     assert worker.end(seconds=0.2) is False
     assert get(lake, entry).state == "queued"
     (lake.settings.root / "gate").touch()
+
+
+PASSING = {
+    "no room on the disk": ('OSError(28, "No space left on device")', "DISK_FULL", 3),
+    "others were faster": ('Moved("main", ["ods.odd"])', "PUBLISH_MOVED", 2),
+}
+
+
+@pytest.mark.parametrize(("error", "code", "retries"), PASSING.values(), ids=PASSING)
+def test_what_may_pass_is_tried_again(lake: Lake, worker: Worker, error: str, code: str, retries: int) -> None:
+    (lake.settings.root / "flows/odd.py").write_text(f"""
+import runnel as rn
+from pathlib import Path
+from runnel.errors import Moved
+
+@rn.source("ods.odd", schema="id long")
+def odd(state):
+    if not (Path(__file__).parent.parent / "gate").exists():
+        raise {error}
+    return [{{"id": 1}}], {{"done": True}}
+""")
+    entry = want(lake, "ods.odd")
+    until(lambda: get(lake, entry).not_before, "it was not tried")
+    found = get(lake, entry)
+    assert (found.state, found.attempt, found.retries, code in str(found.outcome)) == ("queued", 1, retries, True)
+    (lake.settings.root / "gate").touch()
+    lake.store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
+    assert follow(lake, entry).state == "succeeded"
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:

@@ -124,6 +124,12 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     until(lambda: shop.lake.runs(handed)[0].state == "nothing", 30, lambda: "what was handed over does not end")
     assert hand_over(replace(here, catalog="sqlite:///another.db"), Wish(), None, ()) is None
     assert hand_over(here, Wish(branch="unknown"), None, ()) is None  # who asks the catalog learns why
+    found = home.found(shop.root / ".runnel")
+    assert found is not None
+    with rn.open(found.url, token=token.read_text().strip()) as afar:
+        shop.put(4)
+        assert (afar.run("ods.orders").state, shop.ids()) == ("succeeded", [1, 2, 3, 4])
+        assert len(afar.status().presence.workers) == 1 and [one.is_paused for one in afar.schedules()] == [False, True]
     again = cli("up")
     assert (again.code, "UP_ALREADY" in again.err) == (1, True), again
     stopped = cli("down")

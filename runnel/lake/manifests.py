@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 4000  # about one megabyte
 MERGE_COUNT = 10
 _CACHED_ENTRIES = 400_000
+_CACHED_LISTS = 1024
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class _Cache:
     def keep_manifests(self, path: str, found: tuple[ManifestFile, ...]) -> None:
         with self._guard:
             self._lists[path] = found
-            while len(self._lists) > 4096:
+            while len(self._lists) > _CACHED_LISTS:
                 self._lists.popitem(last=False)
 
     def entries(self, path: str) -> tuple[Entry, ...] | None:

@@ -43,7 +43,9 @@ DEFAULT_PROPERTIES = {
     "write.metadata.previous-versions-max": "10",
 }
 _CACHED = 2048
+_VERSIONS = 16  # of one table: a busy table would push out all others, and hold much memory
 _cache: OrderedDict[str, TableMetadata] = OrderedDict()
+_versions: dict[str, list[str]] = {}  # which are kept of each table, by its id; the oldest first
 _guard = threading.Lock()
 
 
@@ -84,15 +86,25 @@ def load(store: "Store", location: str) -> TableMetadata:
 def remember(location: str, metadata: TableMetadata) -> None:
     """Keep the metadata of a version in memory."""
     with _guard:
+        table = str(metadata.table_uuid)
+        kept = _versions.setdefault(table, [])
+        if location not in _cache:
+            kept.append(location)
         _cache[location] = metadata
-        while len(_cache) > _CACHED:
-            _cache.popitem(last=False)
+        if len(kept) > _VERSIONS:
+            _cache.pop(kept.pop(0))
+        if len(_cache) > _CACHED:
+            oldest, gone = _cache.popitem(last=False)
+            _versions[str(gone.table_uuid)].remove(oldest)
+            if not _versions[str(gone.table_uuid)]:
+                del _versions[str(gone.table_uuid)]
 
 
 def forget() -> None:
     """Drop everything kept in memory: files were rewritten in place, or a test wants to read them anew."""
     with _guard:
         _cache.clear()
+        _versions.clear()
 
 
 def handle(store: "Store", name: "TableName", location: str) -> Table:

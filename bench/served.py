@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_SECONDS = 180
+IDLE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.002
 
 
@@ -21,14 +22,18 @@ class Service:
         self.project, self.port = project, port
         self._token = (project / ".runnel" / "token").read_text().strip()
         self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+        self._used = time.monotonic()
 
     def ask(self, verb: str, path: str, body: object | None = None, **headers: str) -> Any:
         """Return the answer to a request; raise where it is a refusal."""
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self._line.close()  # the other side does too; it is opened again by itself
         known = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers}
         self._line.request(verb, f"/api/v1{path}", sent, known)
         answer = self._line.getresponse()
         said = answer.read()
+        self._used = time.monotonic()
         if answer.status >= 300:
             raise RuntimeError(f"{verb} {path}: {answer.status} {said.decode()[:500]}")
         return json.loads(said) if said else None

@@ -43,7 +43,7 @@ def run() -> list[Figure]:
                     sent += taken
                     words = f"push, {clients} client{'s' if clients > 1 else ''}, {size} event{'s' if size > 1 else ''}"
                     figures.append(Figure(f"{words} a request", taken / seconds, "events/s"))
-            _require(Service(root, PORT), sent)  # a connection that was idle is closed by now
+            _require(service, sent)
         figures.append(Figure("push: small writes with fsync, one writer", _synced(root), "writes/s"))
     figures[0].details.update({"events": sent, "each_once": True, "seconds": SECONDS})
     return figures

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 4000  # about one megabyte
 MERGE_COUNT = 10
-_CACHED_ENTRIES = 400_000
-_CACHED_LISTS = 1024
+CACHED_ENTRIES = 400_000
+CACHED_MANIFESTS = 40_000
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,21 @@ class _Cache:
         self._lists: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
         self._entries: OrderedDict[str, tuple[Entry, ...]] = OrderedDict()
         self._count = 0
+        self._listed = 0
 
     def manifests(self, path: str) -> tuple[ManifestFile, ...] | None:
         with self._guard:
+            if path in self._lists:
+                self._lists.move_to_end(path)
             return self._lists.get(path)
 
     def keep_manifests(self, path: str, found: tuple[ManifestFile, ...]) -> None:
         with self._guard:
+            if path not in self._lists:
+                self._listed += 1 + len(found)
             self._lists[path] = found
-            while len(self._lists) > _CACHED_LISTS:
-                self._lists.popitem(last=False)
+            while self._listed > CACHED_MANIFESTS and len(self._lists) > 1:
+                self._listed -= 1 + len(self._lists.popitem(last=False)[1])
 
     def entries(self, path: str) -> tuple[Entry, ...] | None:
         with self._guard:
@@ -95,14 +100,14 @@ class _Cache:
             if path not in self._entries:
                 self._count += len(found)
             self._entries[path] = found
-            while self._count > _CACHED_ENTRIES and len(self._entries) > 1:
+            while self._count > CACHED_ENTRIES and len(self._entries) > 1:
                 self._count -= len(self._entries.popitem(last=False)[1])
 
     def clear(self) -> None:
         with self._guard:
             self._lists.clear()
             self._entries.clear()
-            self._count = 0
+            self._count = self._listed = 0
 
 
 _cache = _Cache()

@@ -42,10 +42,9 @@ DEFAULT_PROPERTIES = {
     "commit.manifest.target-size-bytes": "1048576",
     "write.metadata.previous-versions-max": "10",
 }
-_CACHED = 2048
-_VERSIONS = 16  # of one table: a busy table would push out all others, and hold much memory
+CACHED_PARTS = 40_000  # snapshots and columns, of all versions that are kept in memory: at most about 100 MB
 _cache: OrderedDict[str, TableMetadata] = OrderedDict()
-_versions: dict[str, list[str]] = {}  # which are kept of each table, by its id; the oldest first
+_cached_parts = 0
 _guard = threading.Lock()
 
 
@@ -85,26 +84,27 @@ def load(store: "Store", location: str) -> TableMetadata:
 
 def remember(location: str, metadata: TableMetadata) -> None:
     """Keep the metadata of a version in memory."""
+    global _cached_parts
     with _guard:
-        table = str(metadata.table_uuid)
-        kept = _versions.setdefault(table, [])
-        if location not in _cache:
-            kept.append(location)
+        if (old := _cache.pop(location, None)) is not None:
+            _cached_parts -= _parts(old)
         _cache[location] = metadata
-        if len(kept) > _VERSIONS:
-            _cache.pop(kept.pop(0))
-        if len(_cache) > _CACHED:
-            oldest, gone = _cache.popitem(last=False)
-            _versions[str(gone.table_uuid)].remove(oldest)
-            if not _versions[str(gone.table_uuid)]:
-                del _versions[str(gone.table_uuid)]
+        _cached_parts += _parts(metadata)
+        while _cached_parts > CACHED_PARTS and len(_cache) > 1:
+            _cached_parts -= _parts(_cache.popitem(last=False)[1])
+
+
+def _parts(metadata: TableMetadata) -> int:
+    """Return how many parts metadata has, which tells how much memory it takes."""
+    return 8 + len(metadata.snapshots) + sum(len(schema.fields) for schema in metadata.schemas)
 
 
 def forget() -> None:
     """Drop everything kept in memory: files were rewritten in place, or a test wants to read them anew."""
+    global _cached_parts
     with _guard:
         _cache.clear()
-        _versions.clear()
+        _cached_parts = 0
 
 
 def handle(store: "Store", name: "TableName", location: str) -> Table:

@@ -138,6 +138,9 @@ def session_conf(settings: SparkSettings, scratch: Path) -> dict[str, str]:
         "spark.sql.variable.substitute": "false",  # else `${env:NAME}` in a query would read the environment
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
+        # Each stage gets a new thread, kept for a minute, up to 1024 of each kind: small runs would hold thousands.
+        "spark.sql.shuffleExchange.maxThreadThreshold": "32",
+        "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     }
     if is_local(settings.master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -31,6 +31,12 @@ _SAMPLE_SECONDS = 2.0
 _KINDS = {"service": "service --watched", "worker": "worker --watched", "java": "java"}
 Tell = Callable[[str], None]
 _FLOW = "from flows.beat import counted\n\n" + "".join(f'counted("ods.n{number}")\n' for number in range(_FAMILIES))
+# What is kept in memory on purpose is kept short, so that it is full soon, and hides no leak.
+_KEPT = """
+from runnel.lake import manifests, tables
+
+tables.CACHED_PARTS, manifests.CACHED_ENTRIES, manifests.CACHED_MANIFESTS = 2000, 2000, 2000
+"""
 _TASKS = {
     f"dws/n{number}.sql": f"select max(n) as n, count(*) as rows_there from ods.n{number}\n"
     for number in range(_FAMILIES)
@@ -45,7 +51,7 @@ class Soak:
         self.runs, self._tell, self._server = runs, tell, server
         self.gauge, self._heap = Gauge(), folder / "gc.log"
         catalog = server.url if server else f"sqlite:///{folder}/shop/.runnel/catalog.db"
-        parts = {**Flows.flow, **_TASKS, "n.py": _FLOW}
+        parts = {**Flows.flow, **_TASKS, "n.py": _FLOW, "kept.py": _KEPT}
         self.shop = Shop(folder / "shop", catalog, parts, conf=_CONF.format(log=self._heap))
         self.orders = Flows(self.shop)
         self.system = System(self.shop.root, folder / "up.txt", self.shop.port)

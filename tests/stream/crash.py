@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -210,11 +210,13 @@ class Up:
         *words: str,
         command: str = "up",
         port: int | None = None,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
         self.log = log
         self.said_before = log.stat().st_size if log.exists() else 0
         environment = {name: value for name, value in os.environ.items() if name != "RUNNEL_FAIL"}
         environment |= {"RUNNEL_FAIL": fail} if fail else {}
+        environment |= marks or {}
         self.port = port or _free_ports(1)[0]
         environment["RUNNEL__SERVICE__PORT"] = str(self.port)
         started = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(root), command, *words]

@@ -2,14 +2,15 @@
 
 import os
 import signal
-import subprocess
 import threading
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from tests.stream.crash import Up, below, gone
+from tests.stream.crash import Up, below, until
 
 _AGAIN_SECONDS = 0.5
+_MARK = "RUNNEL_TRIAL"  # what the environment of all that is started here has
 
 
 class System:
@@ -21,7 +22,7 @@ class System:
         self._port, self._words = port, words
         self._stop = threading.Event()
         self._guard = threading.Lock()
-        self._groups: list[int] = []
+        self._mark = uuid.uuid4().hex
         self._up = self._started()
         self._thread = threading.Thread(target=self._tend, name="system", daemon=True)
         self._thread.start()
@@ -63,17 +64,25 @@ class System:
         """Kill whatever is left."""
         self._stop.set()
         self._thread.join()
-        for group in self._groups:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self._up.process.wait(20)
-        gone([one for group in self._groups for one in below(group)])
+        for pid in self._marked():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._up.process.wait(20)
+        until(lambda: not self._marked(), 20, lambda: f"processes stay behind: {self._marked()}")
+
+    def _marked(self) -> list[int]:
+        """Return all processes that were ever started here and live: a number alone may be somebody else's by now."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if f"{_MARK}={self._mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+        return found
 
     def _started(self) -> Up:
-        up = Up(self.root, self.log, self.fail, *self._words, port=self._port)
+        marked = {_MARK: self._mark}
+        up = Up(self.root, self.log, self.fail, *self._words, port=self._port, marks=marked)
         self.fail = None
-        self._groups.append(up.process.pid)
         return up
 
     def _tend(self) -> None:

@@ -14,34 +14,14 @@ if TYPE_CHECKING:
 
 def run_json(one: "Run") -> dict[str, Any]:
     """Return a run as `runnel runs` does."""
-    steps = one.detail.get("steps", [])
-    return {
-        "run": one.id,
-        "state": one.state,
-        "branch": one.branch,
-        "author": one.author,
-        "started_at": one.started_at,
-        "ended_at": one.ended_at,
-        "seconds": seconds_between(one.started_at, one.ended_at),
-        "commit": one.commit,
-        "tables": [step["table"] for step in steps if step["state"] != "skipped"] or one.detail.get("tables", []),
-    }
+    return _shared(one, _made(one.detail) or one.detail.get("tables", []))
 
 
 def entry_json(one: "Queued") -> dict[str, Any]:
     """Return an entry of the queue in the same shape, with what only the queue knows."""
     outcome = one.outcome or {}
-    steps = outcome.get("steps", [])
     return {
-        "run": one.id,
-        "state": one.state,
-        "branch": one.branch,
-        "author": one.author,
-        "started_at": one.started_at,
-        "ended_at": one.ended_at,
-        "seconds": seconds_between(one.started_at, one.ended_at),
-        "commit": one.commit,
-        "tables": [step["table"] for step in steps if step["state"] != "skipped"],
+        **_shared(one, _made(outcome)),
         "kind": one.kind,
         "cause": one.cause,
         "queued_at": one.queued_at,
@@ -51,6 +31,25 @@ def entry_json(one: "Queued") -> dict[str, Any]:
         "cancel_at": one.cancel_at,
         "error": outcome.get("error"),
     }
+
+
+def _shared(one: "Run | Queued", tables: list[str]) -> dict[str, Any]:
+    return {
+        "run": one.id,
+        "state": one.state,
+        "branch": one.branch,
+        "author": one.author,
+        "started_at": one.started_at,
+        "ended_at": one.ended_at,
+        "seconds": seconds_between(one.started_at, one.ended_at),
+        "commit": one.commit,
+        "tables": tables,
+    }
+
+
+def _made(detail: Mapping[str, Any]) -> list[str]:
+    """Return the tables that steps did something to."""
+    return [step["table"] for step in detail.get("steps", ()) if step["state"] != "skipped"]
 
 
 def item_json(item: "Item") -> dict[str, Any]:

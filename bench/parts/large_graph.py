@@ -51,7 +51,8 @@ def settle(project: Path) -> None:
     from pyiceberg.types import LongType, NestedField
 
     from runnel.client.lake import Lake
-    from runnel.client.planning import Wish, plan_project
+    from runnel.client.planning import plan_project
+    from runnel.client.wish import Wish
     from runnel.declare.settings import load
     from runnel.lake import results, tables
     from runnel.lake.commits import Change

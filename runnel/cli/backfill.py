@@ -10,7 +10,7 @@ from runnel.cli.base import command, count, grid, lake, print_json, say, size
 if TYPE_CHECKING:
     from runnel.client.backfilling import Backfilled, Preview
     from runnel.client.lake import Lake
-    from runnel.client.planning import Wish
+    from runnel.client.wish import Wish
     from runnel.lake.backfills import Backfill
     from runnel.run.report import Watch
 

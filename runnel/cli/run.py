@@ -10,7 +10,7 @@ from runnel.cli.base import command, count, grid, lake, print_json, say
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.client.planning import Wish
+    from runnel.client.wish import Wish
     from runnel.run.report import Done, Ran, Watch
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -91,23 +91,41 @@ def _run(
 ) -> "Ran":
     """Let a worker compute that is there, warm; else compute here."""
     from runnel.cli.base import chosen
-    from runnel.lake.glance import may_have_workers
 
-    if not local and may_have_workers(opened.settings.catalog):
-        from runnel.service.handing import hand_over
-
-        overrides = (*chosen().get("overrides", ()), *values)
-        entry = hand_over(opened.settings, wish, message, overrides)
-        from runnel.client.following import follow, is_served, submit
-        from runnel.client.wishes import Asked
-
-        if entry is None and is_served(opened):
-            entry = submit(opened, Asked(wish, message, overrides))
-        if entry is not None:
-            return follow(opened, entry, watch, say)
+    overrides = (*chosen().get("overrides", ()), *values)
+    ran = None if local else _served(opened, wish, message, overrides, watch)
+    if ran is not None:
+        return ran
     from runnel.client.running import run_project
 
     return run_project(opened, wish, message=message, watch=watch)
+
+
+def _served(
+    opened: "Lake", wish: "Wish", message: str | None, overrides: tuple[str, ...], watch: "Watch | None"
+) -> "Ran | None":
+    """Return what became of a wish that a worker took, or None where there is none; what is light is asked first."""
+    from runnel.service import home
+
+    handed = None
+    if home.found(opened.settings.home) is not None:
+        from runnel.service.handing import hand_over
+
+        handed = hand_over(opened.settings, wish, message, overrides)
+    if handed is not None and (ran := handed.follow(watch, say)) is not None:
+        return ran
+    from runnel.lake.glance import may_have_workers
+
+    if handed is None and not may_have_workers(opened.settings.catalog):
+        return None
+    from runnel.client.following import follow, is_served, submit
+    from runnel.client.wishes import Asked
+
+    if handed is not None:  # its service has gone since
+        return follow(opened, handed.run, watch, say, seen=handed.seen)
+    if is_served(opened):
+        return follow(opened, submit(opened, Asked(wish, message, overrides)), watch, say)
+    return None
 
 
 def show(done: "Ran") -> None:
@@ -170,6 +188,6 @@ def _show_sinks(done: "Ran") -> None:
 def _wish(
     select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool, verify: bool = False
 ) -> "Wish":
-    from runnel.client.planning import Wish
+    from runnel.client.wish import Wish
 
     return Wish(select, exclude, branch, full_refresh, verify)

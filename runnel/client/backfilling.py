@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.planning import Wish, flow_of, plan_state
+from runnel.client.planning import flow_of, plan_state
+from runnel.client.wish import Wish
 from runnel.plan import reasons
 from runnel.plan.again import whole_reason
 from runnel.plan.days import Days, chunk_of, days_of

@@ -2,16 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from runnel.errors import Conflict, error_of
+from runnel.errors import Conflict
 from runnel.lake import backfills, events, queue, workers
-from runnel.names import TableName, new_run_id
-from runnel.run.report import Done, Event, Ran, State, Watch
-from runnel.run.sent import Sent
+from runnel.names import new_run_id
+from runnel.run.report import Event, Ran, Watch
+from runnel.run.reported import SHOWN, STOPPING, event_of, ran_of
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ _PAUSE_SECONDS = 0.05
 
 def is_served(lake: "Lake") -> bool:
     """Tell whether a worker of this project is there to compute."""
-    there = lake.store.db.read(lambda connection: workers.present(connection, workers.WORKER))
-    return any(one.detail.get("project") == lake.settings.name and one.state != "stopping" for one in there)
+    return lake.store.db.read(lambda connection: workers.are_there(connection, lake.settings.name))
 
 
 def submit(lake: "Lake", asked: "Asked", *, cause: str = "user") -> str:
@@ -41,18 +40,25 @@ def submit(lake: "Lake", asked: "Asked", *, cause: str = "user") -> str:
     return found
 
 
-def follow(lake: "Lake", entry: str, watch: Watch | None = None, tell: "Callable[[str], None] | None" = None) -> Ran:
-    """Return what became of an entry when it has ended, telling what happens until then.
+def follow(
+    lake: "Lake",
+    entry: str,
+    watch: Watch | None = None,
+    tell: "Callable[[str], None] | None" = None,
+    *,
+    seen: int = 0,
+) -> Ran:
+    """Return what became of an entry when it has ended, telling what happens until then, after the event `seen`.
 
     Ctrl-C asks to stop the run, and waits for the truth; a second one leaves it alone.
     """
-    follower = _Follower(lake, entry, watch)
+    follower = _Follower(lake, entry, watch, seen)
     try:
         return follower.ended()
     except KeyboardInterrupt:
         queue.cancel(lake.store.db, entry)
         if tell is not None:
-            tell("stopping the run; Ctrl-C again leaves it to itself")
+            tell(STOPPING)
         return follower.ended()
 
 
@@ -110,11 +116,11 @@ def follow_backfill(
 
 
 class _Follower:
-    def __init__(self, lake: "Lake", entry: str, watch: Watch | None) -> None:
+    def __init__(self, lake: "Lake", entry: str, watch: Watch | None, seen: int = 0) -> None:
         self._db = lake.store.db
         self._entry = entry
         self._watch = watch
-        self._seen = 0
+        self._seen = seen
 
     def ended(self) -> Ran:
         """Wait for the end, and return what became of it."""
@@ -134,63 +140,5 @@ class _Follower:
         news = self._db.read(lambda connection: events.after(connection, self._entry, self._seen))
         for one in news:
             self._seen = one.number
-            if self._watch is not None and one.event.get("kind") in ("note", "start", "progress", "retry", "end"):
+            if self._watch is not None and one.event.get("kind") in SHOWN:
                 self._watch(event_of(one.event))
-
-
-def event_of(found: Mapping[str, Any]) -> Event:
-    """Return an event that another process has told."""
-    outcome = found.get("outcome")
-    return Event(
-        found["kind"],
-        found.get("text", ""),
-        TableName.parse(found["table"]) if found.get("table") else None,
-        found.get("action", ""),
-        found.get("done", 0),
-        found.get("total"),
-        done_of(outcome) if outcome else None,
-    )
-
-
-def ran_of(run: str, state: str, branch: str, commit: str | None, outcome: Mapping[str, Any] | None) -> Ran:
-    """Return what became of a run that has ended; raise where it failed before it did anything."""
-    told = outcome or {}
-    if "steps" not in told and state == "failed":
-        raise error_of(told.get("error"))
-    if state == "cancelled" and "steps" not in told:
-        return Ran(run, "cancelled", branch, None, 0.0, ())
-    return Ran(
-        told.get("run"),
-        cast("State", state),
-        branch,
-        commit,
-        told.get("seconds", 0.0),
-        tuple(done_of(step) for step in told.get("steps", ())),
-        told.get("log"),
-        tuple(sent_of(one) for one in told.get("sinks", ())),
-        timeline=told.get("timeline") or {},
-    )
-
-
-def done_of(found: Mapping[str, Any]) -> Done:
-    """Return what became of a step, as its JSON tells."""
-    return Done(
-        TableName.parse(found["table"]),
-        found["action"],
-        found["state"],
-        found.get("reason", ""),
-        found.get("rows"),
-        found.get("seconds", 0.0),
-        error_of(found["error"]) if found.get("error") else None,
-        set_aside=found.get("set_aside", 0),
-        warnings=tuple(found.get("warnings", ())),
-        verified=found.get("verified"),
-        spent=found.get("spent") or {},
-        waits=found.get("waits") or {},
-        spark=found.get("spark"),
-    )
-
-
-def sent_of(found: Mapping[str, Any]) -> Sent:
-    """Return what became of a sink, as its JSON tells."""
-    return Sent(**{**found, "error": error_of(found["error"]) if found.get("error") else None})

@@ -15,7 +15,7 @@ from runnel.plan.planner import make_plan
 from runnel.plan.selection import select as chosen
 
 if TYPE_CHECKING:
-    from runnel.client.planning import Wish
+    from runnel.client.wish import Wish
     from runnel.connect.ingest import Found
     from runnel.declare.flow import Flow, Task
     from runnel.declare.settings import Settings

@@ -105,7 +105,8 @@ class Lake(Contents):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
-        from runnel.client.planning import Wish, plan_project
+        from runnel.client.planning import plan_project
+        from runnel.client.wish import Wish
 
         return plan_project(self, Wish.of(select, exclude, branch, full_refresh)).plan
 
@@ -125,8 +126,8 @@ class Lake(Contents):
         `verify` compares every table with a full computation of its task before anything is published.
         The project's files are read anew each time, so changed code is picked up.
         """
-        from runnel.client.planning import Wish
         from runnel.client.running import run_project
+        from runnel.client.wish import Wish
 
         wish = Wish.of(select, exclude, branch, full_refresh, verify)
         return run_project(self, wish, message=message, watch=watch).sound()
@@ -203,7 +204,7 @@ class Lake(Contents):
     ) -> "Run":
         """Ask the workers of this lake for a run, and don't wait for it: `follow` does."""
         from runnel.client.following import submit
-        from runnel.client.planning import Wish
+        from runnel.client.wish import Wish
         from runnel.client.wishes import Asked
 
         return self.runs(submit(self, Asked(Wish.of(select, exclude, branch, full_refresh, verify), message)))[0]

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runnel.client.planning import Planned, Wish, flow_of, plan_state
+from runnel.client.planning import Planned, flow_of, plan_state
 from runnel.client.running import carry_out, hold
+from runnel.client.wish import Wish
 from runnel.errors import Cancelled, Mistake, listed
 from runnel.lake.merge import Finish, Merged, merge
 from runnel.names import new_run_id

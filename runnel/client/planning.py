@@ -1,10 +1,11 @@
 """Plan a project: load its flow, gather the facts, and let the planner decide."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.client.facts import LakeFacts
+from runnel.client.wish import Wish
 from runnel.declare.loader import load_flow
 from runnel.errors import Mistake, listed
 from runnel.names import TableName
@@ -18,33 +19,7 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow, Task
     from runnel.lake.commits import Commit, State
-    from runnel.plan.days import Days
     from runnel.plan.steps import Plan
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a user asks to have planned or run."""
-
-    select: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    branch: str = "main"
-    full_refresh: bool = False
-    verify: bool = False  # compare every table with a full computation before publishing
-    days: "Days | None" = None  # compute the slices of these days, and no sources, with everything downstream
-    reads_sources: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        select: str | Sequence[str],
-        exclude: str | Sequence[str],
-        branch: str,
-        full_refresh: bool = False,
-        verify: bool = False,
-    ) -> "Wish":
-        """Return a wish; one selection may be given by itself."""
-        return cls(_texts(select), _texts(exclude), branch, full_refresh, verify)
 
 
 @dataclass(frozen=True)
@@ -140,7 +115,3 @@ def _branch(lake: "Lake", name: str) -> str:
     from runnel.lake.branches import branch
 
     return lake.store.db.read(lambda connection: branch(connection, name)).name
-
-
-def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)

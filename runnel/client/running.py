@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from runnel.client.asking import Asked
 from runnel.client.delivering import deliver_after, is_nothing_behind
-from runnel.client.planning import Planned, Wish, flow_of, plan_project
+from runnel.client.planning import Planned, flow_of, plan_project
+from runnel.client.wish import Wish
 from runnel.errors import Moved
 from runnel.names import new_run_id
 from runnel.plan.fingerprint import Fingerprints

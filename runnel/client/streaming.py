@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from runnel.client.lake import Lake
-    from runnel.client.planning import Planned, Wish
+    from runnel.client.planning import Planned
+    from runnel.client.wish import Wish
     from runnel.declare.flow import Flow, Task
     from runnel.lake.streams import Stream
     from runnel.plan.fingerprint import Fingerprint

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from runnel.client.planning import Wish
+from runnel.client.wish import Wish
 from runnel.names import TableName
 from runnel.plan.days import Days
 

@@ -65,5 +65,11 @@ def present(connection: Connection, kind: str | None = None) -> list[Worker]:
     return [one for one in found if not (is_sqlite and is_dead(one.owner))]
 
 
+def are_there(connection: Connection, project: str) -> bool:
+    """Tell whether a worker of a project is there to compute."""
+    found = present(connection, WORKER)
+    return any(one.detail.get("project") == project and one.state != "stopping" for one in found)
+
+
 def _worker(row: Row[Any]) -> Worker:
     return Worker(row.id, row.kind, row.owner, row.state, row.started_at, row.renewed_at, json.loads(row.detail))

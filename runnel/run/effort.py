@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_MAPPER: "dict[SparkContext, Any]" = {}  # of the one driver of this process; making one takes longer than using it
+_DESKS: "dict[SparkContext, _Desk]" = {}  # of the one driver of this process; making one takes longer than using it
 _LEAST_MS = 500  # of a stage: whether less is uneven does not matter
 _MOST_STAGES = 200
 _PATIENCE_SECONDS = 0.3  # Spark's status comes through a queue
@@ -86,7 +86,7 @@ def _skew(ran: list[Stage]) -> dict[str, float] | None:
 
 
 def _stages(context: "SparkContext", group: str) -> Iterable[Stage]:
-    desk, ids = _Desk(context), set[int]()
+    desk, ids = _desk(context), set[int]()
     until = time.monotonic() + _PATIENCE_SECONDS
     for job in sorted(context.statusTracker().getJobIdsForGroup(group)):
         ids.update(desk.job(job, until)["stageIds"])
@@ -104,7 +104,8 @@ class _Desk:
         assert jvm is not None
         assert gateway is not None
         self._store: Any = context._jsc.sc().statusStore()
-        self._mapper = _mapper(context)
+        self._mapper: Any = jvm.com.fasterxml.jackson.databind.ObjectMapper()  # one call instead of one for each figure
+        self._mapper.registerModule(jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
         self._any = jvm.java.util.ArrayList()
         self._none, self._both = gateway.new_array(jvm.double, 0), gateway.new_array(jvm.double, 2)
         self._both[0], self._both[1] = 0.5, 1.0
@@ -156,13 +157,8 @@ def _stage(found: Mapping[str, Any], task_ms: tuple[float, float] | None) -> Sta
     )
 
 
-def _mapper(context: "SparkContext") -> Any:
-    """Return what writes Spark's own status values as JSON, in one call instead of one for each figure."""
-    if context not in _MAPPER:
-        jvm = context._jvm
-        assert jvm is not None
-        made = jvm.com.fasterxml.jackson.databind.ObjectMapper()
-        made.registerModule(jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
-        _MAPPER.clear()
-        _MAPPER[context] = made
-    return _MAPPER[context]
+def _desk(context: "SparkContext") -> _Desk:
+    if context not in _DESKS:
+        _DESKS.clear()
+        _DESKS[context] = _Desk(context)
+    return _DESKS[context]

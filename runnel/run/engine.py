@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from runnel.plan.facts import Head
 
 _PATIENCE_SECONDS = 30.0
+_BRIEF_SECONDS = 1.0  # what has ended by then needs nobody to watch how far Spark is
 
 
 class Engine:
@@ -37,12 +38,14 @@ class Engine:
         self._threads: dict[TableName, threading.Thread] = {}
         self._needs = {step.table: self._waits_for(step) for step in steps}
         self.accounts = Accounts(self._needs)
+        self._watch_at = 0.0
 
     def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
         """Do all steps and return what became of them, in the order of the plan.
 
         Ctrl-C cancels Spark's jobs, waits for the threads, and marks what was not done.
         """
+        self._watch_at = time.monotonic() + _BRIEF_SECONDS
         try:
             self._start_ready(spark_is_here=not needs_spark)
             if needs_spark:
@@ -171,7 +174,7 @@ class Engine:
         from runnel.run.stages import progress
 
         loan = self.work.loan
-        if loan is not None:
+        if loan is not None and time.monotonic() > self._watch_at:
             for table in list(self._threads):
                 done, total = progress(loan.session, f"{self.work.order.run} {table}")
                 if total:

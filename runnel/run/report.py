@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from runnel import notebook
 from runnel.errors import RunnelError, Unreachable
-from runnel.lake.seen import Seen
 from runnel.names import TableName
-from runnel.plan.facts import Head
 from runnel.run.sent import Sent
 from runnel.run.spent import total
+
+if TYPE_CHECKING:
+    from runnel.lake.seen import Seen
+    from runnel.plan.facts import Head
 
 State = Literal["succeeded", "failed", "cancelled", "nothing"]
 KEPT_GOING = "the service keeps this stream going"
@@ -28,10 +29,10 @@ class Done:
     rows: int | None = None
     seconds: float = 0.0
     error: RunnelError | None = None
-    head: Head | None = field(default=None, repr=False)
-    aside: Head | None = field(default=None, repr=False)
+    head: "Head | None" = field(default=None, repr=False)
+    aside: "Head | None" = field(default=None, repr=False)
     set_aside: int = 0
-    seen: tuple[Seen, ...] = field(default=(), repr=False)
+    seen: "tuple[Seen, ...]" = field(default=(), repr=False)
     detail: dict[str, Any] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
     verified: bool | None = None  # whether it equals a full computation; None where that was not compared
@@ -112,6 +113,8 @@ class Ran:
 
     def _repr_html_(self) -> str:
         """Return what was done as a table, for notebooks; skipped steps are only counted."""
+        from runnel import notebook
+
         did = [step for step in self.steps if step.state != "skipped"]
         rows = [
             (

@@ -22,11 +22,14 @@ from runnel.run.tally import NOTHING, Tally, quoted
 from runnel.run.target import columns_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, Observation
 
     from runnel.names import TableName
     from runnel.run.context import Context
 
+_KNOWN: "dict[SparkContext, list[SparkColumn]]" = {}  # of the one driver; each takes Python some calls to make
 Mode = Literal["overwrite", "append", "replace", "rewrite"]
 _PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
 _PAUSE_SECONDS = 0.005
@@ -103,13 +106,23 @@ def observed(
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    wanted = tally.sums() | metrics(checks, columns)
     hashed = frame.selectExpr("*", *tally.hashes(counted))
     try:
-        found = hashed.observe(observation, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+        checked = [F.expr(sql).alias(name) for name, sql in metrics(checks, columns).items()]
+        found = hashed.observe(observation, *_sums(frame.sparkSession.sparkContext), *checked)
     except AnalysisException as error:
         raise invalid(frame, checks, columns) or error from error
-    return found.select(*(quoted(column.name) for column in columns))
+    return found.selectExpr(*(quoted(column.name) for column in columns))
+
+
+def _sums(context: "SparkContext") -> "list[SparkColumn]":
+    """Return the aggregates of a tally for Spark; they depend on no session and no frame."""
+    from pyspark.sql import functions as F
+
+    if context not in _KNOWN:
+        _KNOWN.clear()
+        _KNOWN[context] = [F.expr(sql).alias(name) for name, sql in tally.sums().items()]
+    return _KNOWN[context]
 
 
 @phase("check")

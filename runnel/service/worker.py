@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("runnel.worker")
 PARALLEL = 4
 _ERRANDS = 2  # at a time, beside the runs
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.025  # somebody waits for a small run
 _HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again

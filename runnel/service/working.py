@@ -9,6 +9,7 @@ from runnel.service.flows import Flows
 from runnel.service.keeping import Keeping
 from runnel.service.reaper import Reaper
 from runnel.service.worker import PARALLEL, Worker
+from runnel.spark.allocators import sweep
 from runnel.spark.session import running
 from runnel.telemetry import tracing
 
@@ -49,7 +50,10 @@ class Working:
         self._keeping.start()
         self.worker.start()
         while not self.worker.stop.is_set():
-            if running() is None and self._needs_spark():
+            spark = running()
+            if spark is not None:
+                sweep(spark)  # streams read without borrowing
+            elif self._needs_spark():
                 self._start_spark()
             with suppress(RunnelError):  # the database is away; it is looked at again
                 self._reaper.look()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from runnel.errors import RunnelError
 from runnel.lake import slots
 from runnel.lake.commits import Commit, State
+from runnel.spark.allocators import sweep
 from runnel.spark.catalog import CatalogSettings
 from runnel.spark.session import slot_session
 
@@ -69,6 +70,7 @@ class Lender:
             if loan is not None and loan.is_clean and ended:
                 with self._guard:
                     self._free.append((number, loan.session))
+                sweep(loan.session)
 
     def _session(self, name: str) -> "SparkSession":
         database = self._store.db.url.render_as_string(hide_password=False)

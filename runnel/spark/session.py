@@ -142,6 +142,9 @@ def session_conf(settings: SparkSettings, scratch: Path) -> dict[str, str]:
         "spark.sql.shuffleExchange.maxThreadThreshold": "32",
         "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     }
+    if not settings.ui:  # nobody looks at what has ended long ago; the figures of a step are taken when it ends
+        conf |= {"spark.sql.ui.retainedExecutions": "50", "spark.ui.retainedTasks": "20000"}
+        conf |= {"spark.ui.retainedJobs": "500", "spark.ui.retainedStages": "500"}
     if is_local(settings.master):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for catalog in settings.catalogs:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.planning import Wish, plan_project
+from runnel.client.planning import plan_project
 from runnel.client.running import _reads_little
+from runnel.client.wish import Wish
 from runnel.spark.command import spark_command
 from runnel.spark.java import find_java
 from tests.run.project import Project

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from runnel.client.planning import Wish
 from runnel.client.running import run_project
+from runnel.client.wish import Wish
 from runnel.connect.feed.news import Progress
 from runnel.connect.kafka import client, messages
 from runnel.errors import RunnelError, Unreachable

@@ -52,8 +52,8 @@ class Project:
 
     def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> Ran:
         """Run, and return what became of it, failures too."""
-        from runnel.client.planning import Wish
         from runnel.client.running import run_project
+        from runnel.client.wish import Wish
 
         with self.open(overrides=params) as lake:
             branch, full = options.get("branch", "main"), options.get("full_refresh", False)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runnel.client.planning import Wish
 from runnel.client.running import Taken, run_project
+from runnel.client.wish import Wish
 from runnel.declare.settings import load
 from runnel.errors import Mistake
 from runnel.names import TableName

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.planning import Wish
 from runnel.client.running import run_project
+from runnel.client.wish import Wish
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake import runs
 from runnel.lake.slots import in_use

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.client.planning import Wish
 from runnel.client.running import run_project
 from runnel.client.shapes.run import whole_json
+from runnel.client.wish import Wish
 from runnel.lake.journal import Item
 from runnel.phases import PASS, Clock, Segment, kept, phase, sums
 from runnel.run.effort import Stage, effort, stages

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,7 +16,7 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.client.planning import Wish
+from runnel.client.wish import Wish
 from runnel.lake import queue, workers
 from runnel.lake.author import default_author
 from runnel.service import home
@@ -121,7 +123,8 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     here = shop.lake.settings
     handed = hand_over(here, Wish(("ods.orders",)), None, ())
     assert handed is not None
-    until(lambda: shop.lake.runs(handed)[0].state == "nothing", 30, lambda: "what was handed over does not end")
+    ended = handed.follow(None, print)
+    assert ended is not None and ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
     assert hand_over(replace(here, catalog="sqlite:///another.db"), Wish(), None, ()) is None
     assert hand_over(here, Wish(branch="unknown"), None, ()) is None  # who asks the catalog learns why
     found = home.found(shop.root / ".runnel")
@@ -137,6 +140,25 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     assert shop.up.process.wait(30) == 0
     assert hand_over(here, Wish(), None, ()) is None
     assert shop.there() == [] and "nothing is up here" in cli("down").out
+
+
+def test_a_command_stops_its_run_by_ctrl_c_and_follows_it_when_the_service_is_gone(shop: Shop) -> None:
+    shop.has(1)
+    with _Command(shop, "first.txt") as first:
+        first.process.send_signal(signal.SIGINT)
+        until(lambda: "stopping the run" in first.said(), 30, first.said)
+        assert first.entry().cancel_at is not None
+        (shop.root / "gate").touch()
+        code = first.process.wait(60)
+    assert (code, first.entry().is_open) == (130 if first.entry().state == "cancelled" else 0, False), first.said()
+    assert "sqlalchemy was imported" not in first.said()
+    (shop.root / "gate").unlink()
+    with _Command(shop, "second.txt") as second:
+        os.kill(shop.child("service --watched"), signal.SIGKILL)
+        (shop.root / "gate").touch()
+        assert second.process.wait(60) == 0, second.said()
+    assert second.entry().state in ("succeeded", "nothing")
+    assert second.said().count("ods.slow: ingest") == 1, second.said()
 
 
 @pytest.mark.crash
@@ -196,6 +218,38 @@ def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, cli: Cli, monkeypa
         (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
         done = cli("up")
     assert (done.code, "SERVICE_PORT" in done.err, "RUNNEL__SERVICE__PORT" in done.err) == (2, True, True), done
+
+
+class _Command:
+    """`runnel run` of what takes long, from when it says that it has begun."""
+
+    def __init__(self, shop: Shop, name: str) -> None:
+        self._shop, self._log = shop, shop.root / name
+        before = [one.id for one in self._entries()]
+        told = "'sqlalchemy was imported' if 'sqlalchemy' in sys.modules else ''"
+        code = f"import atexit, sys; atexit.register(lambda: print({told})); from runnel.cli.main import main; main()"
+        words = [sys.executable, "-c", code, "-C", str(shop.root), "run", "-s", "ods.slow"]
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        until(lambda: "ods.slow: ingest" in self.said(), 30, self.said)
+        self._entry = next(one.id for one in self._entries() if one.id not in before)
+
+    def __enter__(self) -> "_Command":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def entry(self) -> queue.Queued:
+        return next(one for one in self._entries() if one.id == self._entry)
+
+    def _entries(self) -> list[queue.Queued]:
+        found = self._shop.lake.store.db.read(lambda connection: queue.entries(connection))
+        return [one for one in found if one.cause == "user"]
 
 
 def _lost(lake: Lake) -> list[str]:

@@ -5,8 +5,8 @@ import time
 from typing import TYPE_CHECKING
 
 from runnel.client.keep.part import Part, Tell
-from runnel.client.planning import Wish
 from runnel.client.running import run_project
+from runnel.client.wish import Wish
 from runnel.lake import streams
 
 if TYPE_CHECKING:

@@ -3,15 +3,14 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.following import event_of, ran_of
 from runnel.lake.queue import OPEN
+from runnel.run.reported import SHOWN, event_of, ran_of
 
 if TYPE_CHECKING:
     from runnel.client.remote.connection import Connection
     from runnel.run.report import Ran, Watch
 
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # the longer it takes, the less often it is asked
-_SHOWN = ("note", "start", "progress", "retry", "end")
 
 
 def follow(connection: "Connection", run: str, watch: "Watch | None" = None) -> "Ran":
@@ -58,5 +57,5 @@ class Follower:
     def _show(self, watch: "Watch") -> None:
         for one in self._connection.pages(f"/runs/{self._run}/events", "after", after=self._seen):
             self._seen = int(one["number"])
-            if one.get("kind") in _SHOWN:
+            if one.get("kind") in SHOWN:
                 watch(event_of(one))

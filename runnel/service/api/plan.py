@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from runnel.client.planning import Wish
+from runnel.client.wish import Wish
 from runnel.client.wishes import Asked
 from runnel.lake import branches
 from runnel.service.api.errand import answered

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from runnel.lake.database import Database
 
 router = APIRouter(tags=["runs"])
-_PAUSE_SECONDS = 0.3
+_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS = 0.3, 0.03
+_AT_FIRST_SECONDS = 3.0  # small runs have ended by then, and who waits for one notices tenths of a second
 _CHUNK_BYTES = 64 * 1024
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
@@ -83,7 +84,7 @@ def logs(lake: LakeHere, run: RunId) -> Response:
 
 async def _follow(db: "Database", run: str, number: int, ending: "Event") -> AsyncIterator[str]:
     """Yield the events of a run until it has ended, or the service does."""
-    spoken = time.monotonic()
+    spoken = begun = time.monotonic()
     while not ending.is_set():
         try:
             state, found = await to_thread.run_sync(_news, db, run, number)
@@ -100,7 +101,8 @@ async def _follow(db: "Database", run: str, number: int, ending: "Event") -> Asy
         elif time.monotonic() - spoken > sse.HEARTBEAT_SECONDS:
             spoken = time.monotonic()
             yield sse.HEARTBEAT
-        await asyncio.sleep(_PAUSE_SECONDS)
+        is_new = time.monotonic() - begun < _AT_FIRST_SECONDS
+        await asyncio.sleep(_FIRST_PAUSE_SECONDS if is_new else _PAUSE_SECONDS)
 
 
 def _news(db: "Database", run: str, number: int) -> tuple[str, list[told.Told]]:

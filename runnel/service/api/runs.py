@@ -6,15 +6,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from runnel.client.planning import Wish
 from runnel.client.shapes.run import entry_json, item_json, whole_json
+from runnel.client.wish import Wish
 from runnel.client.wishes import Asked
 from runnel.errors import Conflict, Mistake
-from runnel.lake import branches, queue
+from runnel.lake import branches, queue, workers
 from runnel.lake.journal import Filter, listed, one
 from runnel.lake.queue import Entry, Queued
 from runnel.lake.tokens import ADMIN
-from runnel.service.api.here import Caller, StoreHere
+from runnel.service.api.here import Caller, LakeHere, StoreHere
 from runnel.service.api.keys import Key
 from runnel.service.api.page import Page, page
 from runnel.service.api.problem import problems
@@ -37,6 +37,7 @@ class Wanted(Body):
     message: Text | None = None
     set_: Settings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
     author: Text | None = Field(default=None, description="Who asks, where a token of scope admin asks for somebody")
+    now: bool = Field(default=False, description="Refuse where no worker is there to take it")
 
 
 class RunShown(BaseModel):
@@ -117,6 +118,7 @@ def ask(
     request: Request,
     response: Response,
     store: StoreHere,
+    lake: LakeHere,
     caller: Caller,
     key: Key = None,
     body: Wanted | None = None,
@@ -128,6 +130,9 @@ def ask(
     if asked.author is not None and caller.scope != ADMIN:
         what = f"the token `{caller.name}` may not ask in the name of somebody else"
         raise Mistake("AUTHOR_FORBIDDEN", what, fix=f"leave `author` out, or use a token of scope {ADMIN}")
+    if asked.now and not store.db.read(lambda connection: workers.are_there(connection, lake.settings.name)):
+        fix = "`runnel worker` starts one; without `now` the run waits for one"
+        raise Conflict("NO_WORKER", "no worker is there to take the run", fix=fix)
     author = asked.author or store.author
     entry = Entry(Asked(wish, asked.message, tuple(asked.set_)).json(), author, asked.branch)
     return _submitted(request, response, store, entry)

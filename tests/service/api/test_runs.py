@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runnel.lake import queue, runs, schedules, schema
+from runnel.lake import queue, runs, schedules, schema, workers
 from tests.service.api.serving import Api
 
 
@@ -37,6 +37,19 @@ def test_a_run(api: Api) -> None:
     assert (found["state"], found["tables"], found["worker"]) == ("succeeded", ["ods.orders"], "w1")
     assert [(step["table"], step["rows"]) for step in found["steps"]] == [("ods.orders", 3)]
     assert [one["run"] for one in found["attempts"]] == [made["run"]]
+
+
+def test_a_run_that_cannot_wait_is_refused_where_nobody_is_there(api: Api) -> None:
+    db, body = api.lake.store.db, {"now": True}
+    told = {"project": api.lake.settings.name}
+    workers.tell(db, "s1", workers.SERVICE, "ready", told)
+    workers.tell(db, "w1", workers.WORKER, "stopping", told)
+    workers.tell(db, "w2", workers.WORKER, "ready", {"project": "another"})
+    refused = api.ask("POST", "/runs", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (409, "NO_WORKER")
+    assert api.get("/runs")["items"] == []
+    workers.tell(db, "w3", workers.WORKER, "starting", told)
+    assert api.post("/runs", body, 202)["state"] == "queued"
 
 
 def test_runs_of_both_kinds_newest_first(api: Api) -> None:

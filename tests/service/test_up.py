@@ -227,7 +227,11 @@ class _Command:
         self._shop, self._log = shop, shop.root / name
         before = [one.id for one in self._entries()]
         told = "'sqlalchemy was imported' if 'sqlalchemy' in sys.modules else ''"
-        code = f"import atexit, sys; atexit.register(lambda: print({told})); from runnel.cli.main import main; main()"
+        code = f"import atexit, signal, sys; atexit.register(lambda: print({told}))"
+        code += (
+            "; signal.signal(signal.SIGINT, signal.default_int_handler)"  # ignored where tests run in the background
+        )
+        code += "; from runnel.cli.main import main; main()"
         words = [sys.executable, "-c", code, "-C", str(shop.root), "run", "-s", "ods.slow"]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log)

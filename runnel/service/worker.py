@@ -51,8 +51,9 @@ class Held:
     queued: Queued
     taken: Taken
     since: float = field(default_factory=time.monotonic)
-    stopped_at: float | None = None
+    stopped_at: float | None = None  # when somebody asked for it, it took too long, or another has it
     is_late: bool = False  # it took longer than it may
+    is_given_back: bool = False  # this worker ends, and another is to run it
 
 
 class Worker:
@@ -155,7 +156,10 @@ class Worker:
             defect = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
             state, outcome, errors = _failed(no_room(error) or defect)
         teller.close()
-        self._finish(held, state, outcome, errors)
+        if state == queue.CANCELLED and held.is_given_back and held.stopped_at is None:
+            self._drop(held)  # nobody asked the run itself to stop
+        else:
+            self._finish(held, state, outcome, errors)
 
     def _attempt(self, held: Held, teller: Teller) -> "How":
         """Return how a run ended."""
@@ -166,7 +170,7 @@ class Worker:
                 return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), ()
             ran = self._run(held, teller, wanted, lake, flow)
         except RunnelError as error:
-            if held.taken.cancelled.is_set() or isinstance(error, Cancelled):
+            if held.stopped_at is not None or held.is_given_back or isinstance(error, Cancelled):
                 return self._stopped(held)
             LOG.error("run %s failed", held.queued.run, exc_info=error)
             return _failed(error)
@@ -205,6 +209,9 @@ class Worker:
                 LOG.warning("how run %s ended could not be noted yet: %s", held.queued.run, error)
                 if self._ended.wait(1.0):
                     break
+        self._drop(held)
+
+    def _drop(self, held: Held) -> None:
         with self._guard:
             self._held.pop(held.queued.id, None)
 
@@ -246,6 +253,7 @@ class Worker:
     def _cancel_all(self) -> None:
         with self._guard:
             for one in self._held.values():
+                one.is_given_back = True
                 one.taken.cancelled.set()
 
     def _tell(self) -> None:

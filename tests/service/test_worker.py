@@ -14,7 +14,7 @@ from runnel.client.following import follow, is_served, submit
 from runnel.client.lake import Lake
 from runnel.client.wish import Wish
 from runnel.client.wishes import Asked
-from runnel.errors import Mistake, RunnelError
+from runnel.errors import Mistake, RunnelError, no_room
 from runnel.lake import queue, schema
 from runnel.lake.queue import Queued
 from runnel.run.report import Event
@@ -185,6 +185,26 @@ def odd(state):
     (lake.settings.root / "gate").touch()
     lake.store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
     assert follow(lake, entry).state == "succeeded"
+
+
+def test_no_room_for_spark_is_no_wish_to_stop(lake: Lake, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that breaks off stops its own steps; that nobody asked it to is still known."""
+
+    def full(_: Lake) -> None:
+        raise no_room(OSError(28, "No space left on device")) or AssertionError("it is told otherwise")
+
+    monkeypatch.setattr(Lake, "spark", property(full))
+    (lake.settings.root / "flows/task.py").write_text("""
+import runnel as rn
+
+@rn.task("dwd.orders")
+def orders(orders):
+    return orders
+""")
+    entry = want(lake, "+dwd.orders")
+    until(lambda: get(lake, entry).not_before or not get(lake, entry).is_open, "it was not tried")
+    found = get(lake, entry)
+    assert (found.state, found.attempt, "DISK_FULL" in str(found.outcome)) == ("queued", 1, True)
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:

@@ -26,16 +26,20 @@ _TRANSIENT = (
     "ConnectException",
     "ExecutorLostFailure",
     "FetchFailed",
+    "I/O error occurred while sending to the backend",
     "NoHttpResponseException",
     "SQLITE_BUSY",
     "SocketTimeoutException",
+    "This connection has been closed",
     "Unknown failure",  # how Iceberg's catalog tells of a locked database
     "could not connect to server",
     "database is locked",
     "onnect timed out",
     "server closed the connection",
     "terminating connection",
+    "the database system is",  # starting up, or shutting down
 )
+_POSTGRESQL = "org.postgresql.util.PSQLException"
 _JAVA = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Exception|Error)): (.+)$")
 _EMPTY: Mapping[TableName, Sequence[str]] = {}
 
@@ -53,6 +57,10 @@ def tell(
     if _is_lost(error):
         what = f"Spark's Java process went away while it computed `{task.table}`"
         return Unreachable("SPARK_LOST", what, fix="run it again; if it ran out of memory, raise spark.driver.memory")
+    if _POSTGRESQL in text and is_transient(error):
+        what = f"the database went away while `{task.table}` was computed"
+        fix = "run it again when the database answers"
+        return Unreachable("RUN_DATABASE_AWAY", what, at=where(error, text, task, root), fix=fix)
     unknown = _unknown_column(error, text)
     if unknown:
         return _told_column(unknown, error, task, root, columns)

@@ -133,6 +133,11 @@ LOCKED = "org.apache.iceberg.jdbc.UncheckedSQLException: Unknown failure"
 CAUSE = (
     "\nCaused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked (database is locked)\n\tat x"
 )
+RESTARTED = (
+    "\nCaused by: org.postgresql.util.PSQLException: An I/O error occurred while sending to the backend.\n\tat x"
+    "\nCaused by: java.io.EOFException\n\tat y"
+)
+REFUSED = "org.postgresql.util.PSQLException: ERROR: relation missing does not exist"
 LOST = "org.apache.spark.SparkException: Job aborted: ExecutorLostFailure (executor 1 exited)"
 FETCH = "org.apache.spark.SparkException: Job aborted: FetchFailed(BlockManagerId(1, host, 1, None))"
 FULL = "java.io.IOException: No space left on device"
@@ -143,6 +148,8 @@ UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException: null"
 
 TOLD: dict[str, tuple[BaseException, bool, str, str]] = {
     "a locked catalog": (java(LOCKED, CAUSE), True, "RUN_TASK_FAILED", "The database file is locked"),
+    "PostgreSQL is started anew": (java(LOCKED, RESTARTED), True, "RUN_DATABASE_AWAY", "the database went away"),
+    "PostgreSQL refuses": (java(REFUSED), False, "RUN_TASK_FAILED", "relation missing does not exist"),
     "an executor is lost": (java(LOST), True, "RUN_TASK_FAILED", "SparkException: Job aborted"),
     "a fetch failed": (java(FETCH), True, "RUN_TASK_FAILED", "FetchFailed"),
     "no connection": (java(NETWORK), True, "RUN_TASK_FAILED", "ConnectException: Connection refused"),

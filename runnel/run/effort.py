@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from runnel.spark.driver import PerDriver
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_DESKS: "dict[SparkContext, _Desk]" = {}  # of the one driver of this process; making one takes longer than using it
 _LEAST_MS = 500  # of a stage: whether less is uneven does not matter
 _MOST_STAGES = 200
 _PATIENCE_SECONDS = 0.3  # Spark's status comes through a queue
@@ -86,7 +87,7 @@ def _skew(ran: list[Stage]) -> dict[str, float] | None:
 
 
 def _stages(context: "SparkContext", group: str) -> Iterable[Stage]:
-    desk, ids = _desk(context), set[int]()
+    desk, ids = _desks.of(context), set[int]()
     until = time.monotonic() + _PATIENCE_SECONDS
     for job in sorted(context.statusTracker().getJobIdsForGroup(group)):
         ids.update(desk.job(job, until)["stageIds"])
@@ -157,8 +158,4 @@ def _stage(found: Mapping[str, Any], task_ms: tuple[float, float] | None) -> Sta
     )
 
 
-def _desk(context: "SparkContext") -> _Desk:
-    if context not in _DESKS:
-        _DESKS.clear()
-        _DESKS[context] = _Desk(context)
-    return _DESKS[context]
+_desks = PerDriver(_Desk)

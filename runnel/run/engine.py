@@ -38,14 +38,13 @@ class Engine:
         self._threads: dict[TableName, threading.Thread] = {}
         self._needs = {step.table: self._waits_for(step) for step in steps}
         self.accounts = Accounts(self._needs)
-        self._watch_at = 0.0
+        self._watch_at = time.monotonic() + _BRIEF_SECONDS
 
     def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
         """Do all steps and return what became of them, in the order of the plan.
 
         Ctrl-C cancels Spark's jobs, waits for the threads, and marks what was not done.
         """
-        self._watch_at = time.monotonic() + _BRIEF_SECONDS
         try:
             self._start_ready(spark_is_here=not needs_spark)
             if needs_spark:

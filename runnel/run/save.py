@@ -20,6 +20,7 @@ from runnel.run.added import added_rows
 from runnel.run.conditions import Finding, invalid, metrics
 from runnel.run.tally import NOTHING, Tally, quoted
 from runnel.run.target import columns_of
+from runnel.spark.driver import PerDriver
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from runnel.names import TableName
     from runnel.run.context import Context
 
-_KNOWN: "dict[SparkContext, list[SparkColumn]]" = {}  # of the one driver; each takes Python some calls to make
 Mode = Literal["overwrite", "append", "replace", "rewrite"]
 _PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
 _PAUSE_SECONDS = 0.005
@@ -109,7 +109,7 @@ def observed(
     hashed = frame.selectExpr("*", *tally.hashes(counted))
     try:
         checked = [F.expr(sql).alias(name) for name, sql in metrics(checks, columns).items()]
-        found = hashed.observe(observation, *_sums(frame.sparkSession.sparkContext), *checked)
+        found = hashed.observe(observation, *_columns.of(frame.sparkSession.sparkContext), *checked)
     except AnalysisException as error:
         raise invalid(frame, checks, columns) or error from error
     return found.selectExpr(*(quoted(column.name) for column in columns))
@@ -119,10 +119,10 @@ def _sums(context: "SparkContext") -> "list[SparkColumn]":
     """Return the aggregates of a tally for Spark; they depend on no session and no frame."""
     from pyspark.sql import functions as F
 
-    if context not in _KNOWN:
-        _KNOWN.clear()
-        _KNOWN[context] = [F.expr(sql).alias(name) for name, sql in tally.sums().items()]
-    return _KNOWN[context]
+    return [F.expr(sql).alias(name) for name, sql in tally.sums().items()]
+
+
+_columns = PerDriver(_sums)
 
 
 @phase("check")

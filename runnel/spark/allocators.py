@@ -7,7 +7,10 @@ its first row to its end, so one that holds nothing, and held nothing a minute a
 import threading
 import time
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from runnel.spark.driver import PerDriver
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,41 +33,49 @@ for (Object one : org.apache.iceberg.arrow.ArrowAllocation.rootAllocator().getCh
 }
 return idle;
 """
-_known: "dict[SparkContext, tuple[float, Sweeper | None]]" = {}  # of the one driver: when it was swept, and by what
-_guard = threading.Lock()
 
 
 class Sweeper:
-    """What closes the allocators of one driver."""
+    """What closes the allocators of one driver. A command that ends soon never needs its script."""
 
     def __init__(self, context: "SparkContext") -> None:
-        jvm, gateway = context._jvm, context._gateway
+        self._context = context
+        self._swept_at = time.monotonic()
+        self._guard = threading.Lock()
+
+    def sweep_in_turn(self) -> None:
+        """Sweep once a minute, however often it is asked for."""
+        with self._guard, suppress(Exception):  # Spark may be ending, and all of it goes then
+            if time.monotonic() - self._swept_at > EVERY_SECONDS:
+                self._swept_at = time.monotonic()
+                self.sweep()
+
+    def sweep(self) -> int:
+        """Close what was idle the last time and is still, and return how many are idle since."""
+        script, given = self._script
+        given[0] = script.evaluate(given)
+        return int(given[0].size())
+
+    @cached_property
+    def _script(self) -> tuple[Any, Any]:
+        """Return the script, ready to run, and what it is given."""
+        jvm, gateway = self._context._jvm, self._context._gateway
         assert jvm is not None
         assert gateway is not None
         names, kinds = gateway.new_array(jvm.java.lang.String, 1), gateway.new_array(jvm.java.lang.Class, 1)
         names[0], kinds[0] = "before", jvm.java.lang.Class.forName("java.lang.Object")
-        self._given = gateway.new_array(jvm.java.lang.Object, 1)
-        self._given[0] = jvm.java.util.HashSet()
-        self._script: Any = jvm.org.codehaus.janino.ScriptEvaluator()
-        self._script.setParameters(names, kinds)
-        self._script.setReturnType(kinds[0])
-        self._script.cook(_SCRIPT)
+        script: Any = jvm.org.codehaus.janino.ScriptEvaluator()
+        script.setParameters(names, kinds)
+        script.setReturnType(kinds[0])
+        script.cook(_SCRIPT)
+        given = gateway.new_array(jvm.java.lang.Object, 1)
+        given[0] = jvm.java.util.HashSet()
+        return script, given
 
-    def sweep(self) -> int:
-        """Close what was idle the last time and is still, and return how many are idle since."""
-        self._given[0] = self._script.evaluate(self._given)
-        return int(self._given[0].size())
+
+_sweepers = PerDriver(Sweeper)
 
 
 def sweep(spark: "SparkSession") -> None:
-    """Close what readers of this driver left open, once a minute however often it is asked for."""
-    context, now = spark.sparkContext, time.monotonic()
-    with _guard, suppress(Exception):  # Spark may be ending, and all of it goes then
-        if context not in _known:
-            _known.clear()
-            _known[context] = now, None  # a command that ends soon needs no sweeper
-        swept_at, sweeper = _known[context]
-        if now - swept_at > EVERY_SECONDS:
-            sweeper = sweeper or Sweeper(context)
-            _known[context] = now, sweeper
-            sweeper.sweep()
+    """Close what readers of this driver left open, now and then."""
+    _sweepers.of(spark.sparkContext).sweep_in_turn()

@@ -140,9 +140,12 @@ class ProjectModules(MetaPathFinder, Loader):
 @contextmanager
 def importing(root: Path) -> Iterator[ProjectModules]:
     """Let imports find the modules of the project in `root`, none of them imported before."""
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, ProjectModules)]:
+        finder.leave()  # what a task imported since
+        sys.meta_path.remove(finder)
     modules = ProjectModules(root)
     kept = _put_aside(modules)
-    sys.meta_path[:] = [modules, *(finder for finder in sys.meta_path if not isinstance(finder, ProjectModules))]
+    sys.meta_path.insert(0, modules)
     try:
         yield modules
     finally:
@@ -151,16 +154,14 @@ def importing(root: Path) -> Iterator[ProjectModules]:
 
 
 def _put_aside(modules: ProjectModules) -> dict[str, ModuleType]:
-    """Take modules of this project, or of an earlier load, out of `sys.modules`; return those that were not ours."""
+    """Take modules of this project that somebody else imported out of `sys.modules`, and return them."""
     kept: dict[str, ModuleType] = {}
     root = str(modules.root)
-    for name, module in list(sys.modules.items()):
-        if not isinstance(module, ModuleType) or name.partition(".")[0] in _FOREIGN:
+    for name, module in list(sys.modules.items()):  # thousands: what is cheap comes first
+        file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
+        if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN:
             continue
-        file = module.__dict__.get("__file__")
-        if _is_ours(module):
-            del sys.modules[name]
-        elif isinstance(file, str) and inside(file, root) and str(modules.file_of(name)) == file:
+        if inside(file, root) and str(modules.file_of(name)) == file:
             kept[name] = sys.modules.pop(name)
     return kept
 

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
+from runnel.connect import adbc
 from runnel.connect.jdbc import told
 from runnel.connect.jdbc.database import ALIAS, Column, Database, Row, T, Unfit, is_duration, split_name
 from runnel.connect.jdbc.postgres_types import Typed, typed
@@ -134,12 +135,11 @@ class Postgres(Database):
     def batches(self, columns: Sequence[Column], rest: str) -> "Generator[pa.RecordBatch]":
         """Yield rows as Arrow, through a COPY in binary form on a connection of its own."""
         import adbc_driver_manager
-        import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]
         import pyarrow as pa
 
         select = ", ".join(f"{column.read} AS {self.quote(column.name)}" for column in columns)
         try:
-            with adbc.connect(self._conninfo(), autocommit=True) as connection, connection.cursor() as cursor:
+            with adbc.connect(self._conninfo()) as connection, connection.cursor() as cursor:
                 cursor.execute(_BEGIN)
                 cursor.execute(f"SET TRANSACTION SNAPSHOT '{self._exported()}'")
                 cursor.execute(f"SELECT {select} FROM {rest}")

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 
 from pyiceberg.types import DecimalType, IcebergType
 
+from runnel.connect import adbc
 from runnel.connect.sinks.sql import told
 from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
 from runnel.errors import RunnelError
@@ -42,10 +43,8 @@ class Postgres(Writer):
 
     def connect(self) -> None:
         """Connect; nobody waits for a lock for longer than a minute."""
-        from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
-
         with self._told():
-            self._connection = dbapi.connect(self._uri(), autocommit=True)
+            self._connection = adbc.connect(self._uri())
         self.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
         self.execute("SET TimeZone = 'UTC'")
 
@@ -164,11 +163,11 @@ class Postgres(Writer):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        import adbc_driver_manager as adbc
+        import adbc_driver_manager
 
         try:
             yield
-        except adbc.Error as error:
+        except adbc_driver_manager.Error as error:
             raise self._meant(error) from None
 
     def _meant(self, error: Any) -> RunnelError:

@@ -4,7 +4,6 @@ SQLAlchemy takes as long to import as PySpark, and a run in which nothing change
 Whatever is out of the ordinary gives None: then the lake is opened in full, which says what is wrong.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,13 +11,13 @@ from pathlib import Path
 
 from runnel.lake.level import Level
 from runnel.lake.revisions import REVISIONS
-from runnel.lake.seen import STATE, Seen
+from runnel.lake.seen import COLUMNS, STATE, Seen, stored
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 
 _PREFIX = "sqlite:///"
 _AT_ONCE = 500
-_COLUMNS = "path, size, modified_ns, sha256, identity, files, gone, state"
+_COLUMNS = ", ".join(COLUMNS)
 _FILES = f"""
 select {_COLUMNS} from runnel_ingested i
 where line = ?1 and table_name = ?2 and path {{}} '{STATE}' and seq <= ?3 and seq = (
@@ -112,9 +111,8 @@ class Glance:
         seq = self._seq
         while line is not None:
             rows = (row for query in _POSITION for row in self._connection.execute(query, (line, str(table), seq)))
-            for path, size, modified_ns, sha256, identity, files, gone, state in rows:
-                one = Seen(path, size, modified_ns, sha256, identity, tuple(json.loads(files)), bool(gone), state)
-                found.setdefault(path, one)
+            for one in stored(rows):
+                found.setdefault(one.path, one)
             line, seq = self._connection.execute(
                 "select from_line, from_seq from runnel_lines where id = ?", (line,)
             ).fetchone()

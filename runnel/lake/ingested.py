@@ -16,11 +16,12 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.commits import Commit, path, version_at
 from runnel.lake.database import Database
-from runnel.lake.seen import STATE
+from runnel.lake.seen import COLUMNS, STATE, stored
 from runnel.lake.seen import Seen as Seen  # here is where it is looked for
 from runnel.names import TableName
 
 _AT_ONCE = 500
+_COLUMNS = [schema.ingested.c[name] for name in COLUMNS]
 # Two ranges of the index; what is merely unequal would be looked for in all rows.
 _NO_STATES = (schema.ingested.c.path < STATE, schema.ingested.c.path > STATE)
 
@@ -45,8 +46,8 @@ def position(connection: Connection, commit: Commit, table: TableName) -> dict[s
     found: dict[str, Seen] = {}
     for line, seq in path(connection, commit.line, commit.seq):
         here = _up_to(line, seq, table)
-        for row in (*_states(connection, here), *_files(connection, here)):
-            found.setdefault(row.path, _seen(row))
+        for one in stored((*_states(connection, here), *_files(connection, here))):
+            found.setdefault(one.path, one)
     return found
 
 
@@ -70,7 +71,7 @@ def _up_to(line: str, seq: int, table: TableName) -> "sa.ColumnElement[bool]":
 
 def _states(connection: Connection, here: "sa.ColumnElement[bool]") -> Sequence[Row[Any]]:
     columns = schema.ingested.c
-    newest = sa.select(schema.ingested).where(here, columns.path == STATE).order_by(columns.seq.desc()).limit(1)
+    newest = sa.select(*_COLUMNS).where(here, columns.path == STATE).order_by(columns.seq.desc()).limit(1)
     return connection.execute(newest).all()
 
 
@@ -80,7 +81,7 @@ def _files(connection: Connection, here: "sa.ColumnElement[bool]") -> Iterator[R
         newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(here, apart)
         last = newest.group_by(columns.path).subquery()
         same = sa.and_(last.c.path == columns.path, last.c.seq == columns.seq)
-        yield from connection.execute(sa.select(schema.ingested).join(last, same).where(here, apart))
+        yield from connection.execute(sa.select(*_COLUMNS).join(last, same).where(here, apart))
 
 
 def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableName, Seen]]) -> None:
@@ -103,11 +104,6 @@ def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableNam
     ]
     for start in range(0, len(rows), _AT_ONCE):
         connection.execute(schema.ingested.insert(), rows[start : start + _AT_ONCE])
-
-
-def _seen(row: Row[Any]) -> Seen:
-    files = tuple(json.loads(row.files))
-    return Seen(row.path, row.size, row.modified_ns, row.sha256, row.identity, files, bool(row.gone), row.state)
 
 
 def once_read(db: Database, table: TableName, identity: str) -> list[tuple[str, ...]]:

@@ -56,7 +56,7 @@ def _read(work: "Work", step: "Step", found: "Found") -> Done:
         work.root,
         found,
         head.location if head else None,
-        work.facts.seen(step.table),
+        lambda: work.facts.seen(step.table),
         quarantine=aside.location if aside else None,
         run=work.order.run,
         progress=work.reading(step.table),

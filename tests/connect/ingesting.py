@@ -58,7 +58,9 @@ class Ingesting:
         state = self.store.state()
         aside = quarantine_of(self.source.table)
         before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
-        done = read(self.store, self.source, self.root, found, before, dict(self.seen), quarantine=set_aside, run="r1")
+        done = read(
+            self.store, self.source, self.root, found, before, lambda: self.seen, quarantine=set_aside, run="r1"
+        )
         self.done = done
         if done.location == before:
             self.seen |= {each.path: each for each in done.seen}

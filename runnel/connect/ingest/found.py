@@ -1,9 +1,12 @@
 """What a source's files mean for its table: which are read, whose rows go, which only moved. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from runnel.lake.seen import Seen
+
+Position = Callable[[], Mapping[str, Seen]]
+"""Asks for everything that was read of a source, by path."""
 
 
 @dataclass(frozen=True)

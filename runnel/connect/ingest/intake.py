@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from runnel.connect import quarantine
 from runnel.connect.globs import AVRO, BINARY, ORC, PARQUET, File
 from runnel.connect.ingest import failpoints
 from runnel.connect.ingest.batch import Batch, read_batch, target_of
-from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.found import Arrival, Found, Position
 from runnel.connect.ingest.listing import is_address
 from runnel.connect.ingest.reading import Ingested, Progress
 from runnel.connect.ingest.replaced import Leaving, leaving
@@ -23,7 +23,6 @@ from runnel.declare.origin import Files
 from runnel.errors import RunnelError
 from runnel.lake import tables
 from runnel.lake.identity import of_files
-from runnel.lake.ingested import Seen
 from runnel.lake.snapshots import Edit, stage
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def take_in(
     root: Path,
     found: Found,
     base: str | None,
-    seen: Mapping[str, Seen],
+    seen: Position,
     aside: str | None,
     run: str,
     progress: Progress | None,

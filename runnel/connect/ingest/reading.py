@@ -3,12 +3,12 @@
 What is heavy is imported when something is read.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.ingest.found import Found
+from runnel.connect.ingest.found import Found, Position
 from runnel.declare.flow import Source
 from runnel.lake.seen import Seen
 
@@ -48,7 +48,7 @@ def read(
     root: Path,
     found: Found,
     base: str | None,
-    seen: Mapping[str, Seen],
+    seen: Position,
     *,
     quarantine: str | None = None,
     run: str = "",
@@ -56,7 +56,8 @@ def read(
 ) -> Ingested:
     """Read new and changed files, and stage the version of the table that has their rows and lacks those that go.
 
-    `base` and `quarantine` are the versions of the table and of its quarantine table now. Raises where rows are bad,
+    `base` and `quarantine` are the versions of the table and of its quarantine table now. `seen` is asked only where
+    the rows of a file can't be found otherwise: it knows of every file that was ever read. Raises where rows are bad,
     by the source's `on_bad`; then nothing is to be published. A file that changed while it was read is left out.
     """
     from runnel.connect.ingest.failures import told

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent
 
-from runnel.connect.ingest.found import Found
+from runnel.connect.ingest.found import Found, Position
 from runnel.connect.owners import name_of, prefix, prefix_of
 from runnel.errors import RunnelError
 from runnel.lake import tables
@@ -27,7 +28,7 @@ class Leaving:
     is_everything: bool = False  # no other data file is left
 
 
-def leaving(store: "Store", base: str | None, found: Found, seen: Mapping[str, Seen]) -> Leaving:
+def leaving(store: "Store", base: str | None, found: Found, seen: Position) -> Leaving:
     """Return the files that a version has of what was found replaced or gone; after a revert it may have none."""
     if base is None or not found.replaced:
         return Leaving()
@@ -41,9 +42,9 @@ def leaving(store: "Store", base: str | None, found: Found, seen: Mapping[str, S
             break
     chosen: dict[str, Entry] = {}
     identities: list[str] = []
-    is_exact = True
+    is_exact, known = True, cache(seen)
     for old in found.replaced:
-        files, exact = _of(old, live, found, seen)
+        files, exact = _of(old, live, found, known)
         chosen |= files
         is_exact &= exact
         if exact and (files or not (old.files or old.is_gone)):
@@ -51,13 +52,13 @@ def leaving(store: "Store", base: str | None, found: Found, seen: Mapping[str, S
     return Leaving(tuple(chosen.values()), tuple(identities), is_exact, len(chosen) == total)
 
 
-def _of(old: Seen, live: Mapping[str, Entry], found: Found, seen: Mapping[str, Seen]) -> tuple[dict[str, Entry], bool]:
+def _of(old: Seen, live: Mapping[str, Entry], found: Found, seen: Position) -> tuple[dict[str, Entry], bool]:
     """Return the live files with the rows of a file, and whether they are the ones that were recorded."""
     names = [name_of(file) for file in old.files]
     if names and all(name in live for name in names):
         return {name: live[name] for name in names}, True
     prefixes = {prefix(old.path), *(known for file in old.files if (known := prefix_of(file)))}
-    others = _others(old, seen.values())
+    others = _others(old, seen().values())
     files = {name: entry for name, entry in live.items() if prefix_of(name) in prefixes and name not in others}
     if files:
         return files, False

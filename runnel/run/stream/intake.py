@@ -133,7 +133,7 @@ class Intake:
             self.root,
             found,
             there,
-            position,
+            lambda: position,
             quarantine=aside_at,
             run=self.run,
             progress=self._tell,

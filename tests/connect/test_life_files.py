@@ -1,7 +1,6 @@
 """The life of files, in every format and packing, on disk and in an object store."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -131,23 +130,19 @@ KINDS = (*(ending.replace(".", "_") for ending in (*IN_WORDS, *IN_COLUMNS, *PACK
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+def life(tmp_path_factory: pytest.TempPathFactory, s3: Store) -> Life:
     root = tmp_path_factory.mktemp("life")
-    with Store() as store:
-        project = Project(root)
-        storage = "\n".join(f'"{key}" = {json.dumps(value)}' for key, value in store.storage.items())
-        project.write("runnel.toml", f'[project]\nname = "shop"\n[lake.storage]\n{storage}\n')
-        circles: list[list[Kind]] = [
-            [InFiles(each, root) for each in some] for some in (IN_WORDS, IN_COLUMNS, PACKINGS)
-        ]
-        circles[0].append(InLines("txt", root))
-        circles[1].append(Whole("bin", root))
-        circles.append([InStore(store, root)])
-        yield Life(project, circles, dict.fromkeys(POINTS, len(circles))).live()
+    project = Project(root)
+    storage = "\n".join(f'"{key}" = {json.dumps(value)}' for key, value in s3.storage.items())
+    project.write("runnel.toml", f'[project]\nname = "shop"\n[lake.storage]\n{storage}\n')
+    circles: list[list[Kind]] = [[InFiles(each, root) for each in some] for some in (IN_WORDS, IN_COLUMNS, PACKINGS)]
+    circles[0].append(InLines("txt", root))
+    circles[1].append(Whole("bin", root))
+    circles.append([InStore(s3, root)])
+    return Life(project, circles, dict.fromkeys(POINTS, len(circles))).live()
 
 
 @pytest.mark.crash
-@pytest.mark.xdist_group("life of files")
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_life(life: Life, kind: str, step: str) -> None:

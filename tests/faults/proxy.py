@@ -20,6 +20,7 @@ class Proxy:
         self.cut_after_commit = False
         self.delay_commit = False
         self.cuts = 0
+        self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -31,6 +32,7 @@ class Proxy:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            self.connections += 1
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:

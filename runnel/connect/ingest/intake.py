@@ -84,7 +84,7 @@ def _batch(
 ) -> Batch:
     skips = source.on_bad != "stop"
     with tempfile.TemporaryDirectory(prefix="runnel-ingest-") as folder:
-        local = [_file(store, root, arrival, Path(folder)) for arrival in found.reads]
+        local = _files(store, root, found.reads, Path(folder), progress)
         files = _filled(source, local)
         if not files:
             return Batch(target_of(store, source, (), base, is_anew=is_anew))
@@ -130,14 +130,21 @@ def _filled(source: Source, files: Sequence[File]) -> list[File]:
     return [file for file in filled if file.bytes > _HEAD_BYTES or not is_blank(file)]
 
 
-def _file(store: "Store", root: Path, arrival: Arrival, folder: Path) -> File:
-    if is_address(arrival.path):
+def _files(
+    store: "Store", root: Path, arrivals: Sequence[Arrival], folder: Path, progress: Progress | None
+) -> list[File]:
+    """Return what is on local disk; objects are copied below `folder`."""
+    away: dict[str, Path] = {}
+    if wanted := {each.path: folder / prefix(each.path) for each in arrivals if is_address(each.path)}:
         from runnel.connect.ingest.objects import download
 
-        path = str(download(arrival.path, folder / prefix(arrival.path), store.storage))
-    else:
-        path = os.path.abspath(root / arrival.path)  # noqa: PTH100 - keeps the name of a symlink, and with it the ending
-    return File(arrival.path, path, arrival.size, arrival.modified_ns / 1e9)
+        away = download(wanted, store.storage, progress)
+    found = []
+    for each in arrivals:
+        # Its absolute path keeps the name of a symlink, and with it the ending.
+        path = str(away.get(each.path) or os.path.abspath(root / each.path))  # noqa: PTH100
+        found.append(File(each.path, path, each.size, each.modified_ns / 1e9))
+    return found
 
 
 def _staged(store: "Store", batch: Batch, gone: Leaving, *, is_anew: bool) -> str:

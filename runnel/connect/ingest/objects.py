@@ -1,15 +1,19 @@
 """Files in an object store: listed, known by size and time, and brought to local disk when they are read.
 
-What `[lake.storage]` says about addresses and keys counts here too. An object is never half written.
+What `[lake.storage]` says about addresses and keys counts here too. An object is never half written. A store takes its
+time to answer, but answers many at once, so several objects are asked for at a time, over connections that stay open.
 """
 
 import glob
 import hashlib
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from runnel.connect.ingest.listing import Present, is_passed_over
 from runnel.errors import RunnelError, Unreachable
@@ -17,9 +21,13 @@ from runnel.names import shown
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
+T = TypeVar("T")
+R = TypeVar("R")
 _AWAY = ("NETWORK_CONNECTION", "curlCode", "resolve host", "Connection refused", "timed out", "SLOW_DOWN", "(503)")
 _CHUNK = 1 << 20
+AT_ONCE = 16
 
 
 def objects(pattern: str, storage: Mapping[str, str]) -> dict[str, Present]:
@@ -48,17 +56,31 @@ def digest(file: Present) -> str:
 
 def moved(files: Iterable[tuple[str, int, int]], storage: Mapping[str, str]) -> set[str]:
     """Return which of some objects, given with their sizes and times, are not what they were."""
-    found = set()
-    for path, size, modified_ns in files:
+
+    def is_moved(file: tuple[str, int, int]) -> bool:
+        path, size, modified_ns = file
         with _told(path, storage):
             system, inside = _system(path, storage)
             info = system.get_file_info(inside)
-        if (info.size, info.mtime_ns) != (size, modified_ns):
-            found.add(path)
+        return (info.size, info.mtime_ns) != (size, modified_ns)
+
+    asked = list(files)
+    return {path for (path, *_), is_other in zip(asked, _at_once(is_moved, asked), strict=True) if is_other}
+
+
+def download(
+    paths: Mapping[str, Path], storage: Mapping[str, str], tell: Callable[[str, int, int | None], None] | None = None
+) -> dict[str, Path]:
+    """Copy objects, each below its folder, and return where they are."""
+    found: dict[str, Path] = {}
+    for path, made in zip(paths, _at_once(lambda path: _downloaded(path, paths[path], storage), [*paths]), strict=True):
+        found[path] = made
+        if tell is not None:
+            tell("fetching objects", len(found), len(paths))
     return found
 
 
-def download(path: str, folder: Path, storage: Mapping[str, str]) -> Path:
+def _downloaded(path: str, folder: Path, storage: Mapping[str, str]) -> Path:
     """Copy an object below a folder, under folders that say the same (`day=2026-01-02/`), and return where it is."""
     *parts, name = path.split("://", 1)[1].split("/")
     target = folder.joinpath(*(part for part in parts if "=" in part), name)
@@ -71,11 +93,32 @@ def download(path: str, folder: Path, storage: Mapping[str, str]) -> Path:
     return target
 
 
+def _at_once(work: Callable[[T], R], words: Sequence[T]) -> Iterator[R]:
+    """Yield what is made of each word, in their order; what fails, or whoever stops asking, ends the rest."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="runnel-objects") as pool:
+        doing = [pool.submit(work, word) for word in words]
+        try:
+            for one in doing:
+                yield one.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 def _system(address: str, storage: Mapping[str, str]) -> "tuple[FileSystem, str]":
+    io = _io(frozenset(storage.items()))
+    scheme, netloc, path = io.parse_location(address)
+    return io.fs_by_scheme(scheme, netloc), path
+
+
+@lru_cache(16)
+def _io(storage: frozenset[tuple[str, str]]) -> "PyArrowFileIO":
+    """Return what keeps the connections to a store."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    scheme, netloc, path = PyArrowFileIO.parse_location(address)
-    return PyArrowFileIO(dict(storage)).fs_by_scheme(scheme, netloc), path
+    return PyArrowFileIO(dict(storage))
+
+
+os.register_at_fork(after_in_child=_io.cache_clear)  # the threads of a connection stay with the parent
 
 
 def _folder(pattern: str) -> str:

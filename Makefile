@@ -28,7 +28,7 @@ demo: $(READY) ## Tell the story of a flow: run, a new file, failing checks, a b
 	@$(BIN)/python demo/story.py
 
 test: $(READY) ## Run all tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests runnel
+	@$(BIN)/python -m tests.room $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests runnel
 
 check: $(READY) ## Check format, lint, types, layers, doctests and the fast tests, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }

@@ -1,6 +1,7 @@
 """Fixtures that every room's tests share: lakes on both databases, made fresh for each test."""
 
 import faulthandler
+import gc
 import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -16,6 +17,7 @@ from tests.spark.fixtures import spark  # noqa: F401
 
 if TYPE_CHECKING:
     from tests.kafka import Server
+    from tests.s3 import Store as Objects
 
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 # The timeout of each test says which one it was, but it cannot end what hangs outside of Python, nor the end of the
@@ -37,19 +39,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the process where the end of the run hangs."""
+    gc.unfreeze()
     where = session.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(_END_SECONDS, exit=True, file=where)
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep every test that needs Spark in one process, and every one that needs Kafka: one each for the whole run."""
+    """Keep every test that needs Spark in one process, and so with Kafka and S3: one of each for the whole run."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        needed = [name for name in ("spark", "kafka", "s3") if name in getattr(item, "fixturenames", ())]
+        if "spark" in needed:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "kafka" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("kafka"))
+        if needed:
+            item.add_marker(pytest.mark.xdist_group(needed[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what is imported by now: 0.1 s each time that it looks through all."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +77,15 @@ def kafka() -> "Iterator[Server]":
 
     with Server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> "Iterator[Objects]":
+    """Start an object store without root, with one bucket on loopback."""
+    from tests.s3 import Store as Objects
+
+    with Objects() as store:
+        yield store
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -113,7 +113,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.kill()  # nobody will read its data again
         shutil.rmtree(self._home, ignore_errors=True)
 
     @property

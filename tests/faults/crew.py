@@ -18,7 +18,7 @@ _RUNS = """
 """
 _OTHERS = "confluent_kafka.admin adbc_driver_postgresql.dbapi pymysql requests pyexpat"
 _context.set_forkserver_preload(
-    ["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split()), *_OTHERS.split()]
+    ["tests.faults.workload", *(f"runnel.{name}" for name in _RUNS.split()), *_OTHERS.split(), "tests.faults.still"]
 )
 
 

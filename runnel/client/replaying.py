@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from runnel import temporary
 from runnel.declare.flow import QUARANTINE
 from runnel.declare.loader import load_flow
 from runnel.errors import RunnelError
@@ -164,7 +164,7 @@ def _loaded(lake: "Lake", commit: Commit, group: "Sequence[Published]") -> "Iter
         )
     given: dict[str, Any] = {name: value for one in group for name, value in one.detail.get("given", {}).items()}
     finders = list(sys.meta_path)
-    with TemporaryDirectory(prefix="runnel-replay-") as folder:
+    with temporary.folder("replay") as folder:
         code.write(Path(folder))
         settings = replace(
             lake.settings, root=Path(folder), params=restored(given, lake.settings.params), set_params=()

@@ -4,12 +4,12 @@ Rows that pass go to the table, as rows of the file that they came from: when th
 Rows that are still bad stay aside, with what is wrong now.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.connect import quarantine
 from runnel.connect.globs import File, file_at, format_of
 from runnel.connect.ingest.batch import Batch, read_batch
@@ -51,7 +51,7 @@ def release(
     branch: str = "main",
 ) -> Released:
     """Send the `chosen` rows through again, or in their place those of the file `corrected`."""
-    with tempfile.TemporaryDirectory(prefix="runnel-release-") as folder, pinned(store.db, "write") as pin:
+    with temporary.folder("release") as folder, pinned(store.db, "write") as pin:
         files, read = _files(source, root, chosen, corrected, Path(folder))
         for attempt in range(_ATTEMPTS):
             try:

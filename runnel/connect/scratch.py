@@ -4,13 +4,13 @@ Most files are read where they are. What has to be rewritten goes to a folder th
 """
 
 import codecs
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from runnel import temporary
 from runnel.connect.globs import File
 from runnel.connect.packing import check_whole, unpack, unpacked, whole
 from runnel.errors import Mistake
@@ -22,7 +22,7 @@ class Scratch:
     """A folder for the time of one load, and the paths under which its files are read."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="runnel-load-")
+        self._folder = temporary.folder("load")
         self._count = 0
         self._ready: dict[tuple[File, str], str] = {}
         self.files: dict[str, File] = {}

@@ -7,12 +7,12 @@ own to it: the temporary tables, views and settings of one are not seen by anoth
 import atexit
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.errors import Broken, RunnelError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class _Running:
     def __init__(self) -> None:
         import duckdb
 
-        self.spill = tempfile.mkdtemp(prefix="runnel-duckdb-")
+        self.spill = temporary.path("duckdb")
         settings: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

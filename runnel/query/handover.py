@@ -7,7 +7,6 @@ done.
 
 import secrets
 import shutil
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, cast
@@ -15,6 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from runnel import temporary
 from runnel.errors import RunnelError
 from runnel.lake.storage import listing, local_path
 from runnel.query.arrow import arrow_type, fitted
@@ -138,7 +138,7 @@ def _new_folder(spark: "SparkSession", store: "Store") -> str:
     from runnel.spark.command import is_local
 
     if is_local(spark.sparkContext.master or ""):
-        return f"{tempfile.mkdtemp(prefix='runnel-answer-')}/rows"
+        return f"{temporary.path('answer')}/rows"
     return f"{store.warehouse}/_answers/{secrets.token_hex(16)}/rows"  # where every executor can write
 
 

@@ -7,13 +7,13 @@ The tables of the lake are views, named after what they read, which never change
 import atexit
 import os
 import shutil
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.lake.duckdb_types import exact_path
 from runnel.spark.command import memory_bytes
 
@@ -29,7 +29,7 @@ class Instance:
     """One DuckDB that may read some folders and files. `users` counts the queries that it is lent to."""
 
     def __init__(self, folders: frozenset[str], files: frozenset[str]) -> None:
-        self.spill = tempfile.mkdtemp(prefix="runnel-duckdb-")
+        self.spill = temporary.path("duckdb")
         self.users = 0
         self._connection = _connect(folders, files, self.spill)
         self._guard = threading.Lock()

@@ -15,7 +15,7 @@ from runnel.errors import Unreachable
 from runnel.spark import process
 from runnel.spark.command import Command, is_local, spark_home
 from runnel.spark.process import Process
-from runnel.spark.scratch import Scratch
+from runnel.temporary import Owned
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -49,7 +49,7 @@ class Jvm:
 
     process: Process
     gateway: "JavaGateway"
-    scratch: Scratch
+    scratch: Owned
     log: Path
 
     @property
@@ -66,7 +66,7 @@ class Jvm:
 def launch(
     command: Command,
     options: Sequence[str],
-    scratch: Scratch,
+    scratch: Owned,
     master: str,
     log: Path,
     patience_seconds: float = _PATIENCE_SECONDS,

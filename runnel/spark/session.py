@@ -22,7 +22,8 @@ from runnel.spark.command import SHIPPED, Command, class_path, is_known, is_loca
 from runnel.spark.jars import LAKE, Jar, Tell, ensure_jars
 from runnel.spark.java import find_java
 from runnel.spark.launch import Jvm, Stillborn, launch
-from runnel.spark.scratch import Scratch, new_scratch
+from runnel.spark.scratch import new_scratch
+from runnel.temporary import Owned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,7 +173,7 @@ def _launch(settings: SparkSettings, tell: Tell | None) -> Jvm:
         raise
 
 
-def _first_breath(command: Command, scratch: Scratch, master: str, log: Path) -> Jvm:
+def _first_breath(command: Command, scratch: Owned, master: str, log: Path) -> Jvm:
     """Start the JVM, sharing classes from an archive if there is one; a broken archive costs a second try."""
     shared = archive.fitting(command)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from runnel import temporary
 from runnel.errors import Mistake, RunnelError
 from runnel.lake import slots, snapshots, tables
 from runnel.lake.commits import Change
@@ -54,10 +55,11 @@ def ask(
 ) -> Iterator[Asker]:
     """Whatever is asked, no slot stays taken and no file stays behind."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(temporary, "_own", None)
     create(store, T, rows((1, "d1", 5), (2, "d2", 7), (3, "d3", 9)))
     yield Asker(store, spark)
     assert not store.db.read(slots.in_use)
-    assert not list(tmp_path.glob("runnel-answer-*"))
+    assert list(tmp_path.glob("runnel-*/process-*")) and not list(tmp_path.glob("runnel-*/process-*/answer-*"))
 
 
 def test_both_engines_give_the_same_answer(ask: Asker) -> None:

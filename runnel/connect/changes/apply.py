@@ -4,13 +4,13 @@ Only keys of log rows that came or went are looked at, and of these only those w
 written: the table's other rows stay in their files. Where that can't be told, all is applied anew, from the log alone.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.connect.changes import failpoints
 from runnel.connect.changes.keys import Keys
 from runnel.connect.changes.rule import Rule, listed, names, rule_of
@@ -55,7 +55,7 @@ def apply(store: "Store", source: Source, log: Head, base: Head | None, deletes:
     `deletes` is the condition of a delete, as `Rule` has it.
     """
     rule = rule_of(source, tables.load(store, log.location).schema(), deletes)
-    with _told(source), tempfile.TemporaryDirectory(prefix="runnel-changes-") as folder, connect() as con:
+    with _told(source), temporary.folder("changes") as folder, connect() as con:
         work = _Applying(store, source, rule, log, con, Path(folder), tell)
         made = work.onto(base) if base is not None else None
         return made or work.anew(base)

@@ -1,10 +1,10 @@
 """Take in what a feed has: fetched into files, read as any files are, staged as one version with the new state."""
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.connect import quarantine
 from runnel.connect.feed import failpoints
 from runnel.connect.feed.holding import Holding
@@ -41,7 +41,7 @@ def take(
 
     Raises where rows are bad, by the source's `on_bad`; then nothing is to be published.
     """
-    with tempfile.TemporaryDirectory(prefix="runnel-feed-") as folder:
+    with temporary.folder("feed") as folder:
         held = Holding(store, base)
         if isinstance(feed, Comparing):
             feed.compare(held)

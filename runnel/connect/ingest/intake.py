@@ -1,11 +1,11 @@
 """Take in what was found of a source: its files read together, written apart, staged as one version."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel import temporary
 from runnel.connect import quarantine
 from runnel.connect.globs import AVRO, BINARY, ORC, PARQUET, File
 from runnel.connect.ingest import failpoints
@@ -83,7 +83,7 @@ def _batch(
     is_anew: bool,
 ) -> Batch:
     skips = source.on_bad != "stop"
-    with tempfile.TemporaryDirectory(prefix="runnel-ingest-") as folder:
+    with temporary.folder("ingest") as folder:
         local = _files(store, root, found.reads, Path(folder), progress)
         files = _filled(source, local)
         if not files:

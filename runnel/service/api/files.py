@@ -2,7 +2,6 @@
 
 import shutil
 import tarfile
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect
 
+from runnel import temporary
 from runnel.errors import Mistake
 from runnel.lake.store import Store
 from runnel.names import TableName, shown
@@ -88,7 +88,7 @@ def download(request: Request, lake: LakeHere, table: TablePath, path: Where, at
     commit, name, headers = lake.store.commit(at), TableName.parse(table), Response()
     _check(lake.store, name, path, commit.id)
     tag(request, headers, commit.id)
-    folder = Path(tempfile.mkdtemp(prefix="runnel-get-"))
+    folder = Path(temporary.path("get"))
     try:
         get(lake.store, name, _exactly(path), folder, at=commit.id)
     except BaseException:
@@ -118,7 +118,7 @@ async def upload(
     """Put a file into a table, which is created where it does not exist, as one commit; then it is safe."""
     name = TableName.parse(table)
     _allowed(path)
-    folder = Path(tempfile.mkdtemp(prefix="runnel-put-"))
+    folder = Path(temporary.path("put"))
     try:
         file = folder / path.rpartition("/")[2]
         await _received(request, file)
@@ -139,7 +139,7 @@ async def upload_all(
 ) -> dict[str, Any]:
     """Put the files of a tar archive into a table, all in one commit; then they are safe."""
     name = TableName.parse(table)
-    folder = Path(tempfile.mkdtemp(prefix="runnel-put-"))
+    folder = Path(temporary.path("put"))
     try:
         await _received(request, folder / "archive.tar")
         return await to_thread.run_sync(lambda: _put_all(store, name, folder, branch, message))

@@ -90,6 +90,18 @@ class Store:
         with self.files.open_output_stream(f"{self.bucket}/{key}", compression=None) as out:
             out.write(contents)
 
+    def objects(self, prefix: str) -> dict[str, bytes]:
+        """Return what is in the objects below a prefix, by the rest of their keys."""
+        from pyarrow.fs import FileSelector
+
+        root = f"{self.bucket}/{prefix}"
+        found = self.files.get_file_info(FileSelector(root.rstrip("/"), recursive=True, allow_not_found=True))
+        return {
+            info.path.removeprefix(root): self.files.open_input_stream(info.path, compression=None).read()
+            for info in found
+            if info.is_file
+        }
+
     def _wait(self) -> None:
         until = time.monotonic() + _START_SECONDS
         while time.monotonic() < until:

@@ -19,6 +19,7 @@ _KINDS = (Files, Jdbc, Kafka, Webhook)
 _TARGETS = "rn.jdbc(...), rn.files(...), rn.kafka(...) or rn.webhook(...), or decorate a function"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}\Z", re.ASCII)
 _KNOWN = ("name", "branch", "retries")
+_STORES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss")  # where an object is there whole
 
 
 @overload
@@ -101,8 +102,11 @@ def _files(target: Files) -> tuple[str, str, str] | None:
             f"{shown(path)} is a glob, and a sink goes to one place",
             'name a file, or a folder: "export/day/"',
         )
-    if "://" in path:
-        return "path", f"{shown(path)} is not on this machine", "name a file or a folder of the project"
+    scheme, is_away, rest = path.partition("://")
+    if is_away and scheme not in _STORES:
+        return "path", f"{shown(path)} is neither on this machine nor in an object store", f"use {_STORES[0]}://..."
+    if is_away and not rest.strip("/").count("/") and not path.endswith("/"):
+        return "path", f"{shown(path)} is a bucket", f'name a file in it, or a folder: "{path}/orders/"'
     if not path.endswith("/") and target.partition:
         return "path", f"a partitioned sink is a folder, but {shown(path)} is a file", f'write "{path}/"'
     if not path.endswith("/") and target.compress:

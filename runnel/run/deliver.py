@@ -131,7 +131,7 @@ class _Delivery:
         from runnel.connect.sinks.outlet import outlet_of
 
         recorded = hold.state()
-        with outlet_of(self._sink, self._root, recorded.epoch) as outlet:
+        with outlet_of(self._sink, self._root, recorded.epoch, self._store.storage) as outlet:
             has = outlet.position(recorded.delivered)
             done = recorded if has == recorded.delivered else self._moved(recorded, has)
             if is_anew:

@@ -8,7 +8,7 @@ import pytest
 
 from runnel.client.running import run_project
 from runnel.client.wish import Wish
-from runnel.connect.ingest.objects import AT_ONCE
+from runnel.connect.objects import AT_ONCE
 from runnel.errors import RunnelError
 from runnel.run.report import Event
 from tests.faults.proxy import Proxy

@@ -14,7 +14,7 @@ from tests.connect.lakes import quick_lakes  # noqa: F401
 from tests.http_server import Server
 from tests.mariadb import Server as MariaDb
 from tests.mariadb import started
-from tests.sinks.kinds import Databases, Folder, Kind, OneFile, Sqlite
+from tests.sinks.kinds import Databases, Folder, Kind, Objects, OneFile, Sqlite
 from tests.sinks.shop import Shop
 from tests.sinks.streams import Function, Topics, Webhooks
 
@@ -76,11 +76,16 @@ KINDS: dict[str, Callable[[pytest.FixtureRequest, Path], Kind]] = {
     "mariadb": lambda request, _: databases(of_mariadb(request.getfixturevalue("mariadb"))),
     "file": lambda _, root: OneFile(root),
     "folder": lambda _, root: Folder(root),
+    "objects": lambda request, root: Objects(request.getfixturevalue("s3"), root),
     "kafka": lambda request, root: Topics(request.getfixturevalue("kafka"), uuid.uuid4().hex[:8]),
     "webhook": lambda request, _: Webhooks(request.getfixturevalue("hook")),
     "function": lambda _, root: Function(root),
 }
-MARKS = {"postgresql": [pytest.mark.postgres], "kafka": [pytest.mark.xdist_group("kafka")]}
+MARKS = {
+    "postgresql": [pytest.mark.postgres],
+    "kafka": [pytest.mark.xdist_group("kafka")],
+    "objects": [pytest.mark.xdist_group("s3")],
+}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in KINDS])

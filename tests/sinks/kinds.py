@@ -4,6 +4,8 @@ A kind has several sinks in one project: one for each mode, format or way of ask
 """
 
 import json
+import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import duckdb
 import sqlalchemy as sa
 
 from runnel.connect.sinks.failpoints import ACCEPTED, REPLACING, SENDING
+from tests.s3 import Store
 
 Row = tuple[int, str, str]
 Rows = Counter[Row]
@@ -156,6 +159,57 @@ class Folder(OneFile):
         assert there == {*manifest["files"], "_manifest.json"}
         found = _read(one, [folder / name for name in manifest["files"]])
         assert manifest["rows"] == found.total()
+        return found
+
+
+class Objects(Kind):
+    """A file and a folder in an object store. What it holds is fetched to be looked at."""
+
+    kills: Mapping[str, Sequence[int]] = {SENDING: (1,), REPLACING: (1, 2), ACCEPTED: (1,)}
+    code = "SINK_FILE"
+
+    def __init__(self, store: Store, root: Path) -> None:
+        self._store = store
+        self._root = root
+        self._place = f"sinks-{uuid.uuid4().hex[:8]}"
+        self._settle(store.storage)
+
+    def lines(self) -> Sequence[str]:
+        at = f"s3://{self._store.bucket}/{self._place}"
+        return [
+            sink(f'files("{at}/orders.csv.gz")', "file"),
+            sink(f'files("{at}/days/", format="parquet", partition="day")', "folder"),
+        ]
+
+    def rows(self) -> dict[str, Rows]:
+        """Return what is there: one file, and what the manifest lists, which is all there is."""
+        with tempfile.TemporaryDirectory() as name:
+            there = self._fetched(Path(name))
+            days = {path.removeprefix("days/"): file for path, file in there.items() if path.startswith("days/")}
+            manifest = json.loads(days.pop("_manifest.json").read_text())
+            assert days.keys() == manifest["files"].keys() and there.keys() - {"orders.csv.gz"} == {
+                f"days/{path}" for path in (*days, "_manifest.json")
+            }
+            found = _read("parquet", list(days.values()))
+            assert manifest["rows"] == found.total()
+            return {"file": _read("csv", [there["orders.csv.gz"]]), "folder": found}
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        self._settle({**self._store.storage, "s3.secret-access-key": "not-the-secret"})
+        yield
+        self._settle(self._store.storage)
+
+    def _settle(self, storage: Mapping[str, str]) -> None:
+        said = "\n".join(f'"{key}" = {json.dumps(value)}' for key, value in storage.items())
+        (self._root / "runnel.toml").write_text(f'[project]\nname = "shop"\n[lake.storage]\n{said}\n')
+
+    def _fetched(self, folder: Path) -> dict[str, Path]:
+        found = {}
+        for path, contents in self._store.objects(f"{self._place}/").items():
+            found[path] = folder / path
+            found[path].parent.mkdir(parents=True, exist_ok=True)
+            found[path].write_bytes(contents)
         return found
 
 

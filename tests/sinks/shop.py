@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runnel.run.report import Ran
+import runnel as rn
 from runnel.run.sent import Sent
 from tests.faults.crew import killed, start
 from tests.run.project import Project
@@ -55,6 +55,6 @@ class Shop(Project):
 
 
 def run(root: Path) -> None:
-    """Run a project, in a process that may be killed."""
-    ran: Ran = Project(root).run()
-    assert ran.state in ("succeeded", "nothing"), ran
+    """Run a project as it is, in a process that may be killed."""
+    with rn.open(root) as lake:
+        lake.run()

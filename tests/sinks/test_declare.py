@@ -17,6 +17,8 @@ MISTAKES = {
     "upsert without key": (JDBC.format('table="o", mode="upsert"'), "key"),
     "no mode": (JDBC.format('table="o"'), "`mode` is missing"),
     "a glob": (FILES.format('"out/*.csv"'), "is a glob"),
+    "no store of objects": (FILES.format('"hdfs://host/out.csv"'), "nor in an object store"),
+    "a bucket": (FILES.format('"s3://bucket", format="csv"'), "is a bucket"),
     "partition of a file": (FILES.format('"out.parquet", partition="day"'), "a partitioned sink is a folder"),
     "packed Parquet": (FILES.format('"out/", format="parquet", compress="gz"'), "compressed already"),
     "two of one name": ("\n".join([FILES.format('"a.csv"')] * 2), "two sinks are called"),

@@ -101,3 +101,15 @@ def test_a_table_that_was_dropped_takes_its_file_along(shop: Shop) -> None:
     shop.deliver()
     assert not (shop.root / "out.csv").exists()
     assert json.loads((shop.root / "out/_manifest.json").read_text())["rows"] == 0
+
+
+def test_a_store_that_is_away_fails_no_run_and_tells_no_key(shop: Shop) -> None:
+    storage = {"s3.endpoint": "http://127.0.0.1:9", "s3.access-key-id": "someone", "s3.secret-access-key": "hunter22"}
+    said = "\n".join(f'"{key}" = "{value}"' for key, value in {**storage, "s3.region": "x"}.items())
+    shop.write("runnel.toml", f'[project]\nname = "shop"\n[lake.storage]\n{said}\n')
+    shop.sinks('rn.sink("ods.orders", rn.files("s3://bucket/orders.csv"), retries=0)')
+    ran = shop.run()
+    (sent,) = ran.sinks
+    assert ran.state == "succeeded" and sent.error is not None and sent.error.code == "SINK_UNREACHABLE"
+    assert "s3://bucket/orders.csv" in sent.error.what and "flows/flow.py:" in str(sent.error)
+    assert "hunter22" not in str(sent) + str(shop.states()) + Path(ran.log or "").read_text()

@@ -28,6 +28,7 @@ MEETS: dict[str, dict[str, Kills]] = {
     "files": {
         "file": {SENDING: (2,), ACCEPTED: (1,), PUBLISH_AFTER_COMMIT: (1,)},
         "folder": {REPLACING: (1, 2), ACCEPTED: (1,)},
+        "objects": {SENDING: (1,), REPLACING: (1,), ACCEPTED: (2,)},
     },
     "streams": {
         "kafka": {SENDING: (1,), ACCEPTED: (2,)},

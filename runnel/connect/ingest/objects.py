@@ -1,33 +1,21 @@
 """Files in an object store: listed, known by size and time, and brought to local disk when they are read.
 
-What `[lake.storage]` says about addresses and keys counts here too. An object is never half written. A store takes its
-time to answer, but answers many at once, so several objects are asked for at a time, over connections that stay open.
+An object is never half written.
 """
 
 import glob
 import hashlib
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from runnel.connect.ingest.listing import Present, is_passed_over
+from runnel.connect.objects import at_once, said, system_of
 from runnel.errors import RunnelError, Unreachable
 from runnel.names import shown
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-T = TypeVar("T")
-R = TypeVar("R")
-_AWAY = ("NETWORK_CONNECTION", "curlCode", "resolve host", "Connection refused", "timed out", "SLOW_DOWN", "(503)")
 _CHUNK = 1 << 20
-AT_ONCE = 16
 
 
 def objects(pattern: str, storage: Mapping[str, str]) -> dict[str, Present]:
@@ -35,7 +23,7 @@ def objects(pattern: str, storage: Mapping[str, str]) -> dict[str, Present]:
     from pyarrow.fs import FileSelector, FileType
 
     with _told(pattern, storage):
-        system, inside = _system(pattern, storage)
+        system, inside = system_of(pattern, storage)
         before = pattern[: len(pattern) - len(inside)]  # the part of an address that the file system doesn't want
         matches = re.compile(regex_of(inside)).fullmatch
         folder = _folder(inside)
@@ -60,12 +48,12 @@ def moved(files: Iterable[tuple[str, int, int]], storage: Mapping[str, str]) -> 
     def is_moved(file: tuple[str, int, int]) -> bool:
         path, size, modified_ns = file
         with _told(path, storage):
-            system, inside = _system(path, storage)
+            system, inside = system_of(path, storage)
             info = system.get_file_info(inside)
         return (info.size, info.mtime_ns) != (size, modified_ns)
 
     asked = list(files)
-    return {path for (path, *_), is_other in zip(asked, _at_once(is_moved, asked), strict=True) if is_other}
+    return {path for (path, *_), is_other in zip(asked, at_once(is_moved, asked), strict=True) if is_other}
 
 
 def download(
@@ -73,7 +61,7 @@ def download(
 ) -> dict[str, Path]:
     """Copy objects, each below its folder, and return where they are."""
     found: dict[str, Path] = {}
-    for path, made in zip(paths, _at_once(lambda path: _downloaded(path, paths[path], storage), [*paths]), strict=True):
+    for path, made in zip(paths, at_once(lambda path: _downloaded(path, paths[path], storage), [*paths]), strict=True):
         found[path] = made
         if tell is not None:
             tell("fetching objects", len(found), len(paths))
@@ -86,39 +74,11 @@ def _downloaded(path: str, folder: Path, storage: Mapping[str, str]) -> Path:
     target = folder.joinpath(*(part for part in parts if "=" in part), name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _told(path, storage):
-        system, inside = _system(path, storage)
+        system, inside = system_of(path, storage)
         with system.open_input_stream(inside, compression=None) as stream, target.open("wb") as out:
             while chunk := stream.read(_CHUNK):
                 out.write(chunk)
     return target
-
-
-def _at_once(work: Callable[[T], R], words: Sequence[T]) -> Iterator[R]:
-    """Yield what is made of each word, in their order; what fails, or whoever stops asking, ends the rest."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="runnel-objects") as pool:
-        doing = [pool.submit(work, word) for word in words]
-        try:
-            for one in doing:
-                yield one.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _system(address: str, storage: Mapping[str, str]) -> "tuple[FileSystem, str]":
-    io = _io(frozenset(storage.items()))
-    scheme, netloc, path = io.parse_location(address)
-    return io.fs_by_scheme(scheme, netloc), path
-
-
-@lru_cache(16)
-def _io(storage: frozenset[tuple[str, str]]) -> "PyArrowFileIO":
-    """Return what keeps the connections to a store."""
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    return PyArrowFileIO(dict(storage))
-
-
-os.register_at_fork(after_in_child=_io.cache_clear)  # the threads of a connection stay with the parent
 
 
 def _folder(pattern: str) -> str:
@@ -156,11 +116,9 @@ def _told(address: str, storage: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = str(error).splitlines()[0]
-        for value in storage.values():
-            text = text.replace(value, "***") if len(value) > 3 else text
-        what = f"{shown(address)} can't be read: {text[:300]}"
-        if any(word in text for word in _AWAY):
+        text, is_away = said(error, storage)
+        what = f"{shown(address)} can't be read: {text}"
+        if is_away:
             fix = "check the network, and s3.endpoint in [lake.storage]"
             raise Unreachable("SOURCE_UNREACHABLE", what, at=address, fix=fix) from None
         fix = "check the address, and the keys in [lake.storage] of runnel.toml"

@@ -1,15 +1,18 @@
-"""A file as a sink. It is written beside its place, and takes it by renaming, so that nobody sees half of it."""
+"""A file as a sink. It is written aside, and takes its place at once, so that nobody sees half of it."""
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.outlet import Forgetful
+from runnel.connect.sinks.places import Place
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Files
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, Unreachable
 from runnel.lake.duckdb_types import literal
+from runnel.names import shown
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change
@@ -20,12 +23,12 @@ _CSV = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape":
 
 
 class FilesOutlet(Forgetful):
-    """What a file and a folder have in common."""
+    """What a file and a folder have in common: where they are, as people know it, and how to get there."""
 
-    def __init__(self, sink: Sink, target: Files, path: Path) -> None:
+    def __init__(self, sink: Sink, target: Files, place: Place) -> None:
         self._sink = sink
         self._target = target
-        self._path = path
+        self._place = place
 
     def _options(self, packed: str | None) -> list[str]:
         """Return how DuckDB writes the format."""
@@ -39,40 +42,46 @@ class FilesOutlet(Forgetful):
         found.append("COMPRESSION zstd" if target.format == "parquet" else f"COMPRESSION {packed or 'none'}")
         return found
 
-    def _failed(self, error: OSError) -> RunnelError:
-        what = f"{self._path} can't be written: {error.strerror or error}"
-        fix = "check the folder, its permissions and the space left; the next run goes on"
-        return RunnelError("SINK_FILE", what, at=str(self._sink.place), fix=fix)
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what is wrong with the place into what a user can act on."""
+        try:
+            yield
+        except OSError as error:
+            text, may_pass = self._place.said(error)
+            what, at = f"{shown(self._target.glob)} can't be written: {text}", str(self._sink.place)
+            if may_pass:
+                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._place.fix) from error
+            raise RunnelError("SINK_FILE", what, at=at, fix=self._place.fix) from error
 
 
 class FileOutlet(FilesOutlet):
     """One file with all rows of the table."""
 
+    @property
+    def _name(self) -> str:
+        return self._target.glob.rpartition("/")[2]
+
     def position(self, recorded: str | None) -> str | None:
         """Return what is recorded, nothing where the file is gone."""
-        return recorded if self._path.exists() else None
+        with self._told():
+            return recorded if self._place.has([self._name]) else None
 
     def take(self, change: "Change") -> int:
-        """Write the table beside the file, and let it take its place; a table that was dropped takes it along."""
-        try:
+        """Write the table aside, and let it take the place of the file; a table that was dropped takes it along."""
+        with self._told():
             if change.is_dropped:
-                self._path.unlink(missing_ok=True)
+                self._place.remove([self._name])
                 return 0
-            return self._replace(change)
-        except OSError as error:
-            raise self._failed(error) from error
+            with self._place.staging() as folder:
+                return self._replace(change, folder / self._name)
 
-    def _replace(self, change: "Change") -> int:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_name(f".{self._path.name}.runnel")  # one name: what a crash left is written over
-        options = ", ".join(self._options(PACKED.get(self._path.suffix[1:])))
-        try:
-            write(change, f"COPY (FROM {change.whole()}) TO {literal(str(aside))} ({options})")
-            failpoints.reach(failpoints.SENDING)
-            move(aside, self._path)
-        finally:
-            aside.unlink(missing_ok=True)
-        sync(self._path.parent)
+    def _replace(self, change: "Change", aside: Path) -> int:
+        options = ", ".join(self._options(PACKED.get(aside.suffix[1:])))
+        write(change, f"COPY (FROM {change.whole()}) TO {literal(str(aside))} ({options})")
+        failpoints.reach(failpoints.SENDING)
+        for _ in self._place.put({self._name: aside}):
+            pass
         return change.rows
 
 
@@ -86,19 +95,3 @@ def write(change: "Change", sql: str) -> None:
         if "No files found" in str(error) or "Could not read" in str(error):
             raise  # what can't be read is a file of the lake
         raise OSError(None, str(error).splitlines()[0]) from error
-
-
-def move(source: Path, target: Path) -> None:
-    """Let a file take the place of another one, once all of it is on disk."""
-    with source.open("rb") as file:
-        os.fsync(file.fileno())
-    source.replace(target)
-
-
-def sync(folder: Path) -> None:
-    """Let the names in a folder last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,14 +1,12 @@
 """A folder as a sink: one file for each partition, and a manifest. Only partitions that changed are replaced."""
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.columns import check_columns
-from runnel.connect.sinks.files import PACKED, FilesOutlet, move, sync, write
+from runnel.connect.sinks.files import PACKED, FilesOutlet, write
 from runnel.errors import Mistake
 from runnel.lake.duckdb_types import literal, quoted
 
@@ -23,22 +21,15 @@ class FolderOutlet(FilesOutlet):
 
     def position(self, recorded: str | None) -> str | None:
         """Return what is recorded, nothing where the manifest or one of its files is gone."""
-        listed = self._listed()
-        if listed is None or not all((self._path / name).is_file() for name in listed):
-            return None
-        return recorded
+        with self._told():
+            listed = self._listed()
+            return recorded if listed is not None and self._place.has(listed) else None
 
     def take(self, change: "Change") -> int:
         """Replace the files of the partitions that changed, then the manifest."""
         self._check(change)
-        try:
-            self._path.mkdir(parents=True, exist_ok=True)
-            for left in self._path.glob(".runnel-*"):  # by a process that was killed: nobody else writes here now
-                shutil.rmtree(left)
-            with tempfile.TemporaryDirectory(prefix=".runnel-", dir=self._path) as folder:
-                return self._replace(change, Path(folder))
-        except OSError as error:
-            raise self._failed(error) from error
+        with self._told(), self._place.staging() as folder:
+            return self._replace(change, folder)
 
     def _replace(self, change: "Change", folder: Path) -> int:
         listed = self._listed() or {}
@@ -57,15 +48,13 @@ class FolderOutlet(FilesOutlet):
             stale = {name for name in listed if (touched / name).parent.is_dir()}
         options, ending = self._options(PACKED.get(self._target.compress or "")), self._ending()
         self._copy(change, rows, new, options, ending)
-        came = {str(path.relative_to(new)) for path in new.rglob("*") if path.is_file()}
-        for name in sorted(came):
-            (self._path / name).parent.mkdir(parents=True, exist_ok=True)
-            move(new / name, self._path / name)
+        came = {str(path.relative_to(new)): path for path in sorted(new.rglob("*")) if path.is_file()}
+        sizes = {name: {"bytes": path.stat().st_size} for name, path in came.items()}
+        for _ in self._place.put(came):
             failpoints.reach(failpoints.REPLACING)
-        gone = stale - came
-        self._note(change, {**{name: one for name, one in listed.items() if name not in gone}, **self._sizes(came)})
-        for name in gone:
-            self._remove(self._path / name)
+        gone = stale - came.keys()
+        self._note(change, folder / MANIFEST, {name: one for name, one in listed.items() if name not in gone} | sizes)
+        self._place.remove(gone)
         return sum(change.sizes) if not change.is_whole and names else change.rows
 
     def _copy(self, change: "Change", rows: str, to: Path, options: list[str], ending: str) -> None:
@@ -96,24 +85,12 @@ class FolderOutlet(FilesOutlet):
     def _listed(self) -> dict[str, Any] | None:
         """Return the files of the manifest, by path; None where there is no manifest."""
         try:
-            return dict(json.loads((self._path / MANIFEST).read_text())["files"])
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+            return dict(json.loads(self._place.read(MANIFEST) or "")["files"])
+        except (ValueError, KeyError, TypeError):
             return None
 
-    def _sizes(self, names: set[str]) -> dict[str, Any]:
-        return {name: {"bytes": (self._path / name).stat().st_size} for name in names}
-
-    def _note(self, change: "Change", files: dict[str, Any]) -> None:
+    def _note(self, change: "Change", aside: Path, files: dict[str, Any]) -> None:
         told = {"table": str(change.table), "commit": change.commit, "rows": change.rows}
-        aside = self._path / f".{MANIFEST}.runnel"
         aside.write_text(json.dumps({**told, "files": dict(sorted(files.items()))}, indent=1))
-        move(aside, self._path / MANIFEST)
-        sync(self._path)
-
-    def _remove(self, file: Path) -> None:
-        """Remove a file, and the folders that are empty then."""
-        file.unlink(missing_ok=True)
-        for folder in file.parents:
-            if folder == self._path or any(folder.iterdir()):
-                break
-            shutil.rmtree(folder)
+        for _ in self._place.put({MANIFEST: aside}):
+            pass

@@ -1,15 +1,18 @@
 """What a sink of any kind does: say what it has, and take a change."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from runnel.connect.ingest.listing import is_address
 from runnel.declare.flow import Sink
 from runnel.declare.origin import Files, Jdbc, Kafka, Webhook
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change
+    from runnel.connect.sinks.places import Place
 
 
 class Outlet(Protocol):
@@ -44,8 +47,11 @@ class Forgetful:
         return recorded
 
 
-def outlet_of(sink: Sink, root: Path, epoch: int) -> "AbstractContextManager[Outlet]":
-    """Return the outlet of a sink; entering it connects. `epoch` is how often the sink was told to begin anew."""
+def outlet_of(sink: Sink, root: Path, epoch: int, storage: Mapping[str, str]) -> "AbstractContextManager[Outlet]":
+    """Return the outlet of a sink; entering it connects. `epoch` is how often the sink was told to begin anew.
+
+    `storage` is for files in an object store.
+    """
     target = sink.target
     if isinstance(target, Jdbc):
         from runnel.connect.sinks.sql.outlet import SqlOutlet
@@ -56,7 +62,7 @@ def outlet_of(sink: Sink, root: Path, epoch: int) -> "AbstractContextManager[Out
         from runnel.connect.sinks.folder import FolderOutlet
 
         kind = FolderOutlet if target.glob.endswith("/") else FileOutlet
-        return kind(sink, target, root / target.glob)
+        return kind(sink, target, _place(target, root, storage))
     if isinstance(target, Kafka):
         from runnel.connect.sinks.kafka import KafkaOutlet
 
@@ -68,3 +74,13 @@ def outlet_of(sink: Sink, root: Path, epoch: int) -> "AbstractContextManager[Out
     from runnel.connect.sinks.function import FunctionOutlet
 
     return FunctionOutlet(sink, target)
+
+
+def _place(target: Files, root: Path, storage: Mapping[str, str]) -> "Place":
+    from runnel.connect.sinks.places import Bucket, Folder
+
+    folder, _, name = target.glob.rpartition("/")
+    if is_address(target.glob):
+        return Bucket(folder, storage)
+    # One name each time, so that what a crash left is found.
+    return Folder((root / target.glob).parent, f".{name}.runnel") if name else Folder(root / folder, ".runnel")

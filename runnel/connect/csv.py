@@ -97,14 +97,15 @@ class CsvReader:
         if not self.con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'").fetchone():
             return Rejected()
         found = "FROM reject_errors JOIN reject_scans USING (scan_id, file_id)"
-        counted = self.con.execute(f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {found})").fetchall()
-        examples = self.con.execute(
+        [(count,)] = self.con.execute(f"SELECT count(*) FROM (SELECT DISTINCT file_path, line {found})").fetchall()
+        asked = (
             f"SELECT file_path, line, min(line_byte_position), arg_max(error_type, byte_position), "
             f"arg_min(error_message, column_idx), arg_max(error_message, column_idx), min(csv_line) {found} "
             f"GROUP BY file_path, line ORDER BY file_path, line LIMIT {'ALL' if most is None else most}"
-        ).fetchall()
+        )
+        examples = self.con.execute(asked).fetchall() if count else []
         self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-        return Rejected(counted[0][0], tuple(self._bad_row(*example) for example in examples))
+        return Rejected(count, tuple(self._bad_row(*example) for example in examples))
 
     def _bad_row(self, path: str, line: int, position: int, kind: str, first: str, last: str, raw: str) -> BadRow:
         file = self.scratch.files[path]

@@ -157,7 +157,8 @@ def _put_aside(modules: ProjectModules) -> dict[str, ModuleType]:
     """Take modules of this project that somebody else imported out of `sys.modules`, and return them."""
     kept: dict[str, ModuleType] = {}
     root = str(modules.root)
-    for name, module in list(sys.modules.items()):  # thousands: what is cheap comes first
+    # Thousands: what is cheap comes first, and no list of pairs is made, which would wake the garbage collector.
+    for name, module in sys.modules.copy().items():
         file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
         if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN:
             continue

@@ -23,7 +23,7 @@ _CSV = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape":
 
 
 class FilesOutlet(Forgetful):
-    """What a file and a folder have in common: where they are, as people know it, and how to get there."""
+    """What a file and a folder have in common."""
 
     def __init__(self, sink: Sink, target: Files, place: Place) -> None:
         self._sink = sink
@@ -44,15 +44,15 @@ class FilesOutlet(Forgetful):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what is wrong with the place into what a user can act on."""
+        """Turn what is wrong with the place into what a user can act on. What a store says in full may have its keys."""
         try:
             yield
         except OSError as error:
             text, may_pass = self._place.said(error)
             what, at = f"{shown(self._target.glob)} can't be written: {text}", str(self._sink.place)
             if may_pass:
-                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._place.fix) from error
-            raise RunnelError("SINK_FILE", what, at=at, fix=self._place.fix) from error
+                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._place.fix) from None
+            raise RunnelError("SINK_FILE", what, at=at, fix=self._place.fix) from None
 
 
 class FileOutlet(FilesOutlet):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -82,6 +83,15 @@ def test_a_file_that_was_removed_comes_back(shop: Shop) -> None:
     (shop.root / "out.csv").unlink()
     assert shop.run().sinks == ()
     assert [sent.rows for sent in shop.deliver()] == [2] and (shop.root / "out.csv").exists()
+
+
+def test_a_partition_that_somebody_removed_and_that_has_no_rows_any_more_is_no_trouble(shop: Shop) -> None:
+    shop.sinks('rn.sink("ods.orders", rn.files("out/", format="csv", partition="day"))')
+    shop.run()
+    shutil.rmtree(shop.root / "out" / "day=2026-01-02")
+    shop.day("a", (1, "2026-01-01", "5.00"))
+    assert shop.sent().state == "delivered"
+    assert list(json.loads((shop.root / "out/_manifest.json").read_text())["files"]) == ["day=2026-01-01/part-0.csv"]
 
 
 def test_a_folder_that_cannot_be_written_is_told(shop: Shop) -> None:

@@ -44,10 +44,10 @@ class FilesOutlet(Forgetful):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what is wrong with the place into what a user can act on. What a store says in full may have its keys."""
+        """Turn what is wrong with the place into what a user can act on."""
         try:
             yield
-        except OSError as error:
+        except OSError as error:  # not kept as the cause: what a store says in full may have its keys
             text, may_pass = self._place.said(error)
             what, at = f"{shown(self._target.glob)} can't be written: {text}", str(self._sink.place)
             if may_pass:

@@ -82,9 +82,9 @@ class Folder:
             file = self._root / name
             file.unlink(missing_ok=True)
             for folder in file.parents:
-                if folder == self._root or any(folder.iterdir()):
+                if folder == self._root or (folder.is_dir() and any(folder.iterdir())):
                     break
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)  # somebody else may have removed it
 
     def said(self, error: OSError) -> tuple[str, bool]:
         """Return what the system says."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from _pytest.unraisableexception import gc_collect_iterations_key
 
 from runnel.lake.store import Store
 from tests.spark.fixtures import spark  # noqa: F401
@@ -25,11 +24,6 @@ os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 # run. This one can: it shows where all threads are, and ends the process.
 _HANGS_SECONDS = 420
 _END_SECONDS = 120
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Look for what nobody refers to once at the end of the run, not five times: that takes seconds here."""
-    config.stash[gc_collect_iterations_key] = 1
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

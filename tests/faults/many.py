@@ -54,6 +54,7 @@ def main() -> None:
         "postgresql": lambda seed, share: _kills(_postgresql, seed, share),
         "model": lambda seed, share: _model(share // 2),
         "law": lambda seed, share: _law(seed, share * 4 // 5),
+        "connect": lambda seed, share: _connect(),
         "stream": lambda seed, share: _streams(seed, share // 5),
         "soak": lambda seed, share: _soak(int(os.environ.get("RUNS") or 4 * share)),
         "service": lambda seed, share: _service(seed, share * 2 // 5),
@@ -97,6 +98,21 @@ def _model(examples: int) -> str:
     if pytest.main(["-q", "--timeout=3600", str(RESULTS.parent.parent / "lake" / "test_model.py")]):
         sys.exit(1)
     return f"{examples} random histories equal the model"
+
+
+def _connect() -> str:
+    """Let every kind of source and of sink be killed at every failpoint on its way; `make test` has them take turns."""
+    tests = RESULTS.parent.parent
+    lives = [*sorted((tests / "connect").glob("test_life_*.py")), tests / "sinks" / "test_life.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--timeout=3600"]
+    done = subprocess.run(
+        [*command, *map(str, lives)], env=os.environ | {"RUNNEL_EVERY_KILL": "1"}, capture_output=True, text=True
+    )
+    if done.returncode:
+        say(done.stdout + done.stderr)
+        sys.exit(1)
+    passed = done.stdout.splitlines()[-1].partition(" in ")[0]
+    return f"each kind of source and sink killed at every failpoint on its way, nothing lost, nothing twice ({passed})"
 
 
 def _law(seed: int, histories: int) -> str:

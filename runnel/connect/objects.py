@@ -41,9 +41,12 @@ def system_of(address: str, storage: Mapping[str, str]) -> "tuple[FileSystem, st
 def said(error: OSError, storage: Mapping[str, str]) -> tuple[str, bool]:
     """Return what a store said, without any value of a setting, and whether it may be there later."""
     text = str(error).splitlines()[0]
+    is_away = any(word in text for word in _AWAY)
+    for opening in ("AWS Error ", "; Details: "):  # before them stands what was asked, which people know
+        text = text.partition(opening)[2] or text
     for value in storage.values():
         text = text.replace(value, "***") if len(value) > 3 else text
-    return text[:300], any(word in text for word in _AWAY)
+    return text[:300], is_away
 
 
 @lru_cache(16)

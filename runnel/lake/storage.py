@@ -159,11 +159,16 @@ class _Synced(RawFile):
             os.fsync(self.fileno())
         finally:
             super().close()
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self._folder)
+
+
+def sync(path: Path) -> None:
+    """Let a file, or the names in a folder, be on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def listing(io: FileIO, folder: str) -> Iterator[Stored]:

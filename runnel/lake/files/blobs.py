@@ -6,7 +6,6 @@ its pin may rely on a blob that was not listed when it looked, and makes a copy 
 """
 
 import hashlib
-import os
 import re
 import secrets
 import threading
@@ -21,7 +20,7 @@ from runnel.lake import failpoints, schema
 from runnel.lake.files.rows import Part, reading, values
 from runnel.lake.files.table import is_file_table
 from runnel.lake.manifests import entries
-from runnel.lake.storage import local_path, plain
+from runnel.lake.storage import local_path, plain, sync
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -169,13 +168,5 @@ def upload(store: "Store", blob: str, contents: Iterable[bytes]) -> None:
             passing.unlink()
         raise
     for folder in folders:  # a folder that is new needs its own name on disk, too
-        _sync(str(folder))
+        sync(folder)
     failpoints.reach(failpoints.FILES_BLOB_IN_PLACE)
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.s3 import Store
 from tests.sinks.shop import Shop
 
 ROWS = [(1, "2026-01-01", 5.0), (2, "2026-01-02", 6.5)]
@@ -92,6 +93,20 @@ def test_a_partition_that_somebody_removed_and_that_has_no_rows_any_more_is_no_t
     shop.day("a", (1, "2026-01-01", "5.00"))
     assert shop.sent().state == "delivered"
     assert list(json.loads((shop.root / "out/_manifest.json").read_text())["files"]) == ["day=2026-01-01/part-0.csv"]
+
+
+def test_the_same_in_a_store(shop: Shop, s3: Store) -> None:
+    said = "\n".join(f'"{key}" = "{value}"' for key, value in s3.storage.items())
+    shop.write("runnel.toml", f'[project]\nname = "shop"\n[lake.storage]\n{said}\n')
+    shop.sinks(
+        f'rn.sink("ods.orders", rn.files("s3://{s3.bucket}/removed/", format="csv", partition="day"), retries=0)'
+    )
+    shop.run()
+    assert s3.objects("removed/").keys() == {"_manifest.json", *(f"day=2026-01-0{n}/part-0.csv" for n in (1, 2))}
+    s3.files.delete_dir(f"{s3.bucket}/removed/day=2026-01-02")
+    shop.day("a", (1, "2026-01-01", "5.00"))
+    assert shop.sent().state == "delivered"
+    assert s3.objects("removed/").keys() == {"_manifest.json", "day=2026-01-01/part-0.csv"}
 
 
 def test_a_folder_that_cannot_be_written_is_told(shop: Shop) -> None:

@@ -1,14 +1,14 @@
 """Where the files of a sink stand: in a folder of this machine, or in an object store. A file takes its place whole."""
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from runnel import temporary
 from runnel.connect.objects import at_once, said, system_of
+from runnel.lake.storage import sync
 
 
 class Place(Protocol):
@@ -71,9 +71,9 @@ class Folder:
         for name, file in files.items():
             target = self._root / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            _sync(file)
+            sync(file)
             file.replace(target)
-            _sync(target.parent)
+            sync(target.parent)
             yield name
 
     def remove(self, names: Iterable[str]) -> None:
@@ -143,20 +143,12 @@ class Bucket:
             if system.get_file_info(f"{root}/{name}").is_file:
                 system.delete_file(f"{root}/{name}")
             folder = name.rpartition("/")[0]
-            # What is deleted leaves the mark of an empty folder behind.
+            # What is deleted leaves the mark of an empty folder behind; somebody else may have removed it.
             while folder and not system.get_file_info(FileSelector(f"{root}/{folder}", allow_not_found=True)):
-                system.delete_dir(f"{root}/{folder}")
+                with suppress(FileNotFoundError):
+                    system.delete_dir(f"{root}/{folder}")
                 folder = folder.rpartition("/")[0]
 
     def said(self, error: OSError) -> tuple[str, bool]:
         """Return what the store says, without its keys."""
         return said(error, self._storage)
-
-
-def _sync(path: Path) -> None:
-    """Let a file, or the names in a folder, last."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,11 +4,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 SEED ?=
 ONLY ?=
+BASE ?=
+PAIRS ?=
 # The tests start hundreds of processes; none of them should have to compile Runnel again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-faults bench lock clean
+.PHONY: help setup demo test check test-faults bench bench-paired lock clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,6 +44,9 @@ test-faults: $(READY) ## Kill the lake and the service at 700 random moments, tr
 
 bench: $(READY) ## Measure against peers, as ratios; ONLY=word picks a part
 	@ONLY=$(ONLY) $(BIN)/python -m bench.run
+
+bench-paired: $(READY) ## Compare with an earlier commit in turns: BASE=commit; ONLY=workload,... picks; fails if slower than 1.05
+	@BASE=$(BASE) ONLY=$(ONLY) PAIRS=$(PAIRS) $(BIN)/python -m bench.paired.compare
 
 lock: ## Pin all dependencies anew, with hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \

@@ -2,10 +2,11 @@
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,16 @@ class Service:
                 return found
             time.sleep(_PAUSE_SECONDS)
 
+    def timed_run(self, prepare: Callable[[], None]) -> float:
+        """Return the seconds from asking for a run until it succeeded, after `prepare` brought its input."""
+        prepare()
+        started = time.perf_counter()
+        ended = self.run()
+        seconds = time.perf_counter() - started
+        if ended["state"] != "succeeded":
+            raise RuntimeError(f"a run ended as {ended['state']}: {ended.get('error')}")
+        return seconds
+
     def is_ready(self) -> bool:
         """Tell whether a worker has warmed up."""
         return any(one["state"] == "ready" for one in self.ask("GET", "/status")["workers"])
@@ -56,13 +67,18 @@ class Service:
 
 
 @contextmanager
-def served(project: Path, port: int) -> Iterator[Service]:
-    """Serve a project for as long as the block runs; it begins when a worker is warm."""
+def served(
+    project: Path, port: int, command: Sequence[str | Path] | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[Service]:
+    """Serve a project for as long as the block runs; it begins when a worker is warm.
+
+    `command` and `env` serve it with another installation of Runnel than this one.
+    """
     with (project / "runnel.toml").open("a") as file:
         file.write(f"[service]\nport = {port}\n")
-    runnel = Path(sys.executable).parent / "runnel"
+    up_command = command or [Path(sys.executable).parent / "runnel", "-C", project, "up"]
     with (project / "up.txt").open("w") as said:
-        up = subprocess.Popen([runnel, "-C", project, "up"], stdout=said, stderr=said)
+        up = subprocess.Popen(up_command, stdout=said, stderr=said, env={**os.environ, **(env or {})})
     try:
         yield _warm(project, port, up)
     finally:

@@ -7,7 +7,6 @@ Warm is `runnel run` in a project that is up, and beside it the same asked for o
 import random
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 from bench.figure import Figure
@@ -100,10 +99,4 @@ def _commanded(shop: Shop, *words: str) -> float:
 
 
 def _asked(shop: Shop, service: Service) -> float:
-    shop.come()
-    started = time.perf_counter()
-    ran = service.run()
-    seconds = time.perf_counter() - started
-    if ran["state"] != "succeeded":
-        raise RuntimeError(f"a run ended as {ran['state']}: {ran.get('error')}")
-    return seconds
+    return service.timed_run(shop.come)

@@ -14,7 +14,9 @@ from runnel.connect.nested import Unfit, leaves_fit
 from runnel.connect.reader import Incoming
 from runnel.connect.text import Try, guess, rule
 from runnel.errors import Mistake, listed, nearest
+from runnel.internal_names import why_reserved
 from runnel.lake.duckdb_types import duckdb_type
+from runnel.names import shown
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -60,6 +62,7 @@ def choose(
     if unknown and on_new_column == STOP:
         raise _unknown(unknown, [*_names(table), *(column.name for column in declared)], where)
     _complete(columns, chosen, said, table, where)
+    _refuse_reserved(chosen, where)
     order = {name: position for position, name in enumerate(said)}
     return tuple(sorted(chosen, key=lambda choice: order.get(choice.name.lower(), len(order))))
 
@@ -165,6 +168,15 @@ def _complete(
         raise Mistake(
             "LOAD_COLUMNS_UNKNOWN", f"{where} has no column that could be loaded", at=where, fix="look into it"
         )
+
+
+def _refuse_reserved(chosen: Sequence[Choice], where: str) -> None:
+    """Refuse a new column whose name is not to be had; a table that has such a column is still filled."""
+    for choice in chosen:
+        why = why_reserved(choice.name) if choice.stored is None else None
+        if why:
+            what = f"{where} can't be loaded: it has a column {shown(choice.name)}, {why}"
+            raise Mistake("LOAD_COLUMN_NAME", what, at=where, fix="rename the column where the rows come from")
 
 
 def _unknown(unknown: Sequence[str], known_names: Sequence[str], where: str) -> Mistake:

@@ -13,6 +13,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from runnel.internal_names import internal_column, is_internal
 from runnel.lake.alike import columns_by_name, written_alike
 from runnel.lake.duckdb_types import Unscannable, duckdb_type, exact_path, literal, quoted
 from runnel.lake.foreign import columns, footer, groups, is_foreign
@@ -33,8 +34,8 @@ __all__ = [
     "rows_sql",
 ]
 
-FILE_COLUMN = "_file"
-POSITION_COLUMN = "_pos"
+FILE_COLUMN = internal_column("file")
+POSITION_COLUMN = internal_column("position")
 _VIRTUAL = ("filename", "file_row_number")
 
 
@@ -87,6 +88,8 @@ def check(metadata: TableMetadata, live: Sequence[Entry]) -> None:
     fields = metadata.schema().fields
     if len({field.name.lower() for field in fields}) < len(fields):
         raise Unscannable("the table has columns whose names differ only in case")
+    if any(is_internal(field.name) for field in fields):
+        raise Unscannable("the table has columns whose names begin with a control character")
     if any(field.initial_default is not None for field in fields):
         raise Unscannable("the table has columns with default values, set by another engine")
     if live and _nested_changed(metadata):

@@ -46,7 +46,11 @@ def schema_updates(
             change.add_column((choice.name,), kind, choice.doc)
             changed = True
         elif kind != choice.stored.field_type:
-            change.update_column((choice.stored.name,), kind)
+            if kind.is_primitive:
+                change.update_column((choice.stored.name,), kind)
+            else:
+                field = NestedField(NO_ID, choice.stored.name, kind, required=choice.stored.required)
+                change.union_by_name(assign_fresh_schema_ids(Schema(field)))
             changed = True
     return change._commit()[0] if changed else ()
 

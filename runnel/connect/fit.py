@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import IcebergType, NestedField, StringType
 
 from runnel.connect.kinds import bare, called, castable, field_of, fits, known, wider
-from runnel.connect.nested import Unfit, leaves_fit
+from runnel.connect.nested import Unfit, converts, grown, leaves_fit, new_fields, shape_fits
 from runnel.connect.reader import Incoming
 from runnel.connect.text import Try, guess, rule
 from runnel.errors import Mistake, listed, nearest
+from runnel.internal_names import why_reserved
 from runnel.lake.duckdb_types import duckdb_type
+from runnel.names import shown
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -53,29 +55,51 @@ def choose(
     unknown: list[str] = []
     for column in columns:
         stored, given = _field(table, column.name), said.get(column.name.lower())
+        inside = _new_fields(column, stored or given) if on_new_column == STOP else []
         if stored is None and given is None and (table is not None or declared) and on_new_column != ADD:
             unknown.append(column.name)
+        elif inside:
+            unknown += inside
         else:
-            chosen.append(_choice(column, stored, given, on_new_column == ADD, where))
+            chosen.append(_choice(column, stored, given, on_new_column, where))
     if unknown and on_new_column == STOP:
         raise _unknown(unknown, [*_names(table), *(column.name for column in declared)], where)
     _complete(columns, chosen, said, table, where)
+    _refuse_reserved(chosen, where)
     order = {name: position for position, name in enumerate(said)}
     return tuple(sorted(chosen, key=lambda choice: order.get(choice.name.lower(), len(order))))
 
 
 def _choice(
-    column: Incoming, stored: NestedField | None, given: NestedField | None, widens: bool, where: str
+    column: Incoming, stored: NestedField | None, given: NestedField | None, on_new_column: str, where: str
 ) -> Choice:
     if stored is None and given is None:
         return Choice(column, column.name, _guesses(column))
+    widens, drops = on_new_column == ADD, on_new_column == IGNORE
     if stored is None and given is not None:
-        return Choice(column, given.name, _tries(column, (given.field_type,), where), None, given.required, given.doc)
+        kind = _grown(column, given.field_type) if widens else given.field_type
+        return Choice(column, given.name, _tries(column, (kind,), where, drops), None, given.required, given.doc)
     assert stored is not None
     kinds = (stored.field_type, *(wider(stored.field_type) if widens else ()))
     if given is not None:
-        kinds = _both(kinds, given, where)
-    return Choice(column, stored.name, _tries(column, kinds, where), stored, stored.required)
+        kinds = _both([grown(kind, given.field_type) for kind in kinds] if widens else kinds, given, where)
+    kinds = tuple(_grown(column, kind) for kind in kinds) if widens else kinds
+    return Choice(column, stored.name, _tries(column, kinds, where, drops), stored, stored.required)
+
+
+def _grown(column: Incoming, kind: IcebergType) -> IcebergType:
+    """Return a type with the fields inside it that only the files have."""
+    for shape in (column.kind, *column.shapes):
+        kind = grown(kind, shape) if shape is not None else kind
+    return kind
+
+
+def _new_fields(column: Incoming, field: NestedField | None) -> list[str]:
+    """Return the fields inside a column that only the files have."""
+    if field is None:
+        return []
+    shapes = [shape for shape in (column.kind, *column.shapes) if shape is not None]
+    return [name for shape in shapes for name in new_fields(field.field_type, shape, field.name)]
 
 
 def _both(kinds: Sequence[IcebergType], given: NestedField, where: str) -> tuple[IcebergType, ...]:
@@ -96,8 +120,8 @@ def _guesses(column: Incoming) -> tuple[Try, ...]:
     return (*(guess(column.sql, name, column.writing) for name in column.guesses), text)
 
 
-def _tries(column: Incoming, kinds: Sequence[IcebergType], where: str) -> tuple[Try, ...]:
-    found = tuple(made for kind in kinds if (made := _try(column, kind)))
+def _tries(column: Incoming, kinds: Sequence[IcebergType], where: str, drops: bool) -> tuple[Try, ...]:
+    found = tuple(made for kind in kinds if (made := _try(column, kind, drops)))
     if not found:
         is_kind = called(known(column.kind)) if column.kind else "text"
         what = f"the column `{column.name}` of {where} is {is_kind}, which can't become {called(kinds[0])}"
@@ -105,17 +129,24 @@ def _tries(column: Incoming, kinds: Sequence[IcebergType], where: str) -> tuple[
     return found
 
 
-def _try(column: Incoming, kind: IcebergType) -> Try | None:
-    """Return how a column is stored as `kind`, or None where that is not possible whatever the values."""
+def _try(column: Incoming, kind: IcebergType, drops: bool = False) -> Try | None:
+    """Return how a column is stored as `kind`, or None where that is not possible whatever the values.
+
+    With `drops` fields inside it that the type lacks are left out.
+    """
     sql, source = column.sql, column.kind
+    if source is None and column.raw is not None and not kind.is_primitive:
+        return _from_any_json(column.raw, kind, drops)
     if source is None:
         # What was null in every row has no type; it goes anywhere.
         nothing = Try(kind, f"CAST(NULL AS {duckdb_type(kind)})", sql, "false") if not column.guesses else None
         return rule(sql, kind, column.writing) or nothing
     same = bare(source) == bare(kind)
     if column.json:
-        return _from_json(sql, source, kind)
+        return _from_json(sql, source, kind, drops)
     if same or (source.is_primitive and fits(source, kind)):
+        return Try(kind, f"CAST({sql} AS {duckdb_type(kind)})", sql)
+    if not kind.is_primitive and converts(bare(source), bare(kind), drops=drops):
         return Try(kind, f"CAST({sql} AS {duckdb_type(kind)})", sql)
     if not castable(source, kind):
         return None
@@ -127,14 +158,25 @@ def _try(column: Incoming, kind: IcebergType) -> Try | None:
     return Try(kind, value, sql, f"TRY_CAST({value} AS {duckdb_type(source)}) = {sql}")
 
 
-def _from_json(sql: str, source: IcebergType, kind: IcebergType) -> Try | None:
-    """Return how a JSON value is stored; its shape, found over all rows, has to fit as a whole."""
+def _from_any_json(sql: str, kind: IcebergType, drops: bool) -> Try | None:
+    """Return how a JSON value is stored that has the shape of the type in some rows only."""
+    if kind.is_primitive:
+        return rule(f"json_extract_string({sql}, '$')", kind)
+    try:
+        fitting = shape_fits(f"[{sql}]", bare(kind), drops=drops)
+    except Unfit:
+        return None
+    return Try(kind, f"TRY_CAST({sql} AS {duckdb_type(kind)})", sql, fitting)
+
+
+def _from_json(sql: str, source: IcebergType, kind: IcebergType, drops: bool) -> Try | None:
+    """Return how a JSON value is stored; where the shape over all rows does not fit, each row's own one decides."""
     if isinstance(kind, StringType):
         return Try(kind, f"CAST({sql} AS VARCHAR)", sql)
     try:
         leaves = leaves_fit(sql, source, bare(kind))
     except Unfit:
-        return None
+        return _from_any_json(sql, kind, drops)
     # A plain cast refuses objects that lack a key, so this one, which makes null of whole numbers beyond a long.
     value = f"TRY_CAST({sql} AS {duckdb_type(kind)})"
     longs = "long" in str(kind) or "int" in str(kind)
@@ -165,6 +207,15 @@ def _complete(
         raise Mistake(
             "LOAD_COLUMNS_UNKNOWN", f"{where} has no column that could be loaded", at=where, fix="look into it"
         )
+
+
+def _refuse_reserved(chosen: Sequence[Choice], where: str) -> None:
+    """Refuse a new column whose name is not to be had; a table that has such a column is still filled."""
+    for choice in chosen:
+        why = why_reserved(choice.name) if choice.stored is None else None
+        if why:
+            what = f"{where} can't be loaded: it has a column {shown(choice.name)}, {why}"
+            raise Mistake("LOAD_COLUMN_NAME", what, at=where, fix="rename the column where the rows come from")
 
 
 def _unknown(unknown: Sequence[str], known_names: Sequence[str], where: str) -> Mistake:

@@ -5,6 +5,7 @@ Numbers and strings come as text, so that the same rules hold as for CSV; arrays
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType, UnknownType
@@ -28,6 +29,7 @@ _LEAVES: dict[str, IcebergType] = {
     "DOUBLE": DoubleType(),
     "NULL": UnknownType(),
 }
+_MIXED = "JSON"  # what DuckDB calls values of several shapes
 _NUMERIC = ("BIGINT", "UBIGINT", "HUGEINT", "DOUBLE")
 
 
@@ -61,8 +63,10 @@ class JsonReader:
         present = {name.lower() for name in keys}
         keys |= {name: "NULL" for name in expected if name.lower() not in present}
         checked_names(keys, listed_name(files))
+        shapes = _shapes(con, objects, [name for name, kind in keys.items() if kind == _MIXED])
         self.columns = tuple(
-            _column(name, kind, position, writing) for position, (name, kind) in enumerate(keys.items())
+            replace(_column(name, kind, position, writing), raw=f"j{position}", shapes=shapes.get(name, ()))
+            for position, (name, kind) in enumerate(keys.items())
         )
 
     def rows(self, file: File | None = None) -> str:
@@ -71,13 +75,13 @@ class JsonReader:
         columns = []
         for position, column in enumerate(self.columns, start=1):
             value = f"nullif(nested[{position}], 'null')" if column.json else f"plain[{position}]"
-            columns.append(f"{value} AS {column.sql}")
+            columns += [f"{value} AS {column.sql}", f"nullif(nested[{position}], 'null') AS {column.raw}"]
         broken = (
             "CASE WHEN json IS NULL THEN 'it is not JSON' WHEN json_type(json) <> 'OBJECT' THEN 'it is no object' END"
         )
         # All keys are taken in one go: each call parses the line anew.
-        nested = f"json_extract(json, [{pointers}])" if any(column.json for column in self.columns) else "NULL"
-        parts = f"json_extract_string(json, [{pointers}]) AS plain, {nested} AS nested" if pointers else "1 AS nothing"
+        plain, nested = (f"{word}(json, [{pointers}])" for word in ("json_extract_string", "json_extract"))
+        parts = f"{plain} AS plain, {nested} AS nested" if pointers else "1 AS nothing"
         return (
             f"SELECT {', '.join([*columns, 'file', 'broken'])} FROM "
             f"(SELECT file, {broken} AS broken, {parts} FROM ({self._lines(file)}))"
@@ -177,6 +181,23 @@ def _column(name: str, structure: Any, position: int, writing: Writing) -> Incom
         return Incoming(name, sql, guesses=("boolean",))
     kind = _nested(structure)
     return Incoming(name, sql) if kind.is_primitive else Incoming(name, sql, kind, json=True)
+
+
+def _shapes(con: "duckdb.DuckDBPyConnection", objects: str, names: Sequence[str]) -> dict[str, tuple[IcebergType, ...]]:
+    """Return the types of the objects and of the arrays among the values of columns that have others too."""
+    wanted = []
+    for name in names:
+        value = f"json_extract(json, {literal(_pointer(name))})"
+        for kind in ("OBJECT", "ARRAY"):
+            wanted += [f"json_group_structure(CASE WHEN json_type({value}) = '{kind}' THEN {value} END)"]
+    if not wanted:
+        return {}
+    found = con.execute(f"SELECT {', '.join(wanted)} FROM {objects}").fetchall()[0]
+    kinds = [_nested(json.loads(text)) if text else None for text in found]
+    return {
+        name: tuple(kind for kind in kinds[2 * at : 2 * at + 2] if kind is not None and not kind.is_primitive)
+        for at, name in enumerate(names)
+    }
 
 
 def _nested(structure: Any) -> IcebergType:

@@ -14,13 +14,15 @@ from runnel.connect.reader import Incoming, Rejected, checked_names
 from runnel.connect.scratch import Scratch
 from runnel.connect.text import ANY_TEXT
 from runnel.errors import Mistake
+from runnel.internal_names import internal_column
 from runnel.lake.duckdb_types import duckdb_type, exact_path, quoted
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_FILE = "runnel file"  # no user's column is called that
-BROKEN = "runnel broken"  # in a file that was made of another one: why a row is none
+_FILE = internal_column("file")
+BROKEN = internal_column("broken")  # in a file that was made of another one: why a row is none
+MADE_HERE: dict[bytes | str, bytes | str] = {b"runnel.made_of": b"text"}  # such a file has the column BROKEN
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -113,9 +115,10 @@ def footer(file: File) -> Footer:
         what = f"{file.name} is not a whole Parquet file: {str(error).splitlines()[0]}"
         fix = "copy or write it again; --format names the format if it is another"
         raise Mistake("LOAD_NOT_PARQUET", what, at=file.name, fix=fix) from error
-    names = checked_names(schema.names, file.name)
-    kinds = {name: from_arrow(name, schema.field(position).type, file.name) for position, name in enumerate(names)}
-    tells_broken = kinds.pop(BROKEN, None) is not None
+    tells_broken = MADE_HERE.items() <= (schema.metadata or {}).items()
+    own = [name for name in schema.names if not (tells_broken and name == BROKEN)]
+    names = checked_names(own, file.name)
+    kinds = {name: from_arrow(name, schema.field(name).type, file.name) for name in names}
     present = {name.lower() for name in names}
     hive = {name: value for name, value in hive_values(file.path).items() if name.lower() not in present}
     checked_names((*names, *hive), file.name)

@@ -20,7 +20,8 @@ MOST_NAME = 255
 class Incoming:
     """A column of the files. `kind` is None for text, whose type is then chosen among `guesses`.
 
-    `sql` is its name among the reader's rows.
+    `sql` is its name among the reader's rows, `raw` that of its value as JSON. `shapes` are the types of its objects
+    and its arrays, where not all of its values have one.
     """
 
     name: str
@@ -28,6 +29,8 @@ class Incoming:
     kind: IcebergType | None = None
     guesses: tuple[str, ...] = ()
     json: bool = False  # a nested value that is still JSON
+    raw: str | None = None
+    shapes: tuple[IcebergType, ...] = ()
     writing: Writing = field(default_factory=Writing)
 
 

@@ -15,9 +15,10 @@ from runnel.errors import Mistake, nearest
 from runnel.names import shown
 
 FORMATS = ("json", "avro", "raw")
-INCLUDED = columns("_key string, _headers string, _topic string, _partition int, _offset long, _timestamp timestamp")
+INCLUDES = ("key", "headers", "topic", "partition", "offset", "timestamp")
+_INCLUDED = "_key string, _headers string, _topic string, _kafka_partition int, _offset long, _timestamp timestamp"
+INCLUDED = dict(zip(INCLUDES, columns(_INCLUDED), strict=True))  # `_partition` is a column of Iceberg's own
 RAW = columns("key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers string")
-INCLUDES = tuple(column.name[1:] for column in INCLUDED)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z", re.ASCII)
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}\Z", re.ASCII)
 _HIDDEN = re.compile(r"password|secret|\.key\.pem$|credentials|bearer\.config")
@@ -145,7 +146,7 @@ def _schema(given: Given, kind: str, include: tuple[str, ...]) -> tuple[Column, 
         return RAW
     if found is None:
         return None
-    extra = tuple(column for column in INCLUDED if column.name[1:] in include)
+    extra = tuple(column for name, column in INCLUDED.items() if name in include)
     for column in extra:
         if column.name in [one.name.lower() for one in found]:
             given.wrong("schema", f"`{column.name}` comes by `include`; it is also in the schema", "leave it out there")

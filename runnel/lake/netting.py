@@ -15,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from runnel.errors import RunnelError
+from runnel.internal_names import internal_column
 from runnel.lake.delta import delta, rows_apart
 from runnel.lake.duckdb_types import duckdb_type, quoted
 from runnel.lake.manifests import Entry, entries, manifests
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 MOST_BYTES = 4 * 2**30
-COUNT = "runnel:n"
+COUNT = internal_column("count")
 
 
 class TooLarge(RunnelError):

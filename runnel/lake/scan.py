@@ -13,6 +13,7 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from runnel.internal_names import internal_column, is_internal
 from runnel.lake.alike import columns_by_name, written_alike
 from runnel.lake.duckdb_types import Unscannable, duckdb_type, exact_path, literal, quoted
 from runnel.lake.foreign import columns, footer, groups, is_foreign
@@ -33,8 +34,8 @@ __all__ = [
     "rows_sql",
 ]
 
-FILE_COLUMN = "_file"
-POSITION_COLUMN = "_pos"
+FILE_COLUMN = internal_column("file")
+POSITION_COLUMN = internal_column("position")
 _VIRTUAL = ("filename", "file_row_number")
 
 
@@ -87,32 +88,55 @@ def check(metadata: TableMetadata, live: Sequence[Entry]) -> None:
     fields = metadata.schema().fields
     if len({field.name.lower() for field in fields}) < len(fields):
         raise Unscannable("the table has columns whose names differ only in case")
+    if any(is_internal(field.name) for field in fields):
+        raise Unscannable("the table has columns whose names begin with a control character")
     if any(field.initial_default is not None for field in fields):
         raise Unscannable("the table has columns with default values, set by another engine")
     if live and _nested_changed(metadata):
-        raise Unscannable("fields inside a struct, list or map were renamed, dropped, added or widened")
+        raise Unscannable("fields inside a struct, list or map were renamed, dropped or widened")
 
 
 def _nested_changed(metadata: TableMetadata) -> bool:
-    """Tell whether any schema of the table has other fields inside a nested column than the current one."""
+    """Tell whether any schema of the table has fields inside a nested column that the current one has not as well.
+
+    Fields that were only added are null in older files. Registered files are not the table's own: there none may be.
+    """
+    is_foreign = "schema.name-mapping.default" in metadata.properties
     current = {field.field_id: field.field_type for field in metadata.schema().fields}
     for schema in metadata.schemas:
         for field in schema.fields:
             kind = current.get(field.field_id)
-            if kind is not None and not kind.is_primitive and _shape(kind) != _shape(field.field_type):
+            if kind is not None and not kind.is_primitive and not _holds(kind, field.field_type, adds=not is_foreign):
                 return True
     return False
 
 
-def _shape(kind: IcebergType) -> object:
-    """Return what matters of a type for reading: ids, names and types, not comments or nullability."""
-    if isinstance(kind, StructType):
-        return [(field.field_id, field.name, _shape(field.field_type)) for field in kind.fields]
-    if isinstance(kind, ListType):
-        return kind.element_id, _shape(kind.element_type)
-    if isinstance(kind, MapType):
-        return kind.key_id, _shape(kind.key_type), kind.value_id, _shape(kind.value_type)
-    return kind
+def _holds(now: IcebergType, before: IcebergType, *, adds: bool) -> bool:
+    """Tell whether a nested type is another one, with fields added at most. Comments and nullability don't matter.
+
+    DuckDB finds fields by name. So a field has to have the same name and the same id in both.
+    """
+    if isinstance(now, StructType) and isinstance(before, StructType):
+        fields = {field.name.lower(): field for field in now.fields}
+        if len(fields) < len(now.fields) or not (adds or len(now.fields) == len(before.fields)):
+            return False
+        pairs = [(fields.get(old.name.lower()), old) for old in before.fields]
+        return bool(pairs) and all(
+            new is not None
+            and (new.field_id, new.name) == (old.field_id, old.name)
+            and _holds(new.field_type, old.field_type, adds=adds)
+            for new, old in pairs
+        )
+    if isinstance(now, ListType) and isinstance(before, ListType):
+        return now.element_id == before.element_id and _holds(now.element_type, before.element_type, adds=adds)
+    if isinstance(now, MapType) and isinstance(before, MapType):
+        same = (now.key_id, now.value_id) == (before.key_id, before.value_id)
+        return (
+            same
+            and _holds(now.key_type, before.key_type, adds=adds)
+            and _holds(now.value_type, before.value_type, adds=adds)
+        )
+    return now == before
 
 
 def _touched(data: Sequence[Entry], deletes: Sequence[Entry]) -> set[str]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.types import Column
+from runnel.internal_names import internal_column
 from runnel.run import tally
 from runnel.run.save import measured
 from runnel.run.target import columns_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _SIDES = {"is_left": "l", "NOT is_left": "r"}
 _SHOWN = 5
 _LONGEST = 60
-_NUMBER = "runnel number"  # of a row: how many more of it are left than right
+_NUMBER = internal_column("number")  # of a row: how many more of it are left than right
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def save(
         location = slots.location(context.store.db, context.slot, table)
         assert location is not None
         found, more = news(observation), news(again) if beside is not None else None
-    told = sum(one["rows"] for one in (found, more) if one is not None)
+    told = sum(one[tally.ROWS] for one in (found, more) if one is not None)
     if beside is not None and (found is None or more is None or told != _rows_added(context, location)):
         found, more = measured(frame, columns, counted, checks), measured(beside, columns, counted, ())
     elif found is None or told != _rows_added(context, location):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.flow import Task
 from runnel.declare.types import SIMPLE, SYNONYMS, Column, SparkType
 from runnel.errors import Mistake, listed, nearest
+from runnel.internal_names import why_reserved
+from runnel.names import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,6 +23,7 @@ def shaped(frame: "DataFrame", task: Task) -> "DataFrame":
         raise _wrong("RUN_NO_COLUMNS", task, "returns a frame without columns", "select at least one column")
     _refuse_duplicates(found, task)
     for column in found:
+        _refuse_reserved(column.name, task)
         _refuse_unstorable(column.name, column.type, task)
     return frame if task.options.schema is None else _declared(frame, found, task.options.schema, task)
 
@@ -54,6 +57,13 @@ def _refuse_duplicates(found: Sequence[Column], task: Task) -> None:
         what = f"returns the column{'s' * (len({name.lower() for name in twice}) > 1)} {listed(twice)} more than once"
         fix = "drop or rename all but one; upper and lower case are the same. A join by name keeps one: on=[...]"
         raise _wrong("RUN_DUPLICATE_COLUMN", task, what, fix)
+
+
+def _refuse_reserved(name: str, task: Task) -> None:
+    why = why_reserved(name)
+    if why:
+        fix = f'name it otherwise: F.col("`{name}`").alias("...")' if name.isprintable() else "name it otherwise"
+        raise _wrong("RUN_COLUMN_NAME", task, f"returns a column {shown(name)}, {why}", fix)
 
 
 def _refuse_unstorable(name: str, kind: SparkType, task: Task) -> None:

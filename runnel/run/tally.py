@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runnel.declare.types import Column, SparkType
+from runnel.internal_names import internal_column
 from runnel.lake.identity import of_rows
 
-ONE, TWO = "runnel one", "runnel two"  # columns that exist only while rows are counted
+ROWS, ONE, TWO = (
+    internal_column(word) for word in ("rows", "one", "two")
+)  # columns that exist only while rows are counted
 _SALTS = {ONE: 17, TWO: 4099}
 _WRAP = 2**64
 _PART_BITS = 21
@@ -62,7 +65,7 @@ def sums() -> dict[str, str]:
     Each hash is added up in three parts: a sum of whole ones would overflow, and decimals cost twice the time. The
     parts hold up to four million million rows.
     """
-    found = {"rows": "count(1)"}
+    found = {ROWS: "count(1)"}
     for name in _SALTS:
         column = f"`{name}`"
         found[f"{name} high"] = f"sum(shiftright({column}, {2 * _PART_BITS}))"
@@ -79,7 +82,7 @@ def read(found: Mapping[str, Any]) -> Tally:
         total: int = (high << 2 * _PART_BITS) + (middle << _PART_BITS) + low
         return total % _WRAP
 
-    return Tally(int(found["rows"]), whole(ONE), whole(TWO))
+    return Tally(int(found[ROWS]), whole(ONE), whole(TWO))
 
 
 def quoted(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.flow import Check, Task
 from runnel.declare.literal import column
 from runnel.declare.types import Column
+from runnel.internal_names import internal_column
 from runnel.names import TableName
 from runnel.run.conditions import failing, invalid, row_checks
 from runnel.run.shape import kind_of
@@ -14,6 +15,8 @@ from runnel.testing.rows import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_TIMES, _THEIRS = (internal_column(word) for word in ("times", "theirs"))
 
 
 def failed(task: Task, frame: "DataFrame", inputs: "Mapping[TableName, DataFrame]") -> dict[str, list[dict[str, Any]]]:
@@ -42,14 +45,12 @@ def _of_table(
         names = [F.col(column(name)) for name in check.columns]
         times = F.count(F.lit(1)).over(Window.partitionBy(*names))
         is_known = reduce(lambda one, other: one & other, (name.isNotNull() for name in names))
-        counted = frame.withColumn("runnel_times", F.when(is_known, times))
-        yield rows_of(counted.where("runnel_times > 1").drop("runnel_times"))
+        counted = frame.withColumn(_TIMES, F.when(is_known, times))
+        yield rows_of(counted.where(f"`{_TIMES}` > 1").drop(_TIMES))
     elif check.kind == "references" and TableName.stored(str(given["table"])) in inputs:
-        other = inputs[TableName.stored(str(given["table"]))].select(
-            F.col(column(str(given["column"]))).alias("theirs")
-        )
+        other = inputs[TableName.stored(str(given["table"]))].select(F.col(column(str(given["column"]))).alias(_THEIRS))
         mine = F.col(column(check.columns[0]))
-        yield rows_of(frame.where(mine.isNotNull()).join(other, mine == F.col("theirs"), "left_anti"))
+        yield rows_of(frame.where(mine.isNotNull()).join(other, mine == F.col(f"`{_THEIRS}`"), "left_anti"))
     elif check.kind == "row_count":
         rows = rows_of(frame)
         if not given.get("min", 0) <= len(rows) <= given.get("max", len(rows)):

@@ -69,7 +69,7 @@ FILES = {
         "LOAD_BAD_ROWS",
         "line 1, column `o`",
     ),
-    "no array for a number": ("a.jsonl", '{"id": 1, "v": [1]}\n', SCHEMA, "LOAD_TYPE", "`v` of a.jsonl is array<long>"),
+    "no array for a number": ("a.jsonl", '{"id": 1, "v": [1]}\n', SCHEMA, "LOAD_BAD_ROWS", "line 1, column `v`: '[1]'"),
     "not Parquet": ("a.parquet", "id,v\n1,2\n", {}, "LOAD_NOT_PARQUET", "a.parquet is not"),
     "unknown ending": ("a.data", "id\n1\n", {}, "LOAD_FORMAT", "--format"),
     "unknown format": ("a.csv", "id\n1\n", {"format": "xls"}, "LOAD_FORMAT", "xls"),

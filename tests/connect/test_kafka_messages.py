@@ -74,7 +74,7 @@ def test_keys_headers_and_places(clicks: Clicks) -> None:
     first, second, third = feed.read()
     said = json.loads(first.pop("_headers"))
     assert said == {"trace": "t1", "hop": ["a", "\\xff"], "none": None}
-    place = {"_topic": clicks.topic, "_partition": 0, "_timestamp": "2026-01-02T03:04:05.678Z"}
+    place = {"_topic": clicks.topic, "_kafka_partition": 0, "_timestamp": "2026-01-02T03:04:05.678Z"}
     assert first == {"id": 1, "page": "a", "_key": "k", "_offset": 0, **place}
     assert second == {"_key": "\\xfe", "_headers": None, "_offset": 1, **place}
     assert third["id"] == 2

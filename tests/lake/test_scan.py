@@ -210,10 +210,24 @@ def test_nested_values_are_read(store: Store) -> None:
     assert read(store, T) == [({"a": 1, "b": "x"}, [{"c": 2}], {"k": 3})]
 
 
+def test_fields_that_were_added_inside_are_null_in_older_files(store: Store) -> None:
+    nested(store)
+    add(store, T, pa.Table.from_pylist([{"s": None, "l": [None], "m": None}], schema=NESTED))
+
+    def change(update: Any) -> object:
+        return update.add_column(("s", "z"), LongType()).add_column(("l", "element", "d"), StringType())
+
+    evolve(store, T, columns(change))
+    assert read(store, T) == [
+        (None, [None], None),
+        ({"a": 1, "b": "x", "z": None}, [{"c": 2, "d": None}], {"k": 3}),
+    ]
+
+
 UNSCANNABLE: dict[str, Callable[[Any], object]] = {
     "a field renamed": lambda u: u.rename_column(("s", "a"), "z"),
     "a field dropped": lambda u: u.delete_column(("s", "a")),
-    "a field added": lambda u: u.add_column(("s", "z"), LongType()),
+    "a field dropped and added again": lambda u: u.delete_column(("s", "a")).add_column(("s", "z"), LongType()),
     "a field in a list widened": lambda u: u.update_column(("l", "element", "c"), LongType()),
 }
 

@@ -13,6 +13,7 @@ from pyiceberg.types import BinaryType, BooleanType, DoubleType, FloatType, Iceb
 from runnel.declare.flow import Source
 from runnel.declare.origin import VALIDITY, Changes
 from runnel.errors import Mistake, nearest
+from runnel.internal_names import internal_column
 from runnel.lake.duckdb_types import quoted
 from runnel.names import shown
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 ROW = '"t1"'  # what a condition over a row of the log calls it
-_DELETES, _RANK, _NEXT = (quoted(f"runnel {name}") for name in ("deletes", "rank", "next"))
+_DELETES, _RANK, _NEXT = (quoted(internal_column(word)) for word in ("deletes", "rank", "next"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class Rule:
 
     def apart(self, fields: Sequence[NestedField], one: str, other: str) -> str:
         """Return a SELECT of the keys of rows, with these columns, that only one of two SELECTs has."""
-        exact = ", ".join([listed(names(fields)), *(_text(field) for field in fields if _is_inexact(field.field_type))])
+        inexact = [field for field in fields if _is_inexact(field.field_type)]
+        texts = [f"{_text(field)} AS {quoted(internal_column('text', at))}" for at, field in enumerate(inexact)]
+        exact = ", ".join([listed(names(fields)), *texts])
         left, right = (f"SELECT {exact} FROM ({rows})" for rows in (one, other))
         return (
             f"SELECT DISTINCT {self.keys} FROM (({left} EXCEPT {right}) UNION ALL ({right} EXCEPT {left})) "

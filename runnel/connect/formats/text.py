@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runnel.connect.globs import File
 from runnel.connect.packing import whole
-from runnel.connect.parquet import BROKEN
+from runnel.connect.parquet import BROKEN, MADE_HERE
 from runnel.connect.scratch import Scratch, is_utf8, opened
 
 _BATCH = 50_000
@@ -23,7 +23,7 @@ def parquet(file: File, scratch: Scratch, encoding: str) -> File:
         file, encoding = scratch.instead(file, Path(path)), "utf-8"
     target = scratch.fresh("lines.parquet")
     kinds: dict[str, pa.DataType] = {"line": pa.int64(), "value": pa.string(), BROKEN: pa.string()}
-    schema = pa.schema(kinds)
+    schema = pa.schema(kinds, metadata=MADE_HERE)
     with whole(file.name, file.path), opened(file) as stream, pq.ParquetWriter(target, schema) as writer:
         numbered = enumerate(stream, start=1)
         while batch := list(islice(numbered, _BATCH)):

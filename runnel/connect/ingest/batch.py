@@ -24,6 +24,7 @@ from runnel.connect.request import Request
 from runnel.connect.scratch import Scratch
 from runnel.connect.settle import Settled, refuse, settle
 from runnel.declare.flow import Source
+from runnel.internal_names import internal_column
 from runnel.lake import tables
 from runnel.lake.datafiles import ROW_GROUP_ROWS
 from runnel.lake.duck import connect
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-_PATH = "runnel path"  # no user's column is called that
+_PATH = internal_column("path")
 
 
 @dataclass(frozen=True)

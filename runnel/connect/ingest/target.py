@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from runnel.connect import evolve
 from runnel.connect.fit import Choice
-from runnel.connect.kinds import field_of
+from runnel.connect.kinds import bare, field_of
 from runnel.connect.partition import same_partitions, spec_of
 from runnel.declare.flow import Source
 from runnel.declare.origin import Files
@@ -67,8 +67,14 @@ def evolved(store: "Store", source: Source, choices: Sequence[Choice], base: str
 
 def _properties(source: Source, schema: Schema) -> dict[str, str]:
     files = source.origin
-    declared = {column.name.lower() for column in files.schema or ()} if isinstance(files, Files) else set()
-    others = [f"{field.name} {field.field_type}" for field in schema.fields if field.name.lower() not in declared]
+    known = files.schema or () if isinstance(files, Files) else ()
+    declared = {column.name.lower(): bare(field_of(column).field_type) for column in known}
+    others = [
+        f"{field.name} {field.field_type}"
+        for field in schema.fields
+        if field.name.lower() not in declared
+        or (not field.field_type.is_primitive and bare(field.field_type) != declared[field.name.lower()])
+    ]
     found = {SOURCE: "files", **evolve.key_property(source.key, schema)}
     return {**found, UNDECLARED: "columns: " + ", ".join(others)} if others else found
 

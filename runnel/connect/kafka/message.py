@@ -7,6 +7,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runnel.declare.kafka import INCLUDED
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
@@ -68,7 +70,7 @@ VALUES: dict[str, Callable[[Message], Any]] = {
 
 def said(message: Message, names: Sequence[str]) -> str:
     """Return these things as JSON by the names of their columns, without braces. Written by hand: it is done often."""
-    return ", ".join([f'"_{name}": {_JSON[name](message)}' for name in names])
+    return ", ".join([f'"{INCLUDED[name].name}": {_JSON[name](message)}' for name in names])
 
 
 def _json(text: str | None) -> str:

@@ -12,6 +12,7 @@ from runnel.connect.kafka.avro import Decoder
 from runnel.connect.kafka.bad import Bad
 from runnel.connect.kafka.message import VALUES, Message, headers_of, time_of
 from runnel.connect.kafka.span import Span
+from runnel.declare.kafka import INCLUDED
 
 _MOST_ROWS = 10_000
 _MOST_BYTES = 16_000_000
@@ -66,7 +67,7 @@ class Avro:
         self._decoder = decoder
         self._extra = tuple(extra)
         self._bad = bad
-        self.schema = pa.schema([*decoder.schema, *(pa.field(f"_{name}", _KINDS[name]) for name in extra)])
+        self.schema = pa.schema([*decoder.schema, *(pa.field(INCLUDED[name].name, _KINDS[name]) for name in extra)])
 
     def table(self, span: Span, messages: Sequence[Message]) -> pa.Table:
         """Return the rows of messages that are Avro."""
@@ -80,7 +81,7 @@ class Avro:
                 self._bad.note(span, message.offset(), value, reason)
                 continue
             for name in self._extra:
-                row[f"_{name}"] = VALUES[name](message)
+                row[INCLUDED[name].name] = VALUES[name](message)
             rows.append(row)
         return pa.Table.from_pylist(rows, self.schema)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from runnel.internal_names import internal_column
 from runnel.lake.delta import Delta, delta, rows_apart
 from runnel.lake.duck import connect, told
 from runnel.lake.duckdb_types import duckdb_type, quoted
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 BATCH_ROWS = 122_880
-_COUNT = "runnel:n"
+_COUNT = internal_column("count")
 Tell = Callable[[int, int], None]
 """Is told how many rows of how many have gone out."""
 

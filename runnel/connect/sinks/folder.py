@@ -8,12 +8,14 @@ from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.columns import check_columns
 from runnel.connect.sinks.files import PACKED, FilesOutlet, write
 from runnel.errors import Mistake
+from runnel.internal_names import internal_column
 from runnel.lake.duckdb_types import literal, quoted
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change
 
 MANIFEST = "_manifest.json"
+_MARK = internal_column("folder")  # a file of a partition needs a column besides those of its folder
 
 
 class FolderOutlet(FilesOutlet):
@@ -44,7 +46,7 @@ class FolderOutlet(FilesOutlet):
                 f"w.{quoted(one)} IS NOT DISTINCT FROM t.{quoted(one)}" for one in self._target.partition
             )
             rows = f"SELECT w.* FROM {change.whole()} AS w WHERE EXISTS (SELECT 1 FROM touched AS t WHERE {same})"
-            self._copy(change, "SELECT *, 1 AS runnel FROM touched", touched, ["FORMAT csv"], "csv")
+            self._copy(change, f"SELECT *, 1 AS {quoted(_MARK)} FROM touched", touched, ["FORMAT csv"], "csv")
             stale = {name for name in listed if (touched / name).parent.is_dir()}
         options, ending = self._options(PACKED.get(self._target.compress or "")), self._ending()
         self._copy(change, rows, new, options, ending)

@@ -17,6 +17,7 @@ from runnel.declare.flow import Sink
 from runnel.declare.origin import Webhook
 from runnel.declare.secret import Secret, revealed
 from runnel.errors import RunnelError, Unreachable
+from runnel.internal_names import internal_column
 from runnel.lake.duckdb_types import quoted
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from runnel.connect.sinks.change import Change
 
 SIGNATURE = "X-Runnel-Signature"
+_SIDE = internal_column("side")
 _LONGEST_PAUSE_SECONDS = 5.0
 _PASSING = (408, 425, 429)
 
@@ -85,13 +87,13 @@ class WebhookOutlet(Forgetful):
         names = ", ".join(quoted(column.name) for column in change.columns)
         order = ", ".join(column.as_key for column in change.columns)
         sides = (
-            f"SELECT {number} AS runnel_side, {names} FROM {view}"
+            f"SELECT {number} AS {quoted(_SIDE)}, {names} FROM {view}"
             for number, view in enumerate((change.came(), change.gone()))
         )
         part: dict[str, list[Any]] = {"added": [], "removed": []}
-        for batch in change.reader(f"FROM ({' UNION ALL '.join(sides)}) ORDER BY runnel_side, {order}"):
+        for batch in change.reader(f"FROM ({' UNION ALL '.join(sides)}) ORDER BY {quoted(_SIDE)}, {order}"):
             for row in batch.to_pylist():
-                part["removed" if row.pop("runnel_side") else "added"].append(row)
+                part["removed" if row.pop(_SIDE) else "added"].append(row)
                 if len(part["added"]) + len(part["removed"]) == size:
                     yield part
                     part = {"added": [], "removed": []}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake
+from runnel.internal_names import internal_column
 from runnel.lake.delta import rows_apart
 from runnel.lake.files.table import is_file_table
 from runnel.lake.replaced import change
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _EXACT = ("date", "integer", "long", "short", "byte", "string", "boolean")  # types whose values are exact as literals
 _COUNTABLE = ("date", "integer", "long", "short", "byte")
-_GAINED, _LOST = "runnel gained", "runnel lost"
+_GAINED, _LOST, _ON = (internal_column(word) for word in ("gained", "lost", "on"))
 _CONTENT = "content"  # of a table of files, next to its hash
 
 Expressions = Mapping[TableName, tuple[str, ...]]
@@ -127,7 +128,7 @@ def _changed(
     every = parts[0]
     for part in parts[1:]:
         every = every.union(part)
-    sums = {name: f"sum(sign * ({_inner(sql)}))" for name, sql in tally.sums().items() if name != "rows"}
+    sums = {name: f"sum(sign * ({_inner(sql)}))" for name, sql in tally.sums().items() if name != tally.ROWS}
     counts = {_GAINED: "count_if(sign > 0)", _LOST: "count_if(sign < 0)"}
     wanted = [F.expr(sql).alias(name) for name, sql in (counts | sums).items()]
     found = every.groupBy(*(f"`{name}`" for name in names), "input").agg(*wanted)
@@ -171,8 +172,8 @@ def _with_following(task: "Task", frame: "DataFrame", order: Sequence[TableName]
         "CASE " + " ".join(f"WHEN input = {place} THEN {number}" for place, number in most.items()) + " ELSE 0 END"
     )
     is_date = frame.schema.fields[0].dataType.typeName() == "date"
-    spread = frame.select(F.col(names[0]), F.explode(F.sequence(F.lit(0), steps)).alias("runnel on"))
-    on = F.date_add(F.col(names[0]), F.col("`runnel on`")) if is_date else F.col(names[0]) + F.col("`runnel on`")
+    spread = frame.select(F.col(names[0]), F.explode(F.sequence(F.lit(0), steps)).alias(_ON))
+    on = F.date_add(F.col(names[0]), F.col(f"`{_ON}`")) if is_date else F.col(names[0]) + F.col(f"`{_ON}`")
     return spread.select(on.alias(part_names(1)[0])).distinct()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.literal import literal
+from runnel.internal_names import internal_column
 from runnel.plan.slices import Key, preceding
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FEW = 1000  # so many keys are written into a condition
-_PARTS = "runnel slice "  # names of the frame's columns, which no table has
+_BACK = internal_column("back")
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ def frame_of(session: "SparkSession", keys: Keys, schema: "StructType") -> "Data
         first = F.col(f"`{names[0]}`")
         steps = F.explode(F.sequence(F.lit(0), F.lit(keys.back)))
         is_date = schema.fields[0].dataType.typeName() == "date"
-        found = found.select(first, steps.alias("runnel back")).select(
-            (F.date_sub(first, F.col("runnel back")) if is_date else first - F.col("runnel back")).alias(names[0])
+        found = found.select(first, steps.alias(_BACK)).select(
+            (F.date_sub(first, F.col(f"`{_BACK}`")) if is_date else first - F.col(f"`{_BACK}`")).alias(names[0])
         )
     return found.distinct() if keys.back else found
 
@@ -113,7 +114,7 @@ def _values_sql(values: Sequence[Key], names: Sequence[str], kinds: Sequence[str
 
 def part_names(number: int) -> list[str]:
     """Return what the columns of a frame of keys are called."""
-    return [f"{_PARTS}{at}" for at in range(number)]
+    return [internal_column("slice", at) for at in range(number)]
 
 
 def _same(expressions: Sequence[str]) -> str:

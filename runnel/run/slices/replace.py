@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Task
 from runnel.declare.literal import column, literal
+from runnel.internal_names import internal_column
 from runnel.lake import slots
 from runnel.lake.descent import RUN
 from runnel.lake.movement import size
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _SMALL_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
+_SLICES = internal_column("slices")
 
 
 def by_files(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
@@ -92,7 +94,7 @@ def others(context: "Context", task: Task, keys: Keys, base: str, where: str | N
 
         def before(count: int) -> Tally:
             found = news(observation) if count else None
-            if found is None or found["rows"] != count:
+            if found is None or found[tally.ROWS] != count:
                 found = measured(rows, columns, columns, ())
             return tally.read(found)
 
@@ -109,9 +111,9 @@ def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, 
     # Not count(DISTINCT): beside other sums it takes Spark two more shuffles. Very many are only about right.
     key = f"xxhash64({', '.join(part for name in by_columns(task) for part in (name, f'isnull({name})'))})"
     number = f"size(collect_set({key}))" if keys.values is not None else f"approx_count_distinct({key})"
-    wanted = tally.sums() | {"runnel slices": number}
+    wanted = tally.sums() | {_SLICES: number}
     found = hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
-    return tally.read(found), int(found["runnel slices"])
+    return tally.read(found), int(found[_SLICES])
 
 
 def take_out(context: "Context", task: Task, keys: Keys, base: str, rows: "DataFrame") -> str:

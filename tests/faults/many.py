@@ -128,7 +128,8 @@ def _sources(seed: int, histories: int) -> str:
         chosen = {"RUNNEL_SOURCE_HISTORIES": str(share), "RUNNEL_SOURCE_SEED": str(first)}
         started.append(subprocess.Popen(command, env=os.environ | chosen))
         first += share
-    if any([process.wait() for process in started]):
+    ended = [process.wait() for process in started]
+    if any(ended):
         sys.exit(1)
     return f"{histories} random histories of file sources: table and quarantine equal the model after each step"
 

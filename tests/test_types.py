@@ -10,7 +10,7 @@ FLOW = """
 import runnel as rn
 from pyspark.sql import DataFrame
 
-rn.source("ods.orders", rn.files("data/*.csv", schema="id long"), key="id")
+rn.source("ods.orders", rn.files("data/*.csv", schema="id long"), partition="id")
 rn.schedule("nightly", cron="0 2 * * *")
 
 @rn.task("dws.day", by="day", checks=[rn.not_null("id"), rn.check("n >= 0", on_fail="quarantine"), "n < 5"])

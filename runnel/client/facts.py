@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from runnel.client.asking import Asked
+from runnel.declare.flow import quarantine_of
 from runnel.declare.origin import Files
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
 
@@ -119,7 +120,7 @@ class LakeFacts:
         if found is None:
             return Arrivals()
         known = None
-        if not found.is_empty and found.content is not None:
+        if not found.is_empty and found.content is not None and self._may_reuse(table):
             version = self._known(table, found.content)
             known = Head(version, found.content) if version else None
         return Arrivals(
@@ -133,6 +134,10 @@ class LakeFacts:
             problem=found.problem,
             left=found.left,
         )
+
+    def _may_reuse(self, table: "TableName") -> bool:
+        """Tell whether a known version is all that there is to a source: not so where rows may be in quarantine."""
+        return self._flow.sources[table].on_bad != "quarantine" and quarantine_of(table) not in self._heads
 
     def found(self, table: "TableName") -> "Found | None":
         """Return the files of a source that came, changed or went; None for a source that has none."""
@@ -160,6 +165,12 @@ class LakeFacts:
 
         return ingested.seen(self._store.db, self._commit, table)
 
+    def position(self, table: "TableName") -> "dict[str, Seen]":
+        """Return everything that was ever read for a table of files, by path, also what was removed."""
+        from runnel.lake import ingested
+
+        return self._store.db.read(lambda connection: ingested.position(connection, self._commit, table))
+
     def reached(self, table: "TableName") -> "Mapping[TableName, str] | None":
         """Return how far a stream of this branch has read; None where it has not begun."""
         from runnel.lake.streams import streams
@@ -174,7 +185,7 @@ class LakeFacts:
         return Head(version, content) if version else None
 
     def _look(self, table: "TableName") -> "Found | None":
-        return look(self._flow, table, self._heads.get(table), lambda: self.seen(table), self._store.storage)
+        return look(self._flow, table, self._heads.get(table), lambda: self.position(table), self._store.storage)
 
     def _known(self, table: "TableName", content: str) -> str | None:
         """Return a version that has this content already, on any branch."""

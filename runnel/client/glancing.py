@@ -56,7 +56,7 @@ class _GlanceFacts:
         return Arrivals(content=found.content, left=found.left)
 
     def _look(self, table: "TableName") -> "Found | None":
-        return look(self._flow, table, self.head(table), lambda: self._glance.seen(table), self._storage)
+        return look(self._flow, table, self.head(table), lambda: self._glance.position(table), self._storage)
 
     def made(self, table: "TableName", head: Head) -> NoReturn:
         raise Unclear

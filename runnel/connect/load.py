@@ -14,6 +14,7 @@ from runnel.connect import register
 from runnel.connect.bring import Brought, Progress, bring
 from runnel.connect.csv import check_options
 from runnel.connect.globs import find, format_of
+from runnel.connect.ingest.target import SOURCE
 from runnel.connect.reader import CsvOptions, DocumentOptions
 from runnel.connect.request import Request
 from runnel.declare.types import columns
@@ -147,6 +148,11 @@ def _fillable(store: "Store", request: Request, base: Version) -> None:
     if properties.get(MADE_BY) == "task":
         what = f"`{request.table}` is made by a task: its rows come from other tables, and the next run would undo this"
         raise Mistake("LOAD_TASK_TABLE", what, fix="load into a table that the task reads, or choose another name")
+    if SOURCE in properties:
+        why = "the source would neither replace nor remove rows that were loaded by hand"
+        what = f"`{request.table}` is filled by a source: {why}"
+        fix = "give the rows to the source, or load them into a table of its own, declared with rn.manual()"
+        raise Mistake("LOAD_SOURCE_TABLE", what, fix=fix)
 
 
 def _publish_new(store: "Store", request: Request, brought: Brought, message: str, pin: str) -> Commit:

@@ -19,7 +19,8 @@ from runnel.declare.origin import Files
 from runnel.errors import Mistake, Moved
 from runnel.lake.commits import Change, Commit, Version
 from runnel.lake.identity import of_files
-from runnel.lake.ingested import seen
+from runnel.lake.ingested import position
+from runnel.lake.owners import prefix
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish, sequence
 from runnel.lake.seen import Seen
@@ -68,16 +69,19 @@ def _released(
     planned, commit = store.db.read(sequence), store.commit(branch)
     state, aside = store.state(branch), quarantine_of(source.table)
     now, held = state.get(source.table), state[aside]
-    batch = read_batch(store, source, files, now.location if now else None, "release", None, is_anew=now is None)
+    owners = {row.file: row.owner or prefix(row.file) for row in chosen if row.file is not None}
+    batch = read_batch(
+        store, source, files, now.location if now else None, "release", None, is_anew=now is None, owners=owners
+    )
     rows = sum(file.record_count for made in batch.made.values() for file in made)
-    after = quarantine.without(store, held.location, chosen, batch.asides)
+    after = quarantine.without(store, held.location, chosen, batch.asides, owners)
     changes = [Change(aside, held.location, after, after)] if after != held.location else []
     if rows:
         changes.append(_table_change(store, source, batch, now))
     if not changes or (not rows and batch.dropped == len(chosen)):
         return Released(len(chosen), 0, batch.dropped, None)
     message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
-    position = _position(seen(store.db, commit, source.table), batch) if rows else ()
+    seen = store.db.read(lambda connection: position(connection, commit, source.table)) if rows else {}
     draft = Draft(
         branch,
         message,
@@ -87,7 +91,7 @@ def _released(
         head=commit.id,
         planned=planned,
         pin=pin,
-        seen=tuple((source.table, one) for one in position),
+        seen=tuple((source.table, entry) for entry in _position(seen, batch, owners)),
     )
     return Released(len(chosen), rows, batch.dropped, publish(store.db, draft))
 
@@ -101,12 +105,13 @@ def _table_change(store: "Store", source: Source, batch: Batch, now: Version | N
     return Change(source.table, now.location if now else None, location, content)
 
 
-def _position(now: Mapping[str, Seen], batch: Batch) -> tuple[Seen, ...]:
-    """Return what is recorded of files whose rows are in more data files now."""
+def _position(now: Mapping[str, Seen], batch: Batch, owners: Mapping[str, str]) -> tuple[Seen, ...]:
+    """Return what is recorded of files whose rows are in more data files now, by the names that they have by now."""
+    by_owner = {owner: entry for entry in now.values() for owner in entry.owned}
+    more = {by_owner[owners[path]].path: made for path, made in batch.made.items() if owners.get(path) in by_owner}
     return tuple(
-        replace(now[path], files=(*now[path].files, *(file.file_path for file in made)))
-        for path, made in batch.made.items()
-        if path in now
+        replace(now[path], files=(*now[path].files, *(file.file_path for file in made)), owners=now[path].owned)
+        for path, made in more.items()
     )
 
 
@@ -114,6 +119,10 @@ def _files(
     source: Source, root: Path, chosen: Sequence[Aside], corrected: Path | None, folder: Path
 ) -> tuple[list[File], Source]:
     """Return the files to read, called as those that the rows came from, and how to read them."""
+    for name in {row.file for row in chosen}:
+        if len({row.owner for row in chosen if row.file == name}) > 1:
+            what = f"several files were called {name} when their rows were set aside, and have other names by now"
+            raise Mistake("RELEASE_FILES", what, fix="correct the rows in the files themselves, and run again")
     if corrected is None:
         return _as_they_are(source, root, chosen, folder)
     names = {row.file for row in chosen}

@@ -142,6 +142,10 @@ def _register(registry: Registry, place: Place, table: TableName, origin: object
     if isinstance(read, Files) and (read.partition or read.compress):
         option = "partition" if read.partition else "compress"
         given.wrong(option, f"rn.files(..., {option}=...) is about sinks", "leave it out")
+    if isinstance(origin, Files) and key:
+        what = "`key` has no effect on files: rows with equal keys in two files would both be there"
+        fix = f'rn.changes(rn.files(...), key="{key[0]}", sequence_by="...") keeps the last row of each key'
+        given.wrong("key", what, f"{fix}; else leave `key` out")
     _refuse_strange_keys(found, given)
     registry.add(found)
 

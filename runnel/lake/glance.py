@@ -104,6 +104,10 @@ class Glance:
 
     def seen(self, table: TableName) -> dict[str, Seen]:
         """Return what a table has of its source, by path."""
+        return {path: one for path, one in self.position(table).items() if not one.is_gone}
+
+    def position(self, table: TableName) -> dict[str, Seen]:
+        """Return everything that was ever read for a table, by path, also what was removed."""
         if table not in self.heads:
             return {}
         found: dict[str, Seen] = {}
@@ -116,7 +120,7 @@ class Glance:
             line, seq = self._connection.execute(
                 "select from_line, from_seq from runnel_lines where id = ?", (line,)
             ).fetchone()
-        return {path: one for path, one in found.items() if not one.is_gone}
+        return found
 
     def level(self, table: TableName) -> Level:
         """Return how far the inbox of a source is."""

@@ -98,7 +98,7 @@ def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableNam
             "identity": one.identity,
             "files": json.dumps(list(one.files)),
             "gone": one.is_gone,
-            "state": one.state,
+            "state": one.stored_state,
         }
         for table, one in given
     ]

@@ -4,7 +4,7 @@ The decision starts from the newest commit that both branches have behind them. 
 have several; then each is tried, and they must agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -228,9 +228,16 @@ def _combine(
 
 
 def combine(
-    store: "Store", base: str, ours: "Side", theirs: "Side", *, undo: bool = False, read: "Sources | None" = None
+    store: "Store",
+    base: str,
+    ours: "Side",
+    theirs: "Side",
+    *,
+    undo: bool = False,
+    read: "Sources | None" = None,
+    paths: "Mapping[str, str] | None" = None,
 ) -> "Replay | FileReplay":
-    """Return how to bring a change of any kind of table from one side to the other, or raise Clash."""
+    """Return how to bring a change of any kind of table from one side to the other, or raise Clash; see `replay`."""
     from runnel.lake.files.table import is_file_table
     from runnel.lake.merge_files import replay_files
     from runnel.lake.replay import replay
@@ -238,7 +245,7 @@ def combine(
 
     if is_file_table(load(store, base)):
         return replay_files(store, base, ours, theirs)
-    return replay(store, base, ours, theirs, undo=undo, read=read)
+    return replay(store, base, ours, theirs, undo=undo, read=read, paths=paths)
 
 
 def history_of(store: "Store", base: Commit, was: Version, tip: Commit, table: TableName) -> "tuple[Step, ...]":

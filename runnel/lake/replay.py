@@ -14,6 +14,7 @@ from pyiceberg.table.update import TableUpdate
 from runnel.lake.definition import Clash, combined_properties, definition
 from runnel.lake.delta import Delta, delta
 from runnel.lake.manifests import Entry
+from runnel.lake.owners import prefix_of
 from runnel.lake.scan import partition_of
 from runnel.lake.snapshots import Edit, stage
 from runnel.lake.tables import Unwritable, check_writable, load
@@ -95,13 +96,21 @@ class _Part:
 
 
 def replay(
-    store: "Store", base: str, ours: Side, theirs: Side, *, undo: bool = False, read: "Sources | None" = None
+    store: "Store",
+    base: str,
+    ours: Side,
+    theirs: Side,
+    *,
+    undo: bool = False,
+    read: "Sources | None" = None,
+    paths: Mapping[str, str] | None = None,
 ) -> Replay:
     """Return how to bring what `theirs` changed since `base` to `ours`, or raise Clash.
 
     The result starts from the side that changed columns or partitions, if one did. With `undo` the change is a commit
     turned round: files that it appended go, whatever others did since, as long as they are still there. Rows that
-    came from files of a source are told apart by them: `read` says what both sides have read.
+    came from files of a source are told apart by them: `read` says what both sides have read. For an undo `paths` does,
+    by the owners of data files: a file that was read again since clashes.
     """
     start, other = _roles(store, base, ours, theirs, undo)
     mine, news = delta(store, base, start.location), delta(store, base, other.location)
@@ -113,7 +122,7 @@ def replay(
     if not specs <= load(store, start.location).specs().keys():
         raise Clash(f"{start.name} no longer knows a partition spec that {other.name} has files of")
     updates = combined_properties(*(load(store, at).properties for at in (base, start.location, other.location)))
-    owners = _owners(read, mine, news)
+    owners = _owners(read, mine, news) if paths is None else _paths_of(paths, mine, news)
     parts = _Parts(
         store,
         start,
@@ -169,6 +178,12 @@ def _owners(read: "Sources | None", mine: Delta, news: Delta) -> Mapping[str, st
     return {}
 
 
+def _paths_of(paths: Mapping[str, str], mine: Delta, news: Delta) -> dict[str, str]:
+    """Return which file of the source each data file belongs to, by how its name starts."""
+    found = (entry.path for side in (mine, news) for entry in (*side.added, *side.removed) if entry.is_data)
+    return {path: paths[owner] for path in found if (owner := prefix_of(path) or "") in paths}
+
+
 def _by_partition(found: Delta, whole: bool, owners: Mapping[str, str]) -> dict[Key, _Part]:
     parts: dict[Key, _Part] = {}
     for entry in found.added:
@@ -207,6 +222,8 @@ class _Parts:
             raise Clash(f"both sides read {key}, with different contents")
         if not (mine.added or mine.removed):
             return news.added.values(), news.removed.values()
+        if self.undo and isinstance(key, str):
+            raise Clash(f"{key} was read again since, or its rows were released or taken back")
         if mine.appends and news.appends:
             return _absent(news.added, mine.added), ()
         if self.undo and news.undoes_append and not news.removed.keys() & mine.removed.keys():

@@ -1,8 +1,8 @@
 """Undo a commit with a new one that points at the old contents; history is never rewritten.
 
 A table that nobody changed since goes back to the version before. One that was changed since keeps those changes,
-where they don't touch what is undone. After a merge was reverted, merging the same commits again brings nothing:
-revert the revert.
+where they don't touch what is undone. The position of a source stays as it is. After a merge was reverted, merging the
+same commits again brings nothing: revert the revert.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ from runnel.lake.adopt import adopt
 from runnel.lake.ancestry import contains, reach
 from runnel.lake.branches import branch
 from runnel.lake.commits import Change, Commit, Version, changes_of, find, history, path, version_at
+from runnel.lake.ingested import has_ingested
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish_again, sequence
 from runnel.lake.refs import head, readable
 from runnel.names import TableName
 
 if TYPE_CHECKING:
+    from runnel.lake.revert_sources import ReadFiles
     from runnel.lake.store import Store
 
 
@@ -50,6 +52,14 @@ class _Undo:
     after: Version | None
     now: Version | None
     later: tuple[Commit, ...]
+    files: "ReadFiles | None" = None  # of a source, what was read of its files
+    is_fed: bool = False  # a source fills the table
+
+    @property
+    def is_untouched(self) -> bool:
+        """Tell whether the table is what the commit made it, and each of its rows of the file that it was of."""
+        same = self.now == self.after or self.files is None or self.files.is_same
+        return same and _content(self.now) == _content(self.after)
 
 
 def revert(store: "Store", commit: str, branch: str = "main", message: str | None = None) -> Commit:
@@ -67,7 +77,7 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
 
         def draft() -> Draft:
             planned = store.db.read(sequence)
-            found = store.db.read(lambda connection: _undos(connection, undone, parent, branch))
+            found = _undos(store, undone, parent, branch)
             changes = _changes(store, undone, branch, found, staged)
             if not changes:
                 what = f"there is nothing to revert: what commit {undone.id[:8]} changed is as it was before"
@@ -76,8 +86,17 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
             kept = {change.table for change in changes}
             relied_on = tuple((u.table, u.now.location if u.now else None) for u in found if u.table not in kept)
             text = message or f"revert {undone.id[:8]}: {undone.message}"
+            sources = {undo.files.source: undo.files for undo in found if undo.files and undo.table in kept}
             return Draft(
-                branch, text, store.author, changes, kind="revert", unmoved=relied_on, planned=planned, pin=pin
+                branch,
+                text,
+                store.author,
+                changes,
+                kind="revert",
+                unmoved=relied_on,
+                planned=planned,
+                pin=pin,
+                seen=tuple((source, seen) for source, files in sources.items() for seen in files.inherited()),
             )
 
         return publish_again(store.db, draft)
@@ -118,14 +137,21 @@ def _taken_in(connection: Connection, commit: Commit, tip: Commit) -> Commit | N
     return next((merge for merge in reversed(merges) if contains(reach(connection, merge), commit)), None)
 
 
-def _undos(connection: Connection, commit: Commit, parent: Commit, name: str) -> list[_Undo]:
+def _undos(store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:
+    return store.db.read(lambda connection: _undos_in(connection, store, commit, parent, name))
+
+
+def _undos_in(connection: Connection, store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:
+    from runnel.lake.revert_sources import read_files, source_of
+
     tip = head(connection, name)
     found = []
     for change in changes_of(connection, commit.id):
-        before, now = version_at(connection, parent, change.table), version_at(connection, tip, change.table)
-        after = version_at(connection, commit, change.table)
-        later = _later(connection, tip, commit, change.table) if now != after else ()
-        found.append(_Undo(change.table, before, after, now, later))
+        table = change.table
+        before, after, now = (version_at(connection, at, table) for at in (parent, commit, tip))
+        later = _later(connection, tip, commit, table) if now != after else ()
+        files = read_files(connection, source_of(store, table, (now, after, before)), parent, commit, tip)
+        found.append(_Undo(table, before, after, now, later, files, has_ingested(connection, tip, table)))
     return found
 
 
@@ -156,11 +182,11 @@ def _change(
 ) -> Change | None:
     from runnel.lake.definition import Clash
 
-    now, before, after = undo.now, undo.before, undo.after
+    now, before, after = undo.now, _before(store, undo, staged), undo.after
     detail, here = {"reverts": commit.id}, now.location if now else None
     if _content(now) == _content(before):
         return None
-    if _content(now) == _content(after):
+    if undo.is_untouched:
         return Change(undo.table, here, before.location if before else None, _content(before), detail)
     if now is None:
         raise Clash("it was dropped")
@@ -168,15 +194,27 @@ def _change(
         raise Clash("it was created by this commit, and would be dropped with what came later")
     if after is None:
         raise Clash("it was dropped by this commit, and created anew")
-    location = _replayed(store, commit, name, undo.table, (before, after, now), staged)
+    location = _replayed(store, commit, name, undo, (before, after, now), staged)
     return Change(undo.table, here, location, None, detail) if location else None
+
+
+def _before(store: "Store", undo: _Undo, staged: dict[tuple[object, ...], str]) -> Version | None:
+    """Return what a table goes back to. One that a source fills stays, without rows: so does its position."""
+    if undo.before is not None or undo.after is None or not undo.is_fed:
+        return undo.before
+    from runnel.lake.revert_sources import emptied
+
+    key = ("emptied", undo.after.location)
+    if key not in staged:
+        staged[key] = emptied(store, undo.after).location
+    return undo.after if staged[key] == undo.after.location else Version(staged[key], staged[key])
 
 
 def _replayed(
     store: "Store",
     commit: Commit,
     name: str,
-    table: TableName,
+    undo: _Undo,
     versions: tuple[Version, Version, Version],
     staged: dict[tuple[object, ...], str],
 ) -> str | None:
@@ -186,8 +224,9 @@ def _replayed(
 
     before, after, now = versions
     tip = store.db.read(lambda connection: head(connection, name))
-    ours = Side(f"branch {name}", now.location, partial(history_of, store, commit, after, tip, table))
-    found = combine(store, after.location, ours, Side("the commit", before.location), undo=True)
+    ours = Side(f"branch {name}", now.location, partial(history_of, store, commit, after, tip, undo.table))
+    paths = undo.files.paths if undo.files else None
+    found = combine(store, after.location, ours, Side("the commit", before.location), undo=True, paths=paths)
     if found.is_empty:
         return None
     if found.result not in staged:  # the same for every attempt to publish

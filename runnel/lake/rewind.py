@@ -104,7 +104,7 @@ def _difference(
 def _seen(now: Mapping[str, Seen], then: Mapping[str, Seen]) -> tuple[Seen, ...]:
     """Return what makes the position what it was: what was read since is gone."""
     back = [one for path, one in then.items() if now.get(path) != one]
-    gone = [replace(one, files=(), is_gone=True) for path, one in now.items() if path not in then and not one.is_gone]
+    gone = [one.removed() for path, one in now.items() if path not in then and one != one.removed()]
     return (*back, *gone)
 
 

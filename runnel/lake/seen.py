@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from runnel.lake.owners import prefix, prefix_of
 
 STATE = "state"  # the path of the one row of a source that is no files
 
@@ -12,7 +14,8 @@ STATE = "state"  # the path of the one row of a source that is no files
 class Seen:
     """A file of a source that was read. `files` are the data files of the table that hold its rows.
 
-    A file that vanished under `removed="keep"` stays as it was; one whose rows were removed is `is_gone`.
+    A file that vanished under `removed="keep"` stays as it was; one whose rows were removed is `is_gone`. After a
+    revert the table may hold the rows of an earlier reading: `owned` finds them, by the names of their data files.
     """
 
     path: str
@@ -23,6 +26,30 @@ class Seen:
     files: tuple[str, ...]
     is_gone: bool = False
     state: str | None = None  # JSON, of a source that is no files
+    owners: tuple[str, ...] | None = None  # how the names of its data files start; None: as its path says
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Return how the names of all data files start that hold rows of this file, in any version of its tables.
+
+        What is written for it starts with the first. A file keeps them under another name; one that was renamed before
+        they were recorded is known by the data files that it had.
+        """
+        if self.owners is not None:
+            return self.owners
+        named = (found for file in self.files if (found := prefix_of(file)))
+        return tuple(dict.fromkeys((prefix(self.path), *named)))
+
+    def removed(self) -> "Seen":
+        """Return what is recorded of a path whose rows belong to another path from now on, or are gone for good."""
+        return replace(self, files=(), is_gone=True, owners=())
+
+    @property
+    def stored_state(self) -> str | None:
+        """Return what the database keeps beside the other columns."""
+        if self.path == STATE or self.owners is None or self.owners == (prefix(self.path),):
+            return self.state
+        return json.dumps({"owners": self.owners})
 
 
 COLUMNS = ("path", "size", "modified_ns", "sha256", "identity", "files", "gone", "state")
@@ -39,4 +66,8 @@ def stored(rows: "Iterable[tuple[Any, ...]]") -> Iterator[Seen]:
     # Decoded in one go, which is three times as quick: there may be very many.
     files = json.loads(f"[{','.join(row[5] for row in found)}]")
     for (path, size, modified_ns, sha256, identity, _, gone, state), held in zip(found, files, strict=True):
-        yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), state)
+        if path == STATE or state is None:
+            yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), state)
+        else:
+            owners = tuple(json.loads(state)["owners"])
+            yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), owners=owners)

@@ -1,5 +1,6 @@
 """Read what is new of a source into its table, or take a version that has the same contents already."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import quarantine_of
@@ -56,7 +57,7 @@ def _read(work: "Work", step: "Step", found: "Found") -> Done:
         work.root,
         found,
         head.location if head else None,
-        lambda: work.facts.seen(step.table),
+        lambda: work.facts.position(step.table),
         quarantine=aside.location if aside else None,
         run=work.order.run,
         progress=work.reading(step.table),
@@ -100,21 +101,33 @@ def warnings(dropped: int, new_columns: tuple[str, ...], is_aside: bool) -> tupl
 def _position_in(work: "Work", step: "Step", found: "Found") -> "tuple[Seen, ...] | None":
     """Return the position that goes with a known version: which of its data files hold each file's rows.
 
-    None where that can't be said; then the files are read.
+    None where that can't be said of every file and of every data file; then the files are read. Only data files that
+    were written for a file under its own name are taken for it: those of another file with equal contents are the
+    other's, whatever becomes of it.
     """
     from runnel.lake.ingested import once_read
     from runnel.lake.manifests import entries
+    from runnel.lake.owners import prefix_of
     from runnel.lake.tables import load
 
     assert step.head is not None
-    there = {entry.path for entry in entries(work.store, load(work.store, step.head.location))}
-    files: dict[str, tuple[str, ...]] = {}
-    for arrival in found.reads:
-        for held in once_read(work.store.db, step.table, arrival.identity):
-            if set(held) <= there:
-                files[arrival.path] = held
-                there -= set(held)
-                break
+    left = {entry.path for entry in entries(work.store, load(work.store, step.head.location))}
+    known = work.facts.position(step.table)
+    moved = {seen.path: seen for seen in found.position({})}
+    unread = {arrival.path for arrival in found.reads}
+    changed: list[Seen] = []
+    for path, seen in (known | moved).items():
+        if seen.is_gone:
+            changed += [seen] if path in moved else []
+            continue
+        if path not in unread and left.issuperset(seen.files):
+            choices = [seen.files]
         else:
+            choices = once_read(work.store.db, step.table, seen.identity)
+        own = (files for files in choices if all(prefix_of(file) in seen.owned for file in files))
+        files = next((files for files in own if left.issuperset(files)), None)
+        if files is None:
             return None
-    return found.position(files)
+        left.difference_update(files)
+        changed += [replace(seen, files=files)] if path in moved or files != seen.files else []
+    return tuple(changed) if not left else None

@@ -44,6 +44,9 @@ class RunFacts(Facts, Protocol):
     def seen(self, table: TableName) -> "dict[str, Seen]":
         """Return what a source has already given to its table."""
 
+    def position(self, table: TableName) -> "dict[str, Seen]":
+        """Return everything that was ever read for a table of files, by path, also what was removed."""
+
 
 @dataclass(frozen=True)
 class Order:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
+from runnel.lake.upkeep.erase import erase
+from runnel.names import TableName
 from tests.run.project import Project, did, reasons
 
 SCHEMA = "id long, ts long, op string, name string"
@@ -327,6 +329,33 @@ def test_a_table_of_the_name_of_the_log(shop: Project) -> None:
     shop.flow(text + 'rn.source("ods.customers__changes", rn.manual())\n', orders=None)
     with pytest.raises(RunnelError, match=r"`ods\.customers__changes` is made twice"):
         shop.plan()
+
+
+def test_rows_are_erased_from_the_log_first(shop: Project) -> None:
+    put(shop, "a", A, TWO)
+    shop.run()
+    with shop.open() as lake:
+        with pytest.raises(RunnelError) as refused:
+            erase(lake.store, TableName.parse("ods.customers"), "name = 'a'")
+        assert str(refused.value) == (
+            "ERASE_LOG: `ods.customers` follows from its log `ods.customers__changes`, which has such rows: the next "
+            "run would restore them; nothing was erased\n"
+            "  fix: runnel erase ods.customers__changes --where ... first, then erase from `ods.customers`"
+        )
+        assert customers(shop) == [A, TWO]
+        for table in ("ods.customers__changes", "ods.customers"):
+            erase(lake.store, TableName.parse(table), "name = 'a'")
+    assert customers(shop) == [TWO]
+    shop.run()
+    assert customers(shop) == [TWO]
+
+
+def test_a_column_that_only_versions_have_is_not_erased_by(shop: Project) -> None:
+    declare(shop, scd=2)
+    put(shop, "a", A, B)
+    shop.run()
+    with shop.open() as lake, pytest.raises(RunnelError, match=r"ERASE_LOG.*may have such rows"):
+        erase(lake.store, TableName.parse("ods.customers"), "valid_to is null")
 
 
 def test_nobody_loads_into_what_follows_from_a_log(shop: Project) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from runnel.connect.ingest import Found
 from runnel.connect.ingest import position as position_module
+from runnel.connect.load import load
+from runnel.errors import Mistake
 from runnel.lake import tables
 from runnel.lake.commits import Change
 from runnel.lake.manifests import entries
@@ -59,6 +61,19 @@ def test_nothing_new_is_nothing_and_nothing_is_hashed(ods: Ingesting, monkeypatc
     found = ods.run()
     assert found.is_empty
     assert (found.unchanged, found.bytes, found.content) == (1, 0, ods.content)
+
+
+def test_nobody_loads_into_a_table_that_a_source_fills(ods: Ingesting):
+    ods.write("a.csv", A)
+    ods.run()
+    with pytest.raises(Mistake) as refused:
+        load(ods.store, ORDERS, [str(ods.root / "data/a.csv")])
+    assert str(refused.value) == (
+        "LOAD_SOURCE_TABLE: `ods.orders` is filled by a source: the source would neither replace nor remove rows that "
+        "were loaded by hand\n  fix: give the rows to the source, or load them into a table of its own, declared with "
+        "rn.manual()"
+    )
+    assert ods.rows == [(1, "a"), (2, "b")]
 
 
 def overwrite(ods: Ingesting):

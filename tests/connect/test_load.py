@@ -274,6 +274,7 @@ def test_key_and_partitions_of_a_new_table(store: Store, data: Writing, loading:
 OTHERS = {
     "a task's table": ({"runnel.made_by": "task"}, "LOAD_TASK_TABLE"),
     "a table of files": ({"runnel.kind": "files"}, "LOAD_FILES_TABLE"),
+    "a source's table": ({"runnel.source": "files"}, "LOAD_SOURCE_TABLE"),
 }
 
 

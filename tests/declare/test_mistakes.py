@@ -10,6 +10,14 @@ from runnel.errors import Mistake
 ORDERS = 'import runnel as rn\nrn.source("ods.orders", rn.manual())\n'
 
 CASES = {
+    "key of files": (
+        'rn.source("ods.a", rn.files("a/*.csv", schema="id long"), key="id")',
+        """
+DECLARE_OPTION: source `ods.a`: `key` has no effect on files: rows with equal keys in two files would both be there
+  at flows/a.py:3
+  fix: rn.changes(rn.files(...), key="id", sequence_by="...") keeps the last row of each key; else leave `key` out
+""",
+    ),
     "unknown input": (
         '@rn.task("dws.seller_day")\ndef seller_day(ordres): ...',
         """

@@ -54,6 +54,7 @@ def main() -> None:
         "postgresql": lambda seed, share: _kills(_postgresql, seed, share),
         "model": lambda seed, share: _model(share // 2),
         "law": lambda seed, share: _law(seed, share * 4 // 5),
+        "sources": lambda seed, share: _sources(seed, share * 4 // 5),
         "connect": lambda seed, share: _connect(),
         "stream": lambda seed, share: _streams(seed, share // 5),
         "soak": lambda seed, share: _soak(int(os.environ.get("RUNS") or 4 * share)),
@@ -113,6 +114,24 @@ def _connect() -> str:
         sys.exit(1)
     passed = done.stdout.splitlines()[-1].partition(" in ")[0]
     return f"each kind of source and sink killed at every failpoint on its way, nothing lost, nothing twice ({passed})"
+
+
+def _sources(seed: int, histories: int) -> str:
+    """Play random histories of sources, their tables and quarantines held against a model after each step.
+
+    As many processes as there are cores share them: each history has a seed of its own.
+    """
+    tests = str(RESULTS.parent.parent / "connect" / "test_source_histories.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "--timeout=7200", "-k", "equal_the_model", tests]
+    started, first = [], seed
+    for share in filter(None, _shares(histories, os.cpu_count() or 1)):
+        chosen = {"RUNNEL_SOURCE_HISTORIES": str(share), "RUNNEL_SOURCE_SEED": str(first)}
+        started.append(subprocess.Popen(command, env=os.environ | chosen))
+        first += share
+    ended = [process.wait() for process in started]
+    if any(ended):
+        sys.exit(1)
+    return f"{histories} random histories of file sources: table and quarantine equal the model after each step"
 
 
 def _law(seed: int, histories: int) -> str:

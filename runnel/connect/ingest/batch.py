@@ -1,6 +1,6 @@
 """Read a batch of files with DuckDB, as a load does, into data files of a version of the source's table."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -71,10 +71,12 @@ def read_batch(
     is_anew: bool,
     skips: bool = False,
     together: bool = False,
+    owners: Mapping[str, str] | None = None,
 ) -> Batch:
     """Read files, none of them empty, for the version `base` or, `is_anew`, for a table that starts over.
 
-    The rows of each file get data files of their own, unless they need not be told apart later: then `together`.
+    The rows of each file get data files of their own, unless they need not be told apart later: then `together`. Their
+    names start with its owner, if `owners` has one.
 
     A file that can't be read at all raises; with `skips` it is left out, by the source's `on_bad`.
     """
@@ -94,7 +96,7 @@ def read_batch(
                 reader = open_reader(con, request, ready, scratch, [column.name for column in request.schema])
                 lacking = check_columns(reader, source, [column.name for column in schema.fields] if schema else [])
                 if not lacking:
-                    taken = _Taken(store, source, request, base, schema, run, is_anew, together)
+                    taken = _Taken(store, source, request, base, schema, run, is_anew, together, owners or {})
                     return _with(taken.read(con, reader, scratch, progress), unread, source, run)
             except (duckdb.Error, pa.ArrowException) as error:
                 lacking = damaged(con, request, ready, scratch) if skips else ()
@@ -115,6 +117,7 @@ class _Taken:
     run: str
     is_anew: bool
     together: bool
+    owners: Mapping[str, str]
 
     def read(
         self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: Scratch, progress: Progress | None
@@ -129,7 +132,9 @@ class _Taken:
         asides = set_aside(con, reader, settled, scratch.files, self.run) if aside else []
         wanted = as_declared(settled.choices, choices)
         target = target_of(self.store, source, wanted, self.base, is_anew=self.is_anew)
-        made = _written(self.store, con, reader, settled, target, scratch, progress, together=self.together)
+        made = _written(
+            self.store, con, reader, settled, target, scratch, progress, self.owners, together=self.together
+        )
         new = tuple(choice.name for choice in settled.choices if choice.stored is None) if self.schema else ()
         return Batch(target, made, settled.dropped, tuple(asides), new)
 
@@ -150,6 +155,7 @@ def _written(
     target: Target,
     scratch: Scratch,
     progress: Progress | None,
+    owners: Mapping[str, str],
     *,
     together: bool,
 ) -> Made:
@@ -162,7 +168,7 @@ def _written(
     rows = con.sql(f"SELECT {select} FROM ({reader.rows()}) WHERE {settled.condition}")
     batches = cast(Iterable[pa.RecordBatch], rows.to_arrow_reader(ROW_GROUP_ROWS))
     named = (("" if together else scratch.files[path].name, part) for path, part in by_path(batches))
-    return write_parts(store, target.metadata, named, _told(progress))
+    return write_parts(store, target.metadata, named, _told(progress), owners)
 
 
 def _told(progress: Progress | None) -> Callable[[int], None]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from runnel.lake.owners import prefix
 from runnel.lake.seen import Seen
 
 Position = Callable[[], Mapping[str, Seen]]
@@ -14,6 +15,7 @@ class Arrival:
     """A file that is there, and what its rows are known by.
 
     `replaces` is what was read before in its place, if anything: its rows go, where the table still has them.
+    `owners` say how the names of its data files start, see `Seen.owned`.
     """
 
     path: str
@@ -22,10 +24,16 @@ class Arrival:
     sha256: str
     identity: str
     replaces: Seen | None = None
+    owners: tuple[str, ...] = ()
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Return how the names of all data files start that hold rows of it; what is written starts with the first."""
+        return self.owners or (prefix(self.path),)
 
     def seen(self, files: tuple[str, ...]) -> Seen:
         """Return what is recorded of it, its rows being in these data files."""
-        return Seen(self.path, self.size, self.modified_ns, self.sha256, self.identity, files)
+        return Seen(self.path, self.size, self.modified_ns, self.sha256, self.identity, files, owners=self.owned)
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,8 @@ class Found:
     `renamed` and `touched` files have the rows that are there already; only their position moves. `content` is the
     table's afterwards, None where it can't be said without reading; `before` is its content now. `looked_ns` is the
     time before the first file was looked into. `problem` says why there is nothing at all. `left` are the files
-    that are left alone for now, since they are still being written.
+    that are left alone for now, since they are still being written. `forgotten` were read for a table of this name
+    that is no more.
     """
 
     new: tuple[Arrival, ...] = ()
@@ -49,6 +58,7 @@ class Found:
     looked_ns: int = 0
     problem: str | None = None
     left: tuple[str, ...] = ()
+    forgotten: tuple[Seen, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -80,7 +90,7 @@ class Found:
     def moved(self) -> tuple[Seen, ...]:
         """Return what has to be recorded though no rows change: files under a new name, or with a new time."""
         there = {arrival.path for arrival in self.reads} | {arrival.path for _, arrival in self.renamed}
-        left = [replace(old, files=(), is_gone=True) for old, _ in self.renamed if old.path not in there]
+        left = [old.removed() for old, _ in self.renamed if old.path not in there]
         kept = [arrival.seen(old.files) for old, arrival in (*self.renamed, *self.touched)]
         return (*left, *kept)
 
@@ -100,11 +110,12 @@ class Found:
 
         Where a version with this content was known and nothing was read, the files are not known: give none.
         """
-        found = {old.path: replace(old, is_gone=True) for old in self.gone}
+        found = {old.path: old.removed() for old in self.forgotten}
+        found |= {old.path: replace(old, is_gone=True, owners=old.owned) for old in self.gone}
         for arrival in self.reads:
             old = arrival.replaces
             if old is not None and old.path != arrival.path:
-                found[old.path] = replace(old, files=(), is_gone=True)
+                found[old.path] = old.removed()
         found |= {seen.path: seen for seen in self.moved}
         found |= {arrival.path: arrival.seen(files.get(arrival.path, ())) for arrival in self.reads}
         return tuple(found.values())

@@ -17,12 +17,12 @@ from runnel.connect.ingest.replaced import Leaving, leaving
 from runnel.connect.ingest.still import changed, refused
 from runnel.connect.ingest.target import UNDECLARED
 from runnel.connect.opening import is_blank
-from runnel.connect.owners import prefix, prefix_of
 from runnel.declare.flow import Source
 from runnel.declare.origin import Files
 from runnel.errors import RunnelError
 from runnel.lake import tables
 from runnel.lake.identity import of_files
+from runnel.lake.owners import prefix
 from runnel.lake.snapshots import Edit, stage
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def _batch(
         files = _filled(source, local)
         if not files:
             return Batch(target_of(store, source, (), base, is_anew=is_anew))
-        return read_batch(store, source, files, base, run, progress, is_anew=is_anew, skips=skips)
+        owners = {arrival.path: arrival.owned[0] for arrival in found.reads}
+        return read_batch(store, source, files, base, run, progress, is_anew=is_anew, skips=skips, owners=owners)
 
 
 def _ingested(
@@ -162,9 +163,7 @@ def _content(
     after = batch.target.undeclared
     came, went = ([after], [before]) if after != before else ([], [])
     added = [arrival.identity for arrival in found.reads]
-    if found.content is not None:
-        content = found.content
-    elif is_anew:
+    if is_anew:
         content, went = of_files(None, added), []
         came = [after]
     elif gone.is_exact:
@@ -181,8 +180,8 @@ def _quarantined(
     if aside is None and not batch.asides:
         return None
     base = aside or quarantine.create(store, source.table)
-    without = {prefix(arrival.path) for arrival in found.reads}
-    for old in found.replaced:
-        without |= {prefix(old.path), *(known for file in old.files if (known := prefix_of(file)))}
-    location = quarantine.change(store, base, batch.asides, without if aside else ())
+    without = {owner for arrival in found.reads for owner in arrival.owned}
+    without |= {owner for old in found.replaced for owner in old.owned}
+    owners = {arrival.path: arrival.owned[0] for arrival in found.reads}
+    location = quarantine.change(store, base, batch.asides, without if aside else (), owners)
     return (location, location) if location != aside else None

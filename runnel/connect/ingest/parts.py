@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 
 from runnel.connect.lanes import MOST_LANES, ROWS_PER_LANE
-from runnel.connect.owners import prefix
 from runnel.lake.datafiles import RowWriter
+from runnel.lake.owners import prefix
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -27,8 +27,9 @@ Made = dict[str, list[DataFile]]
 class _Lane:
     """A thread with a writer for each file that it is in the midst of."""
 
-    def __init__(self, store: "Store", metadata: "TableMetadata") -> None:
+    def __init__(self, store: "Store", metadata: "TableMetadata", owners: Mapping[str, str]) -> None:
         self.store = store
+        self.owners = owners
         self.metadata = metadata
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="runnel-ingest")
         self.made: Made = {}
@@ -55,7 +56,7 @@ class _Lane:
 
     def _write(self, path: str, rows: pa.RecordBatch) -> None:
         if path not in self._writers:
-            self._writers[path] = RowWriter(self.store, self.metadata, prefix=prefix(path))
+            self._writers[path] = RowWriter(self.store, self.metadata, prefix=self.owners.get(path) or prefix(path))
         self._writers[path].write(rows)
 
     def _finish(self, path: str) -> None:
@@ -64,13 +65,18 @@ class _Lane:
 
 
 def write_parts(
-    store: "Store", metadata: "TableMetadata", rows: Iterable[tuple[str, pa.RecordBatch]], told: Callable[[int], None]
+    store: "Store",
+    metadata: "TableMetadata",
+    rows: Iterable[tuple[str, pa.RecordBatch]],
+    told: Callable[[int], None],
+    owners: Mapping[str, str],
 ) -> Made:
     """Write rows, each with the path that it came from, and return the data files of each path.
 
-    Rows of one path should follow each other: what comes again later goes to another data file.
+    The names of data files start with the owner of the path. Rows of one path should follow each other: what comes
+    again later goes to another data file.
     """
-    lanes = [_Lane(store, metadata) for _ in range(_LANES)]
+    lanes = [_Lane(store, metadata, owners) for _ in range(_LANES)]
     spread = min(MOST_LANES, os.cpu_count() or 1) if metadata.spec().is_unpartitioned() else 1
     turn = done = of_path = 0
     current: str | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runnel.connect.ingest.digests import DigestCache
 from runnel.connect.ingest.found import Arrival, Found
+from runnel.connect.ingest.inheritance import sort_arrivals
 from runnel.connect.ingest.listing import Present, is_address, nothing, present
 from runnel.connect.ingest.writers import is_written
 from runnel.declare.flow import Source
@@ -36,6 +37,7 @@ def arrivals(
     files = source.origin
     assert isinstance(files, Files)
     known = seen if content is not None else {}
+    forgotten = tuple(seen.values()) if content is None else ()
     how = f"{how}:by path" if files.format == "binary" else how
     looked_ns = time.time_ns()
     is_away = is_address(files.glob)
@@ -47,9 +49,13 @@ def arrivals(
     differing = [file for file in differing if file.path not in left]
     digests = _digests(differing) if is_away else cache.digests(root, differing, looked_ns)
     looked = [_arrival(file, digests[file.path], how) for file in differing]
-    touched = tuple((live[each.path], each) for each in looked if _is_touched(each, live.get(each.path)))
+    touched = tuple(
+        (live[each.path], replace(each, owners=live[each.path].owned))
+        for each in looked
+        if _is_touched(each, live.get(each.path))
+    )
     settled = {each.path for _, each in touched}
-    found = _sorted([each for each in looked if each.path not in settled], known, vanished, files.removed)
+    found = sort_arrivals([each for each in looked if each.path not in settled], known, vanished, files.removed)
     return replace(
         found,
         touched=touched,
@@ -59,6 +65,7 @@ def arrivals(
         looked_ns=looked_ns,
         problem=None if there else _nothing(root, files.glob),
         left=left,
+        forgotten=forgotten,
     )
 
 
@@ -99,62 +106,14 @@ def _is_touched(arrival: Arrival, old: Seen | None) -> bool:
     return old is not None and old.identity == arrival.identity
 
 
-def _sorted(differing: Iterable[Arrival], known: Mapping[str, Seen], vanished: Iterable[Seen], removed: str) -> Found:
-    """Return which rows come, go and move.
-
-    Rows whose file vanished or got other contents are free: a file elsewhere with the contents that they were read
-    from takes them over, so that neither a renamed file nor rotated logs are read again.
-    """
-    new: list[Arrival] = []
-    changed: list[Arrival] = []
-    renamed: list[tuple[Seen, Arrival]] = []
-    waiting = list(differing)
-    free = {old.path: old for old in vanished}
-    gone = set(free) if removed == "delete" else set()  # whose rows go, unless they are taken over
-    for each in waiting:
-        old = known.get(each.path)
-        if old is not None and not old.is_gone:
-            free[each.path] = old
-    by_sum: dict[str, list[Seen]] = {}
-    for old in free.values():
-        by_sum.setdefault(old.sha256, []).append(old)
-    for each in waiting:
-        taken = _taken(each, by_sum.get(each.sha256, []))
-        if taken is not None:
-            del free[taken.path]
-        if taken is not None and taken.identity == each.identity:
-            renamed.append((taken, each))
-        elif taken is not None:
-            changed.append(replace(each, replaces=taken))
-        elif each.path in known and not known[each.path].is_gone:
-            changed.append(each)
-        else:
-            new.append(replace(each, replaces=known.get(each.path)))
-    # What nobody took over: rows of a file that has other contents now go with its reading, or by themselves.
-    changed = [
-        replace(each, replaces=free.pop(each.path)) if each.replaces is None and each.path in free else each
-        for each in changed
-    ]
-    over = {each.path for _, each in renamed} | {each.path for each in changed}
-    left = tuple(old for path, old in free.items() if path in gone or path in over)
-    return Found(tuple(new), tuple(changed), left, tuple(renamed))
-
-
-def _taken(arrival: Arrival, free: list[Seen]) -> Seen | None:
-    """Return, and take off the list, the rows that a file takes over: its own if they are among them."""
-    if not free:
-        return None
-    own = next((position for position, old in enumerate(free) if old.path == arrival.path), 0)
-    return free.pop(own)
-
-
 def _content(before: str | None, found: Found, live: Iterable[Seen]) -> str | None:
     """Return the content after what was found, or None where the table may not have the rows that are to go.
 
-    After a revert the table has other rows than the position says, since the position stays.
+    After a revert the table has other rows than the position says, since the position stays: also those of files that
+    count as removed.
     """
     added = [arrival.identity for arrival in found.reads]
     removed = [old.identity for old in found.replaced if not old.is_gone]
-    if removed and before != of_files(None, (old.identity for old in live)):
+    if found.replaced and before != of_files(None, (old.identity for old in live)):
         return None
     return of_files(before, added, removed)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from pyiceberg.manifest import ManifestContent
 
 from runnel.connect.ingest.found import Found, Position
-from runnel.connect.owners import name_of, prefix, prefix_of
 from runnel.errors import RunnelError
 from runnel.lake import tables
 from runnel.lake.ingested import Seen
 from runnel.lake.manifests import Entry, entries_in, manifests
+from runnel.lake.owners import name_of, prefix_of
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -38,7 +38,7 @@ def leaving(store: "Store", base: str | None, found: Found, seen: Position) -> L
     live: dict[str, Entry] = {}
     for manifest in listed:
         live.update((name_of(entry.path), entry) for entry in entries_in(store, manifest))
-        if wanted <= live.keys() and all(old.files for old in found.replaced):
+        if wanted <= live.keys() and all(_is_plain(old) for old in found.replaced):
             break
     chosen: dict[str, Entry] = {}
     identities: list[str] = []
@@ -47,25 +47,31 @@ def leaving(store: "Store", base: str | None, found: Found, seen: Position) -> L
         files, exact = _of(old, live, found, known)
         chosen |= files
         is_exact &= exact
-        if exact and (files or not (old.files or old.is_gone)):
+        is_blank = found.content is not None and not old.files and not old.is_gone  # counts, though it has no rows
+        if exact and (files or is_blank):
             identities.append(old.identity)
     return Leaving(tuple(chosen.values()), tuple(identities), is_exact, len(chosen) == total)
 
 
 def _of(old: Seen, live: Mapping[str, Entry], found: Found, seen: Position) -> tuple[dict[str, Entry], bool]:
-    """Return the live files with the rows of a file, and whether they are the ones that were recorded."""
+    """Return the live files with the rows of a file, and whether it is certain which of its readings they are."""
     names = [name_of(file) for file in old.files]
-    if names and all(name in live for name in names):
+    if _is_plain(old) and all(name in live for name in names):
         return {name: live[name] for name in names}, True
-    prefixes = {prefix(old.path), *(known for file in old.files if (known := prefix_of(file)))}
+    prefixes = set(old.owned)
     others = _others(old, seen().values())
     files = {name: entry for name, entry in live.items() if prefix_of(name) in prefixes and name not in others}
     if files:
-        return files, False
-    rewritten = found.content is not None or any(prefix_of(name) is None for name in live)
-    if names and not old.is_gone and rewritten:
+        return files, files.keys() == set(names)
+    if names and not old.is_gone and any(prefix_of(name) is None for name in live):
         raise _rewritten(old)
-    return {}, True
+    # A content that counts its rows, though they are not there, is that of other files with equal rows.
+    return {}, found.content is None or not names or old.is_gone
+
+
+def _is_plain(old: Seen) -> bool:
+    """Tell whether no other rows are a file's if those are there that were recorded: it inherited none of another."""
+    return bool(old.files) and (old.owners is None or len(old.owners) == 1)
 
 
 def _others(old: Seen, seen: Iterable[Seen]) -> frozenset[str]:

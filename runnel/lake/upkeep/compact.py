@@ -25,15 +25,16 @@ from runnel.lake.snapshots import Edit, stage
 from runnel.lake.tables import Unwritable, check_writable, load
 from runnel.lake.upkeep.choice import Choice, choose
 from runnel.lake.upkeep.pour import pour
+from runnel.names import TableName
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from runnel.lake.store import Store
-    from runnel.names import TableName
 
 Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
+_QUARANTINE = "quarantine"
 _KEPT_APART = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
 
 
@@ -94,7 +95,16 @@ def compact(
 
 
 def _is_kept_apart(store: "Store", commit: Commit, table: "TableName", version: Version) -> bool:
-    """Tell whether each file of a source has data files of its own, which it replaces when it changes."""
+    """Tell whether each file of a source has data files of its own, which it replaces when it changes.
+
+    So it is with the rows of these files that were set aside.
+    """
+    if table.layer == _QUARANTINE:
+        properties = load(store, version.location).properties
+        of = properties.get("runnel.quarantine_of")
+        return of is not None and store.db.read(
+            partial(has_ingested, commit=commit, table=TableName.stored(of), files=True)
+        )
     if store.db.read(partial(has_ingested, commit=commit, table=table, files=True)):
         return True
     is_fed = store.db.read(partial(has_ingested, commit=commit, table=table))

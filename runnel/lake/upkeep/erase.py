@@ -15,6 +15,7 @@ from runnel.lake.pins import pinned
 from runnel.lake.upkeep import leases
 from runnel.lake.upkeep.condition import Condition, parsed
 from runnel.lake.upkeep.erasure import Erasure
+from runnel.lake.upkeep.log_rows import refuse_rows_in_log
 from runnel.lake.upkeep.swap import Done, finish, publish, remove_blobs
 from runnel.lake.upkeep.trail import Appeared
 
@@ -58,13 +59,15 @@ def erase(
     """Remove the rows that match a condition from every version of a table that is retained.
 
     `where` is a condition in Spark SQL over the table's columns, of a small safe kind. Raises ERASE_OUTSIDE_FILE,
-    having changed nothing, where a file that was registered in place holds such rows.
+    having changed nothing, where a file that was registered in place holds such rows, and ERASE_LOG where the table
+    follows from a log of changes that still has them.
     """
     condition = parsed(where)
     if not dry_run:
         leases.end(store.db, store.db.read(store.db.now))  # a writer that died does not count as open
         finish(store)
     with pinned(store.db, "write") as pin:
+        refuse_rows_in_log(store, table, condition)
         erasure = Erasure(store, table, condition, progress)
         for _ in range(ATTEMPTS):
             erasure.look()

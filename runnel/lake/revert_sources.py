@@ -1,0 +1,93 @@
+"""What a revert has to know of sources: which file each data file belongs to, and what their position becomes.
+
+A revert takes rows back and keeps the position. So the table of a source stays, though without rows, where the commit
+that created it is undone; and rows that come back belong to the file that they were read from, whatever its name is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy.engine import Connection
+
+from runnel.lake.commits import Commit, Version
+from runnel.lake.ingested import has_ingested, position
+from runnel.lake.manifests import entries
+from runnel.lake.seen import STATE, Seen
+from runnel.lake.snapshots import Edit, stage
+from runnel.lake.tables import load
+from runnel.names import TableName
+
+if TYPE_CHECKING:
+    from runnel.lake.store import Store
+
+_QUARANTINE, _OF = "quarantine", "runnel.quarantine_of"
+Position = Mapping[str, Seen]
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """The position of a source of files before the commit that is undone, after it, and now."""
+
+    source: TableName
+    before: Position
+    after: Position
+    now: Position
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Return the path of each owner of data files, the newest that is known."""
+        found = (self.before, self.after, self.now)
+        return {owner: path for at in found for path, seen in at.items() for owner in seen.owned}
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether each file counts as read now with what it had after the commit."""
+        return _contents(self.after) == _contents(self.now)
+
+    def inherited(self) -> tuple[Seen, ...]:
+        """Return what is recorded so that every file that comes back has an owner in the position.
+
+        Its path is somebody else's by now, whose rows replaced its own: that file inherits them.
+        """
+        owned = {owner for seen in self.now.values() for owner in seen.owned}
+        found: dict[str, Seen] = {}
+        for path, seen in self.before.items():
+            lost = tuple(owner for owner in seen.owned if owner not in owned)
+            if lost and self.after.get(path) != seen and path in self.now:
+                now = self.now[path]
+                found[path] = replace(now, owners=(*now.owned, *lost))
+        return tuple(found.values())
+
+
+def read_files(
+    connection: Connection, source: TableName, parent: Commit, undone: Commit, tip: Commit
+) -> ReadFiles | None:
+    """Return the positions of a source of files; None for any other table."""
+    if not has_ingested(connection, tip, source, files=True):
+        return None
+    found = (position(connection, commit, source) for commit in (parent, undone, tip))
+    before, after, now = ({path: seen for path, seen in at.items() if path != STATE or not seen.state} for at in found)
+    return ReadFiles(source, before, after, now)
+
+
+def source_of(store: "Store", table: TableName, versions: Iterable[Version | None]) -> TableName:
+    """Return the table that a source fills: the table itself, or the one that a quarantine table is of."""
+    if table.layer != _QUARANTINE:
+        return table
+    location = next((version.location for version in versions if version is not None), None)
+    of = load(store, location).properties.get(_OF) if location is not None else None
+    return TableName.stored(of) if of else table
+
+
+def emptied(store: "Store", version: Version) -> Version:
+    """Return a version without rows, staged where there are any."""
+    live = list(entries(store, load(store, version.location)))
+    if not live:
+        return version
+    location = stage(store, version.location, Edit(removed=live))
+    return Version(location, location)
+
+
+def _contents(at: Position) -> dict[str, str]:
+    return {owner: seen.identity for seen in at.values() if not seen.is_gone for owner in seen.owned}

@@ -1,0 +1,225 @@
+"""Plays a history of a source on a real lake and on the model, and compares both after each step."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.errors import RunnelError
+from runnel.lake.branches import fork
+from runnel.lake.revert import revert
+from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.erase import erase as erase_rows
+from runnel.names import TableName
+from tests.connect.source_histories import model
+from tests.connect.source_histories.model import Contents, Numbers, State
+from tests.run.project import Project
+
+X = Contents(((1, 1, 10), (2, 1, 20)))
+Y = Contents(((1, 2, 30),), ("3,1,bad",))
+Z = Contents((), ("4,1,worse",))
+W = Contents(((2, 2, 40), (5, 1, 50)), ("6,1,wrong", "7,1,wrong"))
+V = Contents(((1, 3, 60), (5, 2, 70)))
+EMPTY = Contents()
+CONTENTS = {"X": X, "Y": Y, "Z": Z, "W": W, "V": V, "EMPTY": EMPTY}
+
+TABLE = "ods.orders"
+FILES = 'rn.files("data/*.csv", schema="id long, ts long, amount long", removed="{removed}")'
+CHANGES = 'rn.changes({files}, key="id", sequence_by="ts")'
+
+Step = tuple[object, ...]
+"""The name of a method of `Machine`, and its arguments."""
+
+
+def parsed(text: str) -> list[Step]:
+    """Return the steps that a text says, such as `put a X; run; revert 1`."""
+    return [tuple(int(word) if word.isdigit() else word for word in step.split()) for step in text.split(";")]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the source is declared."""
+
+    removed: str = "keep"
+    is_log: bool = False
+
+    @property
+    def flow(self) -> str:
+        """Return the text of the flow file."""
+        files = FILES.format(removed=self.removed)
+        origin = CHANGES.format(files=files) if self.is_log else files
+        return f'import runnel as rn\nrn.source("{TABLE}", {origin}, on_bad="quarantine")\n'
+
+    @property
+    def table(self) -> str:
+        """Return the table that the files are read into."""
+        return f"{TABLE}__changes" if self.is_log else TABLE
+
+
+class Machine:
+    """A project with one source, and the model of it."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        self.project, self.kind = Project(root), kind
+        self.project.write("flows/flow.py", kind.flow)
+        (root / "data").mkdir()
+        self.folder: dict[str, Contents] = {}
+        self.numbers = Numbers()
+        self.clock = 0
+        self.done: list[str] = []  # what took effect
+        with self.project.open() as lake:
+            first = lake.store.commit("main").id
+        self.histories: dict[str, list[tuple[str, State, str]]] = {"main": [(first, State(), "root")]}
+
+    def play(self, *steps: Step) -> "Machine":
+        """Carry out some steps, and compare after each."""
+        for step in steps:
+            name, *arguments = step
+            getattr(self, str(name))(*arguments)
+        return self
+
+    def tip(self, branch: str = "main") -> State:
+        """Return the state of a branch."""
+        return self.histories[branch][-1][1]
+
+    def put(self, name: str, contents: str) -> None:
+        """Write a file."""
+        self.folder[f"data/{name}.csv"] = CONTENTS[contents]
+        path = self.project.root / f"data/{name}.csv"
+        path.write_text(CONTENTS[contents].text)
+        self.clock += 1
+        os.utime(path, (1_700_000_000 + self.clock,) * 2)
+
+    def move(self, name: str, to: str) -> None:
+        """Rename a file."""
+        if name != to and f"data/{name}.csv" in self.folder:
+            self.folder[f"data/{to}.csv"] = self.folder.pop(f"data/{name}.csv")
+            (self.project.root / f"data/{name}.csv").rename(self.project.root / f"data/{to}.csv")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        if self.folder.pop(f"data/{name}.csv", None) is not None:
+            (self.project.root / f"data/{name}.csv").unlink()
+
+    def run(self, branch: str = "main") -> None:
+        """Run on a branch."""
+        if branch not in self.histories:
+            return
+        tip = self.tip(branch)
+        ran = self.project.run(branch=branch) if tip.exists or self.folder else None
+        if ran is None:
+            return
+        assert ran.state in ("succeeded", "nothing"), ran
+        expected = model.after_run(tip, self.folder, self.numbers, deletes=self.kind.removed == "delete")
+        if ran.commit is not None:
+            self._record(branch, ran.commit, expected, "run")
+        assert ran.commit is not None or expected == tip, "a run did nothing though something changed"
+        self.compare(branch)
+        if self.kind.is_log:
+            rows = self._rows(TABLE, branch)
+            assert rows == model.applied(expected.rows()), f"{TABLE} does not follow from its log"
+
+    def revert(self, back: int = 0, branch: str = "main") -> None:
+        """Undo one of the commits of a branch, counted from the newest."""
+        commits = self._commits(branch, ("run", "release", "revert"))
+        if back >= len(commits):
+            return
+        place = commits[-1 - back]
+        history = self.histories[branch]
+        expected = model.after_revert(self.tip(branch), history[place - 1][1], history[place][1])
+        with self.project.open() as lake:
+            try:
+                made = revert(lake.store, history[place][0], branch)
+            except RunnelError as error:
+                assert error.code in ("REVERT_CONFLICT", "REVERT_NOTHING"), error
+                return
+        assert expected is not None, "a revert succeeded though a file was read again since"
+        self._record(branch, made.id, expected, "revert")
+        self.compare(branch)
+
+    def rewind(self, back: int = 1, branch: str = "main") -> None:
+        """Take the source back by so many commits."""
+        history = self.histories.get(branch, [])
+        if len(history) < 2:
+            return
+        target = history[max(0, len(history) - 1 - back)]
+        with self.project.open() as lake:
+            try:
+                done = lake.rewind(TABLE, to=target[0], branch=branch)
+            except RunnelError as error:
+                assert error.code == "REWIND_NOTHING", error
+                return
+        assert done.commit is not None
+        self._record(branch, done.commit.id, model.after_rewind(self.tip(branch), target[1]), "rewind")
+        self.compare(branch)
+
+    def release(self, name: str, branch: str = "main") -> None:
+        """Release the rows of a file, corrected."""
+        if branch not in self.histories:
+            return
+        self.clock += 1
+        corrected = (8, self.clock, self.clock)
+        self.project.write("right.csv", Contents((corrected,)).text)
+        expected = model.after_release(self.tip(branch), f"data/{name}.csv", corrected)
+        with self.project.open() as lake:
+            try:
+                done = lake.release(
+                    self.kind.table, self.project.root / "right.csv", file=f"data/{name}.csv", branch=branch
+                )
+            except RunnelError as error:
+                assert expected is None and error.code in ("RELEASE_NOTHING", "RELEASE_FILES"), error
+                return
+        assert expected is not None and done.commit is not None, "rows of several files were released as those of one"
+        self._record(branch, done.commit.id, expected, "release")
+        self.compare(branch)
+
+    def compact(self, branch: str = "main") -> None:
+        """Compact every table of a branch."""
+        if branch in self.histories:
+            with self.project.open() as lake:
+                compact(lake.store, branch=branch)
+            self.compare(branch)
+
+    def erase(self, row_id: int) -> None:
+        """Erase the rows with an id from every version."""
+        known = [state for history in self.histories.values() for _, state, _ in history]
+        if not any(row[0] == row_id for state in known for row in state.rows()):
+            return
+        with self.project.open() as lake:
+            for table in dict.fromkeys((self.kind.table, TABLE)):
+                erase_rows(lake.store, TableName.parse(table), f"id = {row_id}")
+        for state in {id(state): state for state in known}.values():
+            model.erase(state, row_id)
+        self.done.append("erase")
+        for branch in self.histories:
+            self.compare(branch)
+
+    def fork(self) -> None:
+        """Make the branch dev off main."""
+        if "dev" not in self.histories:
+            with self.project.open() as lake:
+                fork(lake.store.db, "dev", lake.store.commit("main"), "ada")
+            self.histories["dev"] = list(self.histories["main"])
+
+    def compare(self, branch: str = "main") -> None:
+        """Compare the lake with the model."""
+        tip = self.tip(branch)
+        assert self._rows(self.kind.table, branch) == tip.rows(), f"rows after {self.done}"
+        with self.project.open() as lake:
+            exists = TableName.parse(self.kind.table) in lake.store.state(branch)
+            rows = lake.quarantine(self.kind.table, branch=branch) if exists else []
+        found = sorted((row.file or "", row.raw or "") for row in rows)
+        assert found == tip.quarantined(), f"quarantine after {self.done}"
+
+    def _commits(self, branch: str, kinds: tuple[str, ...]) -> list[int]:
+        history = self.histories.get(branch, [])
+        return [place for place, (_, _, kind) in enumerate(history) if kind in kinds]
+
+    def _record(self, branch: str, commit: str, state: State, kind: str) -> None:
+        self.histories[branch].append((commit, state, kind))
+        self.done.append(f"{kind} on {branch}")
+
+    def _rows(self, table: str, branch: str) -> list[model.Row]:
+        with self.project.open() as lake:
+            if TableName.parse(table) not in lake.store.state(branch):
+                return []
+            return sorted(lake.query(f"select id, ts, amount from {table}", at=branch, engine="duckdb").rows())

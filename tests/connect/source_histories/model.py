@@ -1,0 +1,190 @@
+"""What the documentation promises of a source of files, in memory: its rows, its quarantine and its position. Pure.
+
+A file keeps its number when it is renamed or changed, and when it vanishes and comes back. The table holds the rows of
+one reading of each number; a revert changes which reading that is, and never what counts as read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+Row = tuple[int, int, int]
+BadRow = tuple[str, str]  # the file that it was read from, and its text
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds: rows that can be read, and lines that can't."""
+
+    good: tuple[Row, ...] = ()
+    bad: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the file's text."""
+        lines = [",".join(map(str, row)) for row in self.good]
+        return "\n".join(["id,ts,amount", *lines, *self.bad]) + "\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What was last read at a path, and the numbers of the files whose rows go when it changes."""
+
+    numbers: tuple[int, ...]
+    contents: Contents
+    is_removed: bool = False
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What the table and its quarantine have of one file."""
+
+    good: tuple[Row, ...] = ()
+    bad: tuple[BadRow, ...] = ()
+
+
+@dataclass
+class State:
+    """A version of the table, its quarantine and the position."""
+
+    exists: bool = False
+    holdings: dict[int, Holding] = field(default_factory=dict)
+    position: dict[str, Entry] = field(default_factory=dict)
+
+    def copy(self) -> "State":
+        """Return a state that can be changed by itself."""
+        return State(self.exists, dict(self.holdings), dict(self.position))
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the table, sorted."""
+        return sorted(row for holding in self.holdings.values() for row in holding.good)
+
+    def quarantined(self) -> list[BadRow]:
+        """Return the rows of the quarantine, sorted."""
+        return sorted(row for holding in self.holdings.values() for row in holding.bad)
+
+    def holding(self, number: int) -> Holding:
+        """Return what is there of a file."""
+        return self.holdings.get(number, Holding())
+
+
+class Numbers:
+    """Gives out the numbers of files."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def fresh(self) -> int:
+        """Return a number that no file has had."""
+        self._last += 1
+        return self._last
+
+
+def after_run(state: State, folder: Mapping[str, Contents], numbers: Numbers, *, deletes: bool) -> State:
+    """Return the state after a run that finds these files."""
+    result = state.copy()
+    result.exists = True
+    known = state.position if state.exists else {}
+    live = {path: entry for path, entry in known.items() if not entry.is_removed}
+    differing = [path for path in sorted(folder) if path not in live or live[path].contents != folder[path]]
+    vanished = [path for path in sorted(live) if path not in folder]
+    free = {path: live[path] for path in sorted({*vanished, *(path for path in differing if path in live)})}
+    renamed: dict[str, str] = {}
+    for path in differing:
+        former = next((other for other, entry in free.items() if entry.contents == folder[path]), None)
+        if former is not None:
+            renamed[path] = former
+            del free[former]
+    if not state.exists:
+        result.holdings, result.position = {}, {}
+    for former in renamed.values():
+        result.position[former] = Entry((), live[former].contents, is_removed=True)
+    for path, former in renamed.items():
+        result.position[path] = live[former]
+        if path in free:  # it was overwritten by the renamed file
+            _clear(result, free.pop(path))
+    for path in differing:
+        if path not in renamed:
+            entry = free.pop(path, None) or _returning(path, folder, known, live, result, numbers)
+            result.position[path] = Entry(entry.numbers, folder[path])
+            _clear(result, entry)
+            bad = tuple((path, text) for text in folder[path].bad)
+            result.holdings[entry.numbers[0]] = Holding(folder[path].good, bad)
+    for path, entry in free.items():
+        if deletes:
+            _clear(result, entry)
+            result.position[path] = replace(entry, is_removed=True)
+    return result
+
+
+def _returning(
+    path: str,
+    folder: Mapping[str, Contents],
+    known: Mapping[str, Entry],
+    live: Mapping[str, Entry],
+    result: State,
+    numbers: Numbers,
+) -> Entry:
+    """Return the entry of a file that was removed and is there again, also under another name, or a new one."""
+    own = known.get(path)
+    if path not in live and own is not None and own.numbers:
+        return own
+    for other, entry in sorted(known.items()):
+        is_free = entry.is_removed and other not in folder and bool(result.position[other].numbers)
+        if path not in live and is_free and entry.contents == folder[path]:
+            result.position[other] = replace(entry, numbers=())
+            return entry
+    return Entry((numbers.fresh(),), folder[path])
+
+
+def _clear(state: State, entry: Entry) -> None:
+    for number in entry.numbers:
+        state.holdings.pop(number, None)
+
+
+def after_revert(tip: State, before: State, undone: State) -> State | None:
+    """Return the state after a commit was undone; None where a file of it has been read again since."""
+    result = tip.copy()
+    everything = {*before.holdings, *undone.holdings}
+    touched = [number for number in everything if before.holding(number) != undone.holding(number)]
+    for number in touched:
+        if tip.holding(number) not in (undone.holding(number), before.holding(number)):
+            return None
+        result.holdings[number] = before.holding(number)
+    owned = {number for entry in result.position.values() for number in entry.numbers}
+    for path, entry in before.position.items():
+        for number in entry.numbers:
+            if number in touched and number not in owned:
+                there = result.position[path]
+                result.position[path] = replace(there, numbers=(*there.numbers, number))
+    return result
+
+
+def after_rewind(tip: State, target: State) -> State:
+    """Return the state after a source was taken back: what was read since counts as never read."""
+    position = {path: Entry((), entry.contents, is_removed=True) for path, entry in tip.position.items()}
+    if not target.exists:
+        return State(False, {}, position)
+    return State(True, dict(target.holdings), position | target.position)
+
+
+def after_release(tip: State, path: str, corrected: Row) -> State | None:
+    """Return the state after the bad rows of a file were corrected; None where they are of no file or of several."""
+    numbers = [number for number, holding in tip.holdings.items() if any(file == path for file, _ in holding.bad)]
+    if len(numbers) != 1:
+        return None
+    result = tip.copy()
+    holding = result.holding(numbers[0])
+    left = tuple(row for row in holding.bad if row[0] != path)
+    result.holdings[numbers[0]] = Holding((*holding.good, corrected), left)
+    return result
+
+
+def erase(state: State, row_id: int) -> None:
+    """Take rows out of a state, as an erasure does in every version."""
+    for number, holding in state.holdings.items():
+        state.holdings[number] = replace(holding, good=tuple(row for row in holding.good if row[0] != row_id))
+
+
+def applied(rows: list[Row]) -> list[Row]:
+    """Return what follows from a log of changes: the last row of each key."""
+    return sorted({row[0]: row for row in sorted(rows)}.values())

@@ -52,6 +52,7 @@ class Options:
     by_input: tuple[tuple[str, str], ...] = ()  # parameter, expression
     reference: tuple[str, ...] = ()
     lookback: tuple[tuple[str, int], ...] = ()
+    trust_by: bool = False  # each slice is made of its own rows alone, though the plan does not show it
     rowwise: bool = False
     key: tuple[str, ...] = ()
     volatile: bool = False

@@ -9,7 +9,7 @@ from runnel.errors import listed, nearest
 from runnel.names import shown
 
 _ONLY = ("trigger", "watermark", "output")
-_NEVER = ("by", "by_input", "lookback", "reference", "rowwise", "volatile")
+_NEVER = ("by", "by_input", "lookback", "trust_by", "reference", "rowwise", "volatile")
 _FIX = 'write watermark=("ts", "10 minutes"), or watermark={"clicks": ("ts", "10 minutes")} where streams differ'
 
 

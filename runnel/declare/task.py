@@ -26,6 +26,7 @@ def task(
     by_input: Mapping[str, str] | None = None,
     reference: _TEXTS = None,
     lookback: Mapping[str, int] | None = None,
+    trust_by: bool | None = None,
     rowwise: bool | None = None,
     key: _TEXTS = None,
     volatile: bool | None = None,
@@ -53,6 +54,7 @@ def task(
 
     - `by`: columns of the output that name its slices; `by_input` gives the expression for an input that lacks them,
       `reference` names inputs whose changes alone recompute nothing, `lookback` how many earlier slices a slice reads.
+      `trust_by` promises that each slice is made of its own rows alone where Runnel can't see it.
     - `rowwise`: each output row comes from one input row. `key`: the columns that identify a row.
     - `volatile`: never skipped.
     - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` how late their rows may be,
@@ -64,8 +66,9 @@ def task(
     registry = current()
     place = registry.here()
     values = {
-        "by": by, "by_input": by_input, "reference": reference, "lookback": lookback, "rowwise": rowwise, "key": key,
-        "volatile": volatile, "stream": stream, "trigger": trigger, "watermark": watermark, "output": output,
+        "by": by, "by_input": by_input, "reference": reference, "lookback": lookback, "trust_by": trust_by,
+        "rowwise": rowwise, "key": key, "volatile": volatile, "stream": stream, "trigger": trigger,
+        "watermark": watermark, "output": output,
         "schema": schema, "partition": partition, "sort": sort, "properties": properties, "tags": tags,
         "owner": owner, "retries": retries, "timeout": timeout, "deadline": deadline, "checks": checks,
     }  # fmt: skip

@@ -15,8 +15,8 @@ from runnel.names import shown
 
 OUTPUTS = ("append", "update")
 _NAMES = """
-    by by_input reference lookback rowwise key volatile stream trigger watermark output schema partition sort properties
-    tags owner retries timeout deadline checks
+    by by_input reference lookback trust_by rowwise key volatile stream trigger watermark output schema partition sort
+    properties tags owner retries timeout deadline checks
 """
 KNOWN = tuple(_NAMES.split())
 _SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
@@ -32,6 +32,7 @@ def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options
         by_input=_of_inputs(given, "by_input", given.pairs("by_input", str, '"to_date(ts)"'), inputs),
         reference=tuple(name for name, _ in _of_inputs(given, "reference", _alone(given, "reference"), inputs)),
         lookback=_of_inputs(given, "lookback", _not_negative(given), inputs),
+        trust_by=given.flag("trust_by"),
         rowwise=given.flag("rowwise"),
         key=_columns(given, "key", names),
         volatile=given.flag("volatile"),
@@ -114,7 +115,7 @@ def _not_negative(given: Given) -> tuple[tuple[str, Any], ...]:
 def _refuse_loose_slices(given: Given, options: Options) -> None:
     """Tell what stands against slices: options that need `by`, and parts that don't fit together."""
     number = len(options.by)
-    for name in ("by_input", "lookback"):
+    for name in ("by_input", "lookback", "trust_by"):
         if getattr(options, name) and not number:
             given.wrong(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
     for parameter, text in options.by_input:

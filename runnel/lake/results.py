@@ -20,6 +20,7 @@ from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 
 AT_ONCE = 500
+_LOOK = 1  # counts up when Runnel looks closer at whether a task can be computed from changes
 Key = tuple[TableName, str]
 
 
@@ -142,6 +143,7 @@ def result_of(row: Row[Any]) -> Result:
         _tally(detail["tally"]) if detail.get("tally") else None,
         detail.get("slices"),
         detail.get("extends"),
+        _why_whole(detail.get("why_whole")),
         detail.get("provenance", {}),
     )
 
@@ -149,6 +151,11 @@ def result_of(row: Row[Any]) -> Result:
 def _tally(stored: list[str]) -> tuple[int, int, int]:
     count, one, two = (int(number) for number in stored)
     return count, one, two
+
+
+def _why_whole(stored: list[Any] | None) -> str | None:
+    """Return why changes can't be followed, unless an earlier Runnel said so, which looked less closely."""
+    return str(stored[1]) if stored and stored[0] == _LOOK else None
 
 
 def _here(result: Result) -> "sa.ColumnElement[bool]":
@@ -165,6 +172,7 @@ def _values(result: Result) -> dict[str, Any]:
         "tally": [str(number) for number in result.tally] if result.tally else None,
         "slices": result.slices,
         "extends": result.extends,
+        "why_whole": None if result.why_whole is None else [_LOOK, result.why_whole],
         "provenance": dict(result.provenance),
     }
     return {

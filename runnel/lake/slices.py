@@ -206,6 +206,17 @@ def estimate(store: "Store", location: str, columns: Sequence[str]) -> int | Non
     return max(len(keys), high - low + 1 if low is not None and high is not None else 0)
 
 
+def bounds(store: "Store", location: str, name: str, among: Iterable[Entry]) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value that files have of a column; None where they don't tell."""
+    metadata = load(store, location)
+    field = _field(metadata, name)
+    ends = [_bounds(entry, field) for entry in among if entry.is_data] if field else []
+    low, high = [least for least, _ in ends if least is not None], [most for _, most in ends if most is not None]
+    if field is None or not ends or len(low) < len(ends) or len(high) < len(ends):
+        return None
+    return _value(field.field_type, min(low)), _value(field.field_type, max(high))
+
+
 def _bounds(entry: Entry, field: NestedField) -> tuple[int | None, int | None]:
     """Return the bounds of a whole number or a date, in days, of a file."""
     if not isinstance(field.field_type, IntegerType | LongType | DateType):

@@ -17,7 +17,7 @@ from runnel.plan.fingerprint import Fingerprint, difference
 from runnel.plan.key import task_key
 from runnel.plan.missing import refuse_missing
 from runnel.plan.sliced import by_slices
-from runnel.plan.slices import is_reference
+from runnel.plan.slices import in_full_reason, is_reference
 from runnel.plan.steps import Step
 
 
@@ -82,7 +82,7 @@ def decide(case: Case, known: Result | None, facts: Facts) -> Step:
 
 def _again(case: Case, known: Result | None, head: Head, base: Result, days: Days, facts: Facts) -> Step:
     """Return the step for a case whose slices of some days are computed although nothing changed."""
-    found = dated(case, head, facts)
+    found = dated(case, head, facts) if in_full_reason(case.task, base.why_whole) is None else None
     if found is None:
         return (
             replace(_full(case, facts, whole_reason(days)), asked=Asked(days))
@@ -157,6 +157,8 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
         return _full(case, facts, why, base=base, changed=changed, analyse=True)
     if not _is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
         return _full(case, facts, f"{why}; {task.quarantine} holds other rows than were set aside with it")
+    if reason := in_full_reason(task, base.why_whole):
+        return _full(case, facts, f"{why}; {reason}")
     if task.options.by and not (task.options.rowwise and all(_is_append(move) for move in moves.values())):
         return _by_slices(case, base, facts, moves, why)
     if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):

@@ -22,7 +22,8 @@ class Result:
     """What a task once made of some inputs; known on every branch, and also when its run failed elsewhere.
 
     `inputs` are the versions used. `code` is the fingerprint as it was stored, `columns` the columns of each input
-    that were used.
+    that were used. `why_whole` says why a change of its inputs always needs a full computation; it is empty where the
+    changed slices or rows are enough, and None where that was not looked at.
     """
 
     table: TableName
@@ -39,6 +40,7 @@ class Result:
     tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
     slices: int | None = None  # how many it has, where it is computed by slices
     extends: str | None = None  # an earlier content that this is, but for columns that came
+    why_whole: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who made it how, beside the inputs
 
 

@@ -85,6 +85,14 @@ def is_reference(task: Task, table: TableName) -> bool:
     return bool(task.options.reference) and set(_parameters(task, table)) <= set(task.options.reference)
 
 
+def in_full_reason(task: Task, why_whole: str | None) -> str | None:
+    """Return why all of a task has to be computed though only some rows changed; None if they are enough.
+
+    `why_whole` is what was seen when it was last computed in full; `trust_by` promises that slices are independent.
+    """
+    return why_whole or None if not task.options.trust_by else None
+
+
 def lookback(task: Task, table: TableName) -> int:
     """Return how many earlier slices of an input a slice reads."""
     given = dict(task.options.lookback)

@@ -1,22 +1,26 @@
 """Tell from its analysed plan whether a task with `by=` really is computed slice by slice. Nothing is computed here.
 
 The rows of a slice must be the same whether all slices are read or only it. Refused is what the plan contradicts; what
-it can't show is trusted.
+it can't show is computed in full.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.flow import Task
-from runnel.run.expression import column, columns, equalities, inward, parse, parts, text_of, texts
+from runnel.errors import listed
+from runnel.run.bounds import condition_of, day_of, frames
+from runnel.run.expression import Expression, column, columns, exact_text_of, inward, parse, parts, text_of, texts
 from runnel.run.logical import Node, first, number
-from runnel.run.operators import ROWWISE
-from runnel.run.origins import Origins, SliceKey, plan_of
+from runnel.run.operators import GROUPED, NAMES, ROWWISE
+from runnel.run.origins import Origins, SliceKey, plan_of, refuse_unfit_expressions
 from runnel.run.rowkeys import (
-    TRUSTED,
     UNIVERSAL,
     Group,
+    Renaming,
     Rows,
+    Unfollowed,
     at,
     common,
     joined,
@@ -26,7 +30,7 @@ from runnel.run.rowkeys import (
     renamed,
     sliced_by,
 )
-from runnel.run.unaligned import other_column, unaligned
+from runnel.run.unaligned import other_column, too_far_back, unaligned
 from runnel.run.usage import Ids, outputs_of
 
 if TYPE_CHECKING:
@@ -48,31 +52,45 @@ _GATHERING = {
 }
 
 
-def refuse_unaligned(
-    task: Task,
-    frame: "DataFrame",
-    sliced: Mapping[str, tuple[str, ...]],
-    trusted: Collection[str],
-    frames: "Mapping[str, DataFrame]",
-) -> None:
-    """Raise a mistake where the plan of a task's frame shows that a slice is not made of its own rows alone.
+@dataclass(frozen=True)
+class SlicedInput:
+    """An input that has slices: its frame, what names the slice of a row, and how many slices it looks back."""
 
-    `sliced` has, by identifier, the expressions that name the slice of an input's row; `trusted` are the inputs whose
-    slices may meet; any other is there as a whole. `frames` are the inputs as the task gets them.
+    frame: "DataFrame"
+    expressions: tuple[str, ...]
+    lookback: int = 0
+
+
+def unfollowed(task: Task, frame: "DataFrame", sliced: Mapping[str, SlicedInput]) -> str | None:
+    """Return why the plan of a task's frame does not show that a slice is made of its own rows; None if it does.
+
+    Raises a mistake if the plan shows that it is not. `sliced` has the inputs with slices by their identifiers; any
+    other is there as a whole.
     """
+    for given in sliced.values():
+        refuse_unfit_expressions(task, given.frame, given.expressions)
     nodes = plan_of(frame)
-    keys = {name: SliceKey(frames[name], found) for name, found in sliced.items() if name not in trusted}
-    alignment = _Alignment(task, nodes, Origins(frame, keys, trusted))
-    found = alignment.rows[nodes[0]]
-    if found.kind != "sliced":
-        return
-    key, ids = alignment.only(found), alignment.outputs[nodes[0]]
+    keys = {name: SliceKey(given.frame, given.expressions, given.lookback) for name, given in sliced.items()}
+    try:
+        alignment = _Alignment(task, nodes, Origins(frame, keys))
+        rows = alignment.rows[nodes[0]]
+        if rows.kind == "sliced":
+            _refuse_other_columns(task, frame, alignment.only(rows), alignment.outputs[nodes[0]])
+    except Unfollowed as error:
+        return str(error)
+    return None
+
+
+def _refuse_other_columns(task: Task, frame: "DataFrame", group: Group, ids: Ids) -> None:
+    """Refuse a task whose columns in `by` are not made from the key of the slice."""
     names = [name.lower() for name in frame.columns]
     for place, name in enumerate(task.options.by):
         wanted = name.strip("`").lower()
         if wanted not in names:
             raise other_column(task, place, is_there=False)
-        if ids is not None and column(ids[names.index(wanted)]) not in key[place]:
+        if ids is None:
+            raise Unfollowed(f"Runnel can't see what its column `{wanted}` is made from")
+        if column(ids[names.index(wanted)]) not in group.keys[place]:
             raise other_column(task, place, is_there=True)
 
 
@@ -92,6 +110,7 @@ class _Alignment:
     def only(self, rows: Rows, node: Node | None = None) -> Group:
         """Return the one key of rows; refuse those that a join has made from several slices."""
         if len(rows.groups) != 1:
+            _raise_if_looking_back(rows)
             raise unaligned(self._task, "Join", is_inside=node in self._inside)
         return rows.groups[0]
 
@@ -107,18 +126,23 @@ class _Alignment:
             return self._stacked(node, inner)
         if node.kind in _JOINS:
             return self._linked(node, self._joined(node))
-        if inner[-1].kind == "trusted" or any("UDTF" in one["class"] for one in node.expressions):
-            return TRUSTED
+        if any("UDTF" in one["class"] for one in node.expressions) and inner[-1].kind == "sliced":
+            raise Unfollowed("Runnel can't look into its table function")
+        if node.kind in GROUPED and any(one.kind == "sliced" for one in inner):
+            return self._grouped(node, inner)
         return self._passed(node, self._linked(node, _filtered(node, inner[-1])))
 
     def _passed(self, node: Node, rows: Rows) -> Rows:
         """Return the rows of an operator with one child, from those of the child."""
         if rows.kind != "sliced":
             return rows
-        if node.kind in _GATHERING or node.kind == "Distinct":
+        if node.kind == "Window":
+            rows = sliced_by((self._after_window(node, self.only(rows, node)),))
+        elif node.kind in _GATHERING or node.kind == "Distinct":
             self._require(node, self.only(rows, node))
         elif node.kind not in ROWWISE and node.kind != "Sample":
-            return TRUSTED
+            name = NAMES.get(node.kind, node.kind)
+            raise Unfollowed(f"Runnel can't look into its `{name}`")
         if node.kind == "Expand" and node.fields.get("projections"):
             return sliced_by(tuple(_expanded(node, group) for group in rows.groups))
         if node.kind in (*_MADE, "Expand"):
@@ -126,14 +150,58 @@ class _Alignment:
             return sliced_by(tuple(renamed(group, names, self.outputs[node]) for group in rows.groups))
         return rows
 
+    def _grouped(self, node: Node, inner: Sequence[Rows]) -> Rows:
+        """Return the rows that a function of the user's makes of each group of rows; its columns keep their names.
+
+        Columns by which the rows are grouped are taken to be passed on where the function returns one of their name.
+        """
+        found = []
+        for child, rows, field in zip(node.children, inner, GROUPED[node.kind], strict=True):
+            if rows.kind == "universal":
+                continue  # its rows are there for every group
+            grouping = node.fields[field]
+            if isinstance(grouping, int):
+                grouping = child.fields["projectList"][:grouping]
+            if lacking(group := self.only(rows, node), texts(grouping)):
+                raise Unfollowed(f"its `{NAMES[node.kind]}` is not grouped by {listed(self._task.options.by)}")
+            found.append(_passed_on(group, grouping, node))
+        return sliced_by(merged(tuple(found)))
+
+    def _after_window(self, node: Node, group: Group) -> Group:
+        """Return the key of rows after a window; refuse one that reads more slices than the row's own."""
+        if not lacking(group, texts(node.fields["partitionSpec"])):
+            return group
+        if not group.spare:
+            self._require(node, group)
+        order = [parse(item) for item in node.fields["orderSpec"]]
+        top = order[0] if len(order) == 1 else None
+        is_by_key = top is not None and _ordering(node, top.children[0]) in group.keys[0]
+        is_ascending = top is not None and "Ascending" in str(top.item.get("direction"))
+        width = 0
+        for frame in frames(node.fields["windowExpressions"]):
+            if frame is not None and (frame.first is None or frame.last is None):
+                raise too_far_back(self._task, None, group.spare)
+            if frame is None or not (frame.is_range and is_by_key and is_ascending):
+                raise Unfollowed("its window counts rows, and Runnel can't see how many slices they reach back")
+            if frame.last is None or frame.last > 0:
+                raise too_far_back(self._task, None, group.spare)
+            width = max(width, -(frame.first or 0))
+        if width > group.spare:
+            raise too_far_back(self._task, width, group.spare)
+        return replace(group, spare=group.spare - width)
+
     def _require(self, node: Node, key: Group) -> None:
         """Refuse an operator that brings rows of several slices together."""
         field = _GATHERING.get(node.kind)
         given = texts(node.fields[field]) if field else []
         if node.kind == "Distinct":
             ids = self.outputs[node]
-            given = [column(one) for one in ids] if ids is not None else [text for one in key for text in one]
+            if ids is None:
+                raise Unfollowed("Runnel can't see which columns its distinct compares")
+            given = [column(one) for one in ids]
         places = lacking(key, given)
+        if places and key.spare and node in self._inside:
+            raise Unfollowed("Runnel can't see how many slices its subquery reaches back")
         if places:
             kind = "Expand" if node.kind == "Aggregate" and node.children[0].kind == "Expand" else node.kind
             raise unaligned(self._task, kind, places, is_inside=node in self._inside)
@@ -142,12 +210,14 @@ class _Alignment:
         sides = [*node.children, *(node.subqueries if node.kind == "LateralJoin" else ())][:2]
         left, right = (self.rows[side] for side in sides)
         if node.kind == "LateralJoin":
-            right = Rows(right.kind, tuple(tuple(frozenset(map(inward, one)) for one in key) for key in right.groups))
+            inwards = (tuple(frozenset(map(inward, one)) for one in group.keys) for group in right.groups)
+            right = Rows(right.kind, tuple(map(Group, inwards, (group.spare for group in right.groups))))
         ids = [self.outputs[side] for side in sides]
         kind = str((node.fields.get("joinType") or {}).get("object")).rpartition(".")[2].rstrip("$")
-        pairs = list(equalities(parse(node.fields.get("condition"))))
-        found = joined(kind, left, right, pairs, [one or () for one in ids])
+        condition = condition_of(parse(node.fields.get("condition")))
+        found = joined(kind, left, right, condition, [one or () for one in ids])
         if found is None:
+            _raise_if_looking_back(left, right)
             raise unaligned(self._task, node.kind, is_inside=node in self._inside)
         return found
 
@@ -155,13 +225,15 @@ class _Alignment:
         """Return the rows of several children with the same columns by place."""
         kinds = {one.kind for one in inner}
         ids = [self.outputs[child] for child in node.children]
-        if "sliced" not in kinds or (node.kind != "Union" and "trusted" in kinds) or None in ids:
-            return UNIVERSAL if kinds == {"universal"} else TRUSTED
+        if "sliced" not in kinds:
+            return UNIVERSAL
+        if None in ids:
+            raise Unfollowed(f"Runnel can't see the columns of its {NAMES.get(node.kind, 'union')}")
         keys = [
             placed(self.only(one, node), own or ()) for one, own in zip(inner, ids, strict=True) if one.kind == "sliced"
         ]
         found = at(common(keys, is_whole=kinds == {"sliced"}), ids[0] or ())
-        places = [place for place, known in enumerate(found) if not known]
+        places = [place for place, known in enumerate(found.keys) if not known]
         if places and node.kind != "Union":
             raise unaligned(self._task, node.kind, places, is_inside=node in self._inside)
         return sliced_by((found,))
@@ -171,7 +243,7 @@ class _Alignment:
         definition = self._defined.get(node.fields["cteId"])
         ids = self.outputs[definition] if definition else None
         if definition is None or ids is None:
-            return TRUSTED
+            raise Unfollowed("Runnel can't see what one of its common table expressions is")
         own = [one for one, _ in node.attributes]
         rows = self.rows[definition]
         return Rows(rows.kind, tuple(at(placed(group, ids), own) for group in rows.groups))
@@ -183,14 +255,13 @@ class _Alignment:
         compared = _compared(node)
         for item, query in _subqueries(node):
             found = self.rows[query]
-            if "trusted" in (found.kind, rows.kind):
-                return TRUSTED
             for group in found.groups:
                 pairs = list(zip(compared.get(id(item), ()), self.outputs[query] or (), strict=False))
-                outer = tuple(_outside(known, pairs) for known in group)
+                outer = tuple(_outside(known, pairs) for known in group.keys)
                 if rows.kind == "universal" and all(outer):
-                    rows = sliced_by((outer,))
-                if not any(all(one & two for one, two in zip(own, outer, strict=True)) for own in rows.groups):
+                    rows = sliced_by((Group(outer, group.spare),))
+                if not any(all(one & two for one, two in zip(own.keys, outer, strict=True)) for own in rows.groups):
+                    _raise_if_looking_back(found)
                     raise unaligned(self._task, "Subquery", is_inside=node in self._inside)
         return rows
 
@@ -210,16 +281,42 @@ def _upwards(root: Node) -> Iterator[Node]:
 def _filtered(node: Node, rows: Rows) -> Rows:
     if node.kind != "Filter" or rows.kind != "sliced":
         return rows
-    return sliced_by(merged(rows.groups, list(equalities(parse(node.fields["condition"])))))
+    return sliced_by(merged(rows.groups, condition_of(parse(node.fields["condition"]))))
 
 
-def _names(items: Sequence[Any]) -> Iterator[tuple[str, str]]:
+def _ordering(node: Node, expression: Expression) -> str | None:
+    """Return what a window is ordered by: a day where it is the number of one. Spark puts expressions below it."""
+    below = node.children[0].fields.get("projectList") or () if node.children[0].kind == "Project" else ()
+    for item in below:
+        made = parse(item)
+        if made is not None and made.kind == "Alias" and column(number(dict(made.item))) == expression.value_text:
+            expression = made.children[0]
+    return day_of(expression).value_text
+
+
+def _raise_if_looking_back(*sides: Rows) -> None:
+    """Raise where rows of several slices meet, as a lookback allows, though the plan does not show how far apart."""
+    if any(group.spare for rows in sides for group in rows.groups):
+        raise Unfollowed("Runnel can't see that its join stays within its lookback")
+
+
+def _passed_on(group: Group, grouping: Sequence[Any], node: Node) -> Group:
+    """Return a key in terms of the columns that a function returns for each group, known by their names."""
+    own = {name.lower(): id_ for id_, name in node.attributes}
+    tops = [top for item in grouping if (top := first(item))]
+    names = [(column(number(top)), own.get(str(top.get("name")).lower())) for top in tops]
+    renamings = [Renaming(text, text, column(id_)) for text, id_ in names if id_ is not None]
+    return renamed(group, renamings, list(own.values()))
+
+
+def _names(items: Sequence[Any]) -> Iterator[Renaming]:
     """Yield which expression each column of a projection stands for."""
     for item in items:
         top = first(item)
-        text = text_of(item) if top and top["class"].endswith(".Alias") else None
-        if top and text is not None:
-            yield text, column(number(top))
+        if top and top["class"].endswith(".Alias"):
+            exact, value = exact_text_of(item), text_of(item)
+            if exact is not None and value is not None:
+                yield Renaming(exact, value, column(number(top)))
 
 
 def _expanded(node: Node, group: Group) -> Group:
@@ -227,7 +324,11 @@ def _expanded(node: Node, group: Group) -> Group:
     ids = [one for one, _ in node.attributes]
     found = []
     for projection in node.fields["projections"]:
-        made = [(text, f"@{place}@") for place, item in enumerate(projection) if (text := text_of(item)) is not None]
+        made = [
+            Renaming(exact, text_of(item) or exact, f"@{place}@")
+            for place, item in enumerate(projection)
+            if (exact := exact_text_of(item)) is not None
+        ]
         found.append(renamed(group, made, ()))
     return at(common(found, is_whole=True), ids)
 
@@ -244,7 +345,7 @@ def _compared(node: Node) -> dict[int, list[str | None]]:
     for one in parts(parse(node.fields.get("condition")), "And", "Or"):
         if one.kind == "InSubquery":
             *values, query = one.children
-            found[id(query.item)] = [value.text for value in values]
+            found[id(query.item)] = [value.value_text for value in values]
     return found
 
 

@@ -11,10 +11,11 @@ from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
 from runnel.phases import phase
 from runnel.plan.facts import Head, Result
-from runnel.plan.slices import expressions, is_most, lookback, told
+from runnel.plan.slices import expressions, in_full_reason, is_most, lookback, told
 from runnel.run.analysis import Analysis, analyse, judge, same_use
 from runnel.run.basis import made_by
 from runnel.run.context import Context
+from runnel.run.executed import watched
 from runnel.run.frame import build
 from runnel.run.outcome import Outcome, Unfit, full, rows, slices
 from runnel.run.parts import parts
@@ -52,23 +53,27 @@ def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
 
 
 def _full(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
-    frame, found = _frame(work, task, context, {table: context.identifier(table) for table in task.reads})
-    warnings = judge(task, found)
-    if task.options.by:
-        _refuse_unaligned(work, task, inputs, context, frame)
+    frame, found, why_whole = _followed(work, task, inputs, context)
+    warnings = (*judge(task, found), *_told_whole(task, why_whole))
     head = work.heads.get(task.table)
     if step.analyse and head is not None and step.base is not None and _is_same(work, step, inputs, found):
-        _record(work, task, step, inputs, found, _unchanged(head, step.base))
+        _record(work, task, step, inputs, found, _unchanged(head, step.base), why_whole)
         return Done(task.table, "skip", "skipped", f"{step.reason}, which it does not use")
     work.check()
     partition = partition_of(work, task, inputs, head, frame.schema)
-    return _finish(work, task, step, inputs, found, full(context, task, frame, head, partition), warnings)
+    made = full(context, task, frame, head, partition)
+    return _finish(work, task, step, inputs, found, made, warnings, why_whole)
 
 
 def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
     """Compute the slices that changed, from the rows that belong to them."""
     assert step.base is not None
     base, head = step.base, work.heads[task.table]
+    why_whole = base.why_whole
+    if why_whole is None:  # of an earlier Runnel, which looked less closely
+        why_whole = _followed(work, task, inputs, context)[2]
+    if reason := in_full_reason(task, why_whole):
+        return _full(work, task, replace(step, action="full", reason=reason), inputs, context)
     sliced = _sliced(work, task, inputs)
     found = find(work, context, task, step, inputs, sliced)
     keys, changed = found.keys, found.keys.number
@@ -78,7 +83,7 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         why = step.reason if step.asked is not None else told(found.changes, changed, base.slices)
         used = Analysis(columns=base.columns)
         if not keys.number:
-            _record(work, task, step, inputs, used, _unchanged(head, base))
+            _record(work, task, step, inputs, used, _unchanged(head, base), why_whole)
             return Done(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
         if is_most(changed, base.slices):  # what is asked for has been weighed before
             return _full(
@@ -91,7 +96,7 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         work.check()
         frame = restrict(build(task, frames, context.session, work.root), keys, by_columns(task))
         made = slices(context, task, frame, keys, head, base.tally, base.slices)
-        return _finish(work, task, replace(step, reason=why), inputs, used, made, ())
+        return _finish(work, task, replace(step, reason=why), inputs, used, made, (), why_whole)
     finally:
         release(keys)
 
@@ -102,18 +107,45 @@ def _sliced(work: "Work", task: "Task", inputs: "Mapping[TableName, Head]") -> "
     return {table: found for table, found in texts.items() if found is not None}
 
 
-def _refuse_unaligned(
-    work: "Work", task: "Task", inputs: "Mapping[TableName, Head]", context: Context, frame: "DataFrame"
-) -> None:
-    """Refuse a task whose slices are not made of their own rows alone."""
-    from runnel.run.alignment import refuse_unaligned
-
+def _followed(
+    work: "Work", task: "Task", inputs: "Mapping[TableName, Head]", context: Context
+) -> "tuple[DataFrame, Analysis, str]":
+    """Return a task's frame over its whole inputs, its analysis, and why changes alone can't be followed; "" if so."""
     names = {table: context.identifier(table) for table in task.reads}
-    plain = {table: name.replace("`", "") for table, name in names.items()}
-    sliced = {plain[table]: texts for table, texts in _sliced(work, task, inputs).items()}
-    trusted = [plain[table] for table in task.reads if lookback(task, table)]
-    frames = {plain[table]: context.session.table(name) for table, name in names.items()}
-    refuse_unaligned(task, frame, sliced, trusted, frames)
+    if not (task.options.by or task.options.rowwise):
+        return *_frame(work, task, context, names), ""
+    with watched(context.session) as executions:
+        frame, found = _frame(work, task, context, names)
+    judge(task, found)
+    why = _unaligned_reason(work, task, inputs, context, frame) if task.options.by else None
+    if why is None and executions.happened and task.function is not None:
+        why = "it computes something while it is called, such as count() or collect()"
+    return frame, found, why or ""
+
+
+def _unaligned_reason(
+    work: "Work", task: "Task", inputs: "Mapping[TableName, Head]", context: Context, frame: "DataFrame"
+) -> str | None:
+    """Return why it can't be seen that slices are made of their own rows alone; refuse a task whose slices are not."""
+    from runnel.run.alignment import SlicedInput, unfollowed
+
+    sliced = {}
+    for table, texts in _sliced(work, task, inputs).items():
+        name = context.identifier(table)
+        sliced[name.replace("`", "")] = SlicedInput(context.session.table(name), texts, lookback(task, table))
+    return unfollowed(task, frame, sliced)
+
+
+def _told_whole(task: "Task", why: str) -> tuple[str, ...]:
+    """Return the warning that a task is computed in full each time, and what to do about it."""
+    reason = in_full_reason(task, why)
+    if reason is None:
+        return ()
+    if task.options.by:
+        fix = "if each slice is made of its own rows alone, write trust_by=True"
+    else:
+        fix = "return a frame that is made without looking at rows"
+    return (f"is computed in full whenever an input changes, because {reason}; {fix}",)
 
 
 def _unchanged(head: Head, base: Result) -> Outcome:
@@ -126,13 +158,18 @@ def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, 
     """Compute the rows that came, and where there is a key, those that went."""
     assert step.base is not None
     head = work.heads[task.table]
+    why_whole = step.base.why_whole
+    if why_whole is None:
+        why_whole = _followed(work, task, inputs, context)[2]
+    if reason := in_full_reason(task, why_whole):
+        return _full(work, task, replace(step, action="full", reason=reason), inputs, context)
     with parts(work, task, step, inputs, context) as (came, went):
         added, found = _frame(work, task, context, came)
         warnings = judge(task, found)
         removed = _frame(work, task, context, went)[0] if went is not None else None
         work.check()
         made = rows(context, task, added, removed, head, step.base.tally)
-    return _finish(work, task, step, inputs, found, made, warnings)
+    return _finish(work, task, step, inputs, found, made, warnings, why_whole)
 
 
 def _frame(
@@ -160,12 +197,13 @@ def _finish(
     found: Analysis,
     made: Outcome,
     warnings: tuple[str, ...],
+    why_whole: str,
 ) -> Done:
     before = work.heads.get(task.table)
     if made.head != before:
         with phase("write"):
             check_descent(work.store, before.location if before else None, made.head.location, work.order.run)
-    result = _record(work, task, step, inputs, found, made)
+    result = _record(work, task, step, inputs, found, made, why_whole)
     return Done(
         task.table,
         step.action,
@@ -188,6 +226,7 @@ def _record(
     inputs: "Mapping[TableName, Head]",
     found: Analysis,
     made: Outcome,
+    why_whole: str,
 ) -> Result:
     """Keep the result under its key, so that it is known whatever becomes of the run."""
     assert step.key is not None
@@ -206,6 +245,7 @@ def _record(
         tally=made.tally,
         slices=made.slices,
         extends=made.extends,
+        why_whole=why_whole,
         provenance=made_by(work, task, step, made),
     )
     results.record(work.store.db, result, planned=work.order.planned)

@@ -21,8 +21,17 @@ ROWWISE = frozenset(
         "CollectMetrics",
         "Expand",
         "EventTimeWatermark",
+        "PipeOperator",
     )
 )
+# Operators that hand each group of rows to a function, with the field that says by what, for each child. Where it is a
+# number, so many first columns of the child.
+GROUPED = {
+    "FlatMapGroupsInArrow": ("groupingAttributes",),
+    "FlatMapGroupsInPandas": ("groupingAttributes",),
+    "FlatMapCoGroupsInArrow": ("leftGroupingLen", "rightGroupingLen"),
+    "FlatMapCoGroupsInPandas": ("leftGroupingLen", "rightGroupingLen"),
+}
 NAMES = {
     "Aggregate": "aggregate",
     "AsOfJoin": "join",

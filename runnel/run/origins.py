@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from runnel.run.expression import column, columns, text_of
+from runnel.declare.flow import Task
+from runnel.errors import Mistake, listed
+from runnel.names import shown
+from runnel.run.expression import column, columns, exact_text_of, text_of
 from runnel.run.leaves import Leaf, leaves
-from runnel.run.logical import Node, number, tree
-from runnel.run.operators import LITERAL
-from runnel.run.rowkeys import TRUSTED, UNIVERSAL, Group, Rows, sliced_by
+from runnel.run.logical import Node, first, number, tree
+from runnel.run.operators import LITERAL, NONDETERMINISTIC
+from runnel.run.rowkeys import UNIVERSAL, Group, Rows, Unfollowed, sliced_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,26 +30,22 @@ def plan_of(frame: "DataFrame") -> list[Node]:
 class Origins:
     """The inputs of a task as the leaves of a plan read them. Spark is asked only where the plan does not tell."""
 
-    def __init__(self, frame: "DataFrame", keys: "Mapping[str, SliceKey]", trusted: Collection[str]) -> None:
+    def __init__(self, frame: "DataFrame", keys: "Mapping[str, SliceKey]") -> None:
         self._frame = frame
         self._keys = keys
-        self._trusted = trusted
 
     def rows(self, leaf: Node) -> Rows:
-        """Return what a leaf brings."""
+        """Return what a leaf brings. Raises Unfollowed where nobody can see it."""
         if leaf.kind in LITERAL:
             return UNIVERSAL
         if leaf.kind not in _ASKED:
-            return TRUSTED
+            raise Unfollowed(f"Runnel does not know what `{leaf.kind}` reads")
         name = leaf.alias if leaf.kind == "DataSourceV2Relation" else None
         asked = Leaf(table=name) if name else self._asked.get(leaf.attributes[0][0] if leaf.attributes else -1, Leaf())
-        if asked.hides or asked.table in self._trusted:
-            return TRUSTED
+        if asked.hides:
+            raise Unfollowed("it goes through an RDD or a checkpoint")
         key = self._keys.get(asked.table or "")
-        group = key.at(leaf) if key else None
-        if group is not None and not all(group):
-            return TRUSTED  # an expression that can't be followed
-        return sliced_by((group,)) if group is not None else UNIVERSAL
+        return sliced_by((key.at(leaf),)) if key else UNIVERSAL
 
     @cached_property
     def _asked(self) -> dict[int, Leaf]:
@@ -54,25 +53,77 @@ class Origins:
 
 
 class SliceKey:
-    """The expressions that name the slice of a row of an input, for each place where a plan reads it."""
+    """The expressions that name the slice of a row of an input, for each place where a plan reads it.
 
-    def __init__(self, frame: "DataFrame", expressions: Sequence[str]) -> None:
+    `spare` is how many slices before its own a slice may read, as `lookback` promises.
+    """
+
+    def __init__(self, frame: "DataFrame", expressions: Sequence[str], spare: int = 0) -> None:
         self._frame = frame
         self._expressions = expressions
+        self._spare = spare
 
     def at(self, leaf: Node) -> Group:
         """Return the key in terms of the columns of a leaf: Spark gives them new ids where a table is read twice."""
         ids = {name.lower(): one for one, name in leaf.attributes}
-        return tuple(frozenset(_translated(text, names, ids)) for text, names in self._resolved)
+        keys = tuple(frozenset(_translated(text, names, ids)) for text, names in self._resolved)
+        for expression, texts in zip(self._expressions, keys, strict=True):
+            if not texts:
+                raise Unfollowed(f"Runnel can't follow the expression {shown(expression)} of by_input=")
+        return Group(keys, self._spare)
 
     @cached_property
     def _resolved(self) -> list[tuple[str | None, Mapping[int, str]]]:
         names = [found[1] for text in self._expressions if (found := _NAME.fullmatch(text))]
         if len(names) == len(self._expressions):
             return [(column(0), {0: name}) for name in names]
-        project = plan_of(self._frame.selectExpr(*self._expressions))[0]
-        known = {number(one): str(one["name"]) for one in project.expressions if one["class"].endswith("Reference")}
-        return [(text_of(item), known) for item in project.fields["projectList"]]
+        node = plan_of(self._frame.selectExpr(*self._expressions))[0]
+        texts = [text_of(item) for item in node.fields["projectList"]]
+        references = list(node.expressions)
+        while (node := node.children[0]).kind in ("Project", "Filter"):  # window(...) is computed below
+            references += node.expressions
+            texts = [_with_definitions(text, node.fields.get("projectList") or ()) for text in texts]
+        known = {number(one): str(one["name"]) for one in references if one["class"].endswith("Reference")}
+        return [(text, known) for text in texts]
+
+
+def refuse_unfit_expressions(task: Task, frame: "DataFrame", expressions: Sequence[str]) -> None:
+    """Refuse expressions of `by_input` that may differ when computed again, or give a row no slice or several."""
+    if all(_NAME.fullmatch(text) for text in expressions):
+        return
+    plan = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    nodes = tree(json.loads(plan.toJSON()))
+    kinds = {item["class"].rpartition(".")[2].rstrip("$") for node in nodes for item in node.expressions}
+    names = sorted(NONDETERMINISTIC[kind] for kind in kinds if kind in NONDETERMINISTIC)
+    is_same = all(plan.expressions().apply(place).deterministic() for place in range(len(expressions)))
+    if names or not is_same:
+        what = f"uses {listed(names)}, which" if names else "has a value that"
+        raise _unfit(task, expressions, f"{what} may differ whenever it is computed")
+    node = nodes[0]
+    while node.kind in ("Project", "Filter"):
+        if node.subqueries:
+            raise _unfit(task, expressions, "looks at other rows")
+        node = node.children[0]
+    if node.kind not in ("SubqueryAlias", "View", *_ASKED):
+        raise _unfit(task, expressions, "looks at other rows, or puts a row into several slices")
+
+
+def _unfit(task: Task, expressions: Sequence[str], why: str) -> Mistake:
+    but = f"{shown(', '.join(expressions))} in by_input= {why}"
+    what = f"task `{task.table}` is computed by {listed(task.options.by)}, but {but}"
+    fix = "name the slice of a row by an expression of its own columns that always has the same value"
+    return Mistake("RUN_NOT_BY", what, at=str(task.place), fix=fix)
+
+
+def _with_definitions(text: str | None, items: Sequence[Any]) -> str | None:
+    """Return a text in which the columns that a projection makes are replaced by what they are made from."""
+    for item in items:
+        top = first(item)
+        if text is None or top is None or not top["class"].endswith(".Alias") or column(number(top)) not in text:
+            continue
+        made = exact_text_of(item)
+        text = text.replace(column(number(top)), made) if made is not None else None
+    return text
 
 
 def _translated(text: str | None, names: Mapping[int, str], ids: Mapping[str, int]) -> Iterator[str]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.flow import Check, Task
+from runnel.declare.literal import column, literal
 from runnel.errors import RunnelError
 from runnel.lake import slots
 from runnel.lake.delta import delta
-from runnel.lake.slices import count
+from runnel.lake.slices import bounds, count
 from runnel.lake.tables import load
 from runnel.phases import phase
 from runnel.plan.facts import Head
@@ -63,10 +64,10 @@ class Outcome:
 
 
 class Unfit(RunnelError):
-    """The table does not have the columns of the rows that came; it has to be computed in full."""
+    """The table does not have the columns of the rows that came, or other rows; it has to be computed in full."""
 
-    def __init__(self, task: Task) -> None:
-        what = f"`{task.table}` does not have the columns that its task makes now"
+    def __init__(self, task: Task, why: str | None = None) -> None:
+        what = why or f"`{task.table}` does not have the columns that its task makes now"
         super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
 
 
@@ -117,7 +118,7 @@ def slices(
             raise Unfit(task)
         aside = take_out_aside(context, task, keys, quarantined(context, task), frame)
         replaced = _replaced(context, task, frame, keys, start, aside, of)
-        warnings = _checked(context, task, replaced.made, keys)
+        warnings = _checked(context, task, replaced.made, _with_key_of_slices(context, task, keys))
     made, new = replaced.made, replaced.made.written.tally
     whole = replaced.whole or (Tally(*tally).minus(replaced.gone).plus(new) if tally is not None else None)
     if whole is not None and tally is not None and whole == Tally(*tally):  # the same rows again
@@ -205,9 +206,10 @@ def rows(
         rest, aside = start, quarantined(context, task)
         if removed is not None:
             rest, aside = without(context, task, removed, start, aside)
+            _refuse_more_removed(context, task, removed, (start, rest))
         counted = () if tally is None else None  # the content is not told by the rows then
         made = put(context, task, added, "append", rest, aside, content=counted)
-        warnings = _checked(context, task, made)
+        warnings = _checked(context, task, made, _with_key_of_added(context, task, rest, made.written.location))
     total, new = total_rows(context.store, made.written.location), made.written.tally
     if rest != start or tally is None:
         return _outcome(Head(made.written.location, made.written.location), total, None, made, warnings)
@@ -223,25 +225,49 @@ def _outcome(head: Head, total: int, tally: Tally | None, made: Put, warnings: t
     return Outcome(head, total, tally, made.quarantine, warnings, made.written.tally.rows, made.set_aside)
 
 
-def _checked(context: "Context", task: Task, made: Put, keys: Keys | None = None) -> tuple[str, ...]:
-    """Judge the checks of rows and of the table, and that the key of a task with slices is unique."""
+def _checked(context: "Context", task: Task, made: Put, changed: str | None = None) -> tuple[str, ...]:
+    """Judge the checks of rows and of the table, and that the key of a task with slices or rows is unique.
+
+    `changed` are the rows among which a key may stand twice, as SQL; all of the table if left out.
+    """
     table = context.identifier(task.table)
     found = table_checks(context, table, _of_table(task))
-    if task.options.by and task.options.key:
-        found += table_checks(context, _where_unique(task, table, keys), (_unique(task),))
+    if (task.options.by or task.options.rowwise) and task.options.key:
+        found += table_checks(context, changed or table, (_unique(task),))
     findings = (*made.written.findings, *found)
     aside = {id(one.check): one for one in made.bad}  # the rows that are left pass these
     context.findings[task.table] = tuple(aside.get(id(one.check), one) for one in findings)
     return (*judge(task, findings), *made.warnings)
 
 
-def _where_unique(task: Task, table: str, keys: Keys | None) -> str:
-    """Return where a key may stand twice: in the whole table, or in the slices that were computed if it names them."""
-    condition = keys.condition(by_columns(task)) if keys is not None else None
+def _with_key_of_slices(context: "Context", task: Task, keys: Keys) -> str:
+    """Return the rows that may have a key of slices that were computed: only theirs if the key names its slice."""
+    table, condition = context.identifier(task.table), keys.condition(by_columns(task))
     names = {name.lower() for name in task.options.key}
     if condition is None or not names.issuperset(name.lower() for name in task.options.by):
         return table
     return f"(SELECT * FROM {table} WHERE {condition})"
+
+
+def _with_key_of_added(context: "Context", task: Task, before: str, after: str) -> str:
+    """Return the rows that may have a key of rows that were added, as the bounds of their files tell."""
+    table = context.identifier(task.table)
+    if not task.options.key:
+        return table
+    name = task.options.key[0]
+    ends = bounds(context.store, after, name, delta(context.store, before, after).added)
+    return (
+        f"(SELECT * FROM {table} WHERE {column(name)} BETWEEN {literal(ends[0])} AND {literal(ends[1])})"
+        if ends
+        else table
+    )
+
+
+def _refuse_more_removed(context: "Context", task: Task, removed: "DataFrame", versions: tuple[str, str]) -> None:
+    """Raise Unfit where more rows went than the task makes of what was removed: rows of others have the same key."""
+    before, after = (total_rows(context.store, version) for version in versions)
+    if before - after and before - after > removed.count():
+        raise Unfit(task, f"its key {', '.join(task.options.key)} is not unique")
 
 
 def _unique(task: Task) -> Check:

@@ -4,34 +4,64 @@ A key is known by the texts of expressions that equal it, null-safe, in every ro
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 from runnel.run.expression import coalesced, column, columns, turns_null
 
-# For each column of `by`, the expressions that equal it.
-Group = tuple[frozenset[str], ...]
-Groups = tuple[Group, ...]
-Pairs = Sequence[tuple[str, str]]
+Keys = tuple[frozenset[str], ...]  # for each column of `by`, the expressions that equal it
 _PLACE = re.compile(r"@(\d+)@")
 _LEFT = ("LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle")
+
+
+class Unfollowed(Exception):
+    """Nobody can see whether slices are made of their own rows alone. The text says why."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One slice that a row is made from; `spare` is how many slices before it may still be read for that row."""
+
+    keys: Keys
+    spare: int = 0
+
+
+Groups = tuple[Group, ...]
 
 
 @dataclass(frozen=True)
 class Rows:
     """The rows of an operator.
 
-    They are universal where all of them are there whatever is computed, sliced where they come from slices, and
-    trusted where nobody can look. A group stands for one slice that a row is made from; rows of a join that does not
-    match the keys have several.
+    They are universal where all of them are there whatever is computed, and sliced where they come from slices. Rows
+    of a join that does not match the keys have several groups.
     """
 
-    kind: Literal["universal", "sliced", "trusted"]
+    kind: Literal["universal", "sliced"]
     groups: Groups = ()
 
 
-UNIVERSAL, TRUSTED = Rows("universal"), Rows("trusted")
+UNIVERSAL = Rows("universal")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What holds in rows: pairs of expressions that are equal, and how much one is at least above another.
+
+    `least[a, b] = n` says that a - b >= n.
+    """
+
+    pairs: Sequence[tuple[str, str]] = ()
+    least: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Renaming(NamedTuple):
+    """An expression and the column that a projection makes of it; `value` is it without casts that keep its value."""
+
+    exact: str
+    value: str
+    column: str
 
 
 def sliced_by(groups: Groups) -> Rows:
@@ -39,87 +69,118 @@ def sliced_by(groups: Groups) -> Rows:
     return Rows("sliced", groups)
 
 
-def merged(groups: Groups, pairs: Pairs = ()) -> Groups:
-    """Return groups after a condition that makes pairs of expressions equal: one where two have the same key.
+def merged(groups: Groups, condition: Condition = Condition()) -> Groups:  # noqa: B008
+    """Return groups after a condition: one where two have the same key, or one lies within the reach of another.
 
-    >>> merged(((frozenset({"#1#"}),), (frozenset({"#2#"}),)), [("#2#", "#1#")]) == ((frozenset({"#1#", "#2#"}),),)
+    >>> one, two = Group((frozenset({"#1#"}),)), Group((frozenset({"#2#"}),), 6)
+    >>> merged((one, two), Condition([("#2#", "#1#")])) == (Group((frozenset({"#1#", "#2#"}),)),)
     True
+    >>> merged((one, two), Condition(least={("#1#", "#2#"): 0, ("#2#", "#1#"): -6})) == (one,)
+    True
+    >>> len(merged((one, two), Condition(least={("#1#", "#2#"): 0, ("#2#", "#1#"): -7})))
+    2
     """
+    groups = _equal(tuple(_closed_group(group, condition) for group in groups))
+    for place, group in enumerate(groups):
+        for other in groups[:place] + groups[place + 1 :]:
+            width = _distance(other, group, condition)
+            if width is not None and width <= group.spare:
+                spare = min(other.spare, group.spare - width)
+                rest = [replace(one, spare=spare) if one is other else one for one in groups if one is not group]
+                return merged(tuple(rest), condition)
+    return groups
+
+
+def _equal(groups: Groups) -> Groups:
     found: list[Group] = []
     for group in groups:
-        one = tuple(_closed(known, pairs) for known in group)
-        same = [other for other in found if all(left & right for left, right in zip(one, other, strict=True))]
+        same = [other for other in found if _is_same(group, other)]
         for other in same:
-            one = tuple(left | right for left, right in zip(one, other, strict=True))
-        found = [*(other for other in found if other not in same), one]
-    return tuple(found) if len(found) == len(groups) else merged(tuple(found))
+            keys = tuple(left | right for left, right in zip(group.keys, other.keys, strict=True))
+            group = Group(keys, min(group.spare, other.spare))
+        found = [*(other for other in found if other not in same), group]
+    return tuple(found) if len(found) == len(groups) else _equal(tuple(found))
+
+
+def _is_same(group: Group, other: Group) -> bool:
+    return all(left & right for left, right in zip(group.keys, other.keys, strict=True))
+
+
+def _distance(later: Group, earlier: Group, condition: Condition) -> int | None:
+    """Return how many slices one group lies before another at most; None where that, or the order, is not known."""
+    if len(later.keys) != 1 or not condition.least:
+        return None
+    pairs = [(one, two) for one in later.keys[0] for two in earlier.keys[0]]
+    is_before = any(condition.least.get(pair, -1) >= 0 for pair in pairs)
+    widths = [-least for one, two in pairs if (least := condition.least.get((two, one))) is not None]
+    return max(0, min(widths)) if is_before and widths else None
 
 
 def lacking(group: Group, given: Collection[str]) -> list[int]:
     """Return the places of the columns whose key is not fixed by the values of the given expressions.
 
-    >>> lacking((frozenset({"Cast(#1#)"}), frozenset({"#2#"})), ["#1#", "#3#"])
+    >>> lacking(Group((frozenset({"Cast(#1#)"}), frozenset({"#2#"}))), ["#1#", "#3#"])
     [1]
     """
     is_fixed = [
-        any(text in given or all(column(one) in given for one in columns(text)) for text in one) for one in group
+        any(text in given or all(column(one) in given for one in columns(text)) for text in one) for one in group.keys
     ]
     return [place for place, one in enumerate(is_fixed) if not one]
 
 
-def renamed(group: Group, names: Iterable[tuple[str, str]], visible: Collection[int] | None) -> Group:
-    """Return a group after a projection: what each new text stands for, and which columns are still there."""
-    found = [set(known) for known in group]
-    for old, new in names:
+def renamed(group: Group, names: Iterable[Renaming], visible: Collection[int] | None) -> Group:
+    """Return a group after a projection: what each new column stands for, and which columns are still there."""
+    found = [set(known) for known in group.keys]
+    for old in names:
         for known in found:
-            known |= {text.replace(old, new) for text in known if old in text}
-    return tuple(
-        frozenset(text for text in known if visible is None or columns(text) <= set(visible)) for known in found
-    )
+            known |= {old.column for text in known if text == old.value}
+            known |= {text.replace(old.exact, old.column) for text in known if old.exact in text}
+    kept = (frozenset(text for text in known if visible is None or columns(text) <= set(visible)) for known in found)
+    return replace(group, keys=tuple(kept))
 
 
 def placed(group: Group, ids: Sequence[int]) -> Group:
     """Return a group in terms of the places of columns instead of their ids."""
-    return renamed(group, [(column(one), f"@{place}@") for place, one in enumerate(ids)], ())
+    return renamed(group, [Renaming(column(one), column(one), f"@{place}@") for place, one in enumerate(ids)], ())
 
 
 def common(groups: Sequence[Group], is_whole: bool) -> Group:
     """Return what rows of several groups, in terms of places, have in common; `is_whole` if there are no other rows."""
-    known = [frozenset.intersection(*parts) for parts in zip(*groups, strict=True)]
-    return tuple(frozenset(text for text in one if is_whole or _PLACE.search(text)) for one in known)
+    known = [frozenset.intersection(*parts) for parts in zip(*(group.keys for group in groups), strict=True)]
+    keys = tuple(frozenset(text for text in one if is_whole or _PLACE.search(text)) for one in known)
+    return Group(keys, min(group.spare for group in groups))
 
 
 def at(group: Group, ids: Sequence[int]) -> Group:
     """Return a group in terms of the ids that columns have at their places."""
-    return tuple(frozenset(_PLACE.sub(lambda m: column(ids[int(m[1])]), text) for text in known) for known in group)
+    keys = (frozenset(_PLACE.sub(lambda m: column(ids[int(m[1])]), text) for text in known) for known in group.keys)
+    return replace(group, keys=tuple(keys))
 
 
-def joined(kind: str, left: Rows, right: Rows, pairs: Pairs, ids: Sequence[Collection[int]]) -> Rows | None:
+def joined(kind: str, left: Rows, right: Rows, condition: Condition, ids: Sequence[Collection[int]]) -> Rows | None:
     """Return the rows of a join, or None where rows of one slice miss matches in others.
 
     `ids` are the columns of its left and its right side.
     """
-    if "trusted" in (left.kind, right.kind):
-        return TRUSTED
     if left.kind == right.kind == "universal":
         return UNIVERSAL
     if kind in ("Inner", "Cross"):
-        return sliced_by(merged(left.groups + right.groups, pairs))
+        return sliced_by(merged(left.groups + right.groups, condition))
     if kind in _LEFT:
-        found = _kept(left, right, pairs, ids[0])
-        return _with_coalesced(found, right.groups) if kind == "LeftOuter" else _of(found)
+        found = _kept(left, right, condition, ids[0])
+        return _with_coalesced(found, right.groups, condition) if kind == "LeftOuter" else _of(found)
     if kind == "RightOuter":
-        return _with_coalesced(_kept(right, left, pairs, ids[1]), left.groups)
+        return _with_coalesced(_kept(right, left, condition, ids[1]), left.groups, condition)
     if kind == "FullOuter":
-        return _full(_matching(left, right, pairs, ids[0]), _matching(right, left, pairs, ids[1]))
-    return TRUSTED
+        return _full(_matching(left, right, condition, ids[0]), _matching(right, left, condition, ids[1]))
+    raise Unfollowed(f"Runnel does not know a join of the kind `{kind}`")
 
 
-def _is_fixed(text: str, given: Collection[str]) -> bool:
-    return text in given or all(column(one) in given for one in columns(text))
+def _closed_group(group: Group, condition: Condition) -> Group:
+    return replace(group, keys=tuple(_closed(known, condition.pairs) for known in group.keys))
 
 
-def _closed(known: frozenset[str], pairs: Pairs) -> frozenset[str]:
+def _closed(known: frozenset[str], pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
     """Return what equals a key, given pairs that are equal."""
     found = set(known)
     while more := {one for pair in pairs for one in pair if found & set(pair)} - found:
@@ -127,41 +188,49 @@ def _closed(known: frozenset[str], pairs: Pairs) -> frozenset[str]:
     return frozenset(found)
 
 
-def _kept(side: Rows, other: Rows, pairs: Pairs, ids: Collection[int]) -> Groups | None:
+def _kept(side: Rows, other: Rows, condition: Condition, ids: Collection[int]) -> Groups | None:
     """Return the groups of a side whose rows are all kept, or None where what they meet is not of their slice."""
-    return side.groups if other.kind == "universal" else _matching(side, other, pairs, ids)
+    return side.groups if other.kind == "universal" else _matching(side, other, condition, ids)
 
 
-def _matching(side: Rows, other: Rows, pairs: Pairs, ids: Collection[int]) -> Groups | None:
+def _matching(side: Rows, other: Rows, condition: Condition, ids: Collection[int]) -> Groups | None:
     """Return the groups of a side by which its rows find those of the other, or None where they do not."""
-    found = merged(side.groups + other.groups, pairs)
+    found = merged(side.groups + other.groups, condition)
     if side.kind == "universal":
-        own = tuple(frozenset(text for text in known if columns(text) <= set(ids)) for known in found[0])
-        return (own,) if len(found) == 1 and all(own) else None
-    return side.groups if all(any(_is_in(own, one) for own in side.groups) for one in found) else None
+        own = tuple(frozenset(text for text in known if columns(text) <= set(ids)) for known in found[0].keys)
+        return (replace(found[0], keys=own),) if len(found) == 1 and all(own) else None
+    owners = [next((own for own in side.groups if _is_in(own, one)), None) for one in found]
+    if None in owners:
+        return None
+    spares = {id(own): one.spare for own, one in zip(owners, found, strict=True)}
+    return tuple(replace(own, spare=spares.get(id(own), own.spare)) for own in side.groups)
 
 
 def _is_in(own: Group, whole: Group) -> bool:
-    return all(known and known <= more for known, more in zip(own, whole, strict=True))
+    return all(known and known <= more for known, more in zip(own.keys, whole.keys, strict=True))
 
 
 def _of(groups: Groups | None) -> Rows | None:
     return None if groups is None else sliced_by(groups)
 
 
-def _with_coalesced(kept: Groups | None, other: Groups) -> Rows | None:
+def _with_coalesced(kept: Groups | None, other: Groups, condition: Condition) -> Rows | None:
     """Return the rows of an outer join: where the other side is null or equal, a coalesce of both is the key."""
     if kept is None or len(kept) != 1 or len(other) != 1:
         return _of(kept)
-    nulls = tuple(frozenset(filter(turns_null, known)) for known in other[0])
-    return sliced_by((tuple(own | _both(own, null) for own, null in zip(kept[0], nulls, strict=True)),))
+    if len(merged(kept + other, Condition(condition.pairs))) > 1:  # slices before it, as a lookback allows
+        return sliced_by(kept)
+    nulls = tuple(frozenset(filter(turns_null, known)) for known in other[0].keys)
+    keys = tuple(own | _both(own, null) for own, null in zip(kept[0].keys, nulls, strict=True))
+    return sliced_by((replace(kept[0], keys=keys),))
 
 
 def _full(left: Groups | None, right: Groups | None) -> Rows | None:
     if left is None or right is None or len(left) != 1 or len(right) != 1:
         return None
-    sides = [[frozenset(filter(turns_null, known)) for known in one[0]] for one in (left, right)]
-    return sliced_by((tuple(_both(*known) for known in zip(*sides, strict=True)),))
+    sides = [[frozenset(filter(turns_null, known)) for known in one[0].keys] for one in (left, right)]
+    keys = tuple(_both(*known) for known in zip(*sides, strict=True))
+    return sliced_by((Group(keys, min(left[0].spare, right[0].spare)),))
 
 
 def _both(left: frozenset[str], right: frozenset[str]) -> frozenset[str]:

@@ -70,6 +70,16 @@ def other_column(task: Task, place: int, *, is_there: bool) -> Mistake:
     return _mistake(task, f"its column `{name}` is not the one that its inputs are sliced by", fix)
 
 
+def too_far_back(task: Task, width: int | None, most: int) -> Mistake:
+    """Return the mistake of a window that reads more slices before its own than the lookback says, or later ones."""
+    slices = f"{most} slice{'' if most == 1 else 's'}"
+    reads = f"reads {width} slices back" if width is not None else "reads all earlier slices, or later ones"
+    what = f"task `{task.table}` looks back {slices}, but its window {reads}"
+    more = f"let lookback= be at least {width}" if width is not None else "give the window a range that ends"
+    fix = f"{more}, as in `range between interval {width or most} days preceding and current row`; or remove by="
+    return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
+
+
 def _mistake(task: Task, but: str, fix: str) -> Mistake:
     what = f"task `{task.table}` is computed by {listed(task.options.by)}, but {but}"
     return Mistake("RUN_NOT_BY", what, at=str(task.place), fix=fix)

@@ -30,6 +30,7 @@ _PASSING = frozenset(
         "WithCTE",
         "CollectMetrics",
         "EventTimeWatermark",
+        "PipeOperator",
         "MapInPandas",
         "MapInArrow",
         "FlatMapGroupsInPandas",

@@ -19,9 +19,9 @@ DAYS = """
 def day(orders):
     return orders.groupBy("day").agg(F.sum("amount").alias("revenue"))
 """
-# Each day counts the days that it sees, which Runnel can't see in a function of pandas.
+# It promises to be sliced, but each day counts the days that it sees, in a function of pandas.
 UNSLICED = """
-@rn.task("dws.day", by="day")
+@rn.task("dws.day", by="day", trust_by=True)
 def day(orders):
     def count(frames):
         import pandas as pd

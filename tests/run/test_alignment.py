@@ -12,7 +12,7 @@ from runnel.declare.flow import Options
 from runnel.errors import Mistake
 from runnel.lake import slots
 from runnel.lake.store import Store
-from runnel.run.alignment import refuse_unaligned
+from runnel.run.alignment import SlicedInput, unfollowed
 from runnel.spark.catalog import CatalogSettings
 from runnel.spark.session import slot_session
 from tests.lake.factories import create
@@ -27,7 +27,7 @@ SEEN = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("shop"
 RATES = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("rate", pa.int64())])
 DAYS = tuple(dt.date(2026, 1, number) for number in (1, 2, 3))
 TIMES = tuple(dt.datetime(one.year, one.month, one.day, 5, tzinfo=dt.UTC) for one in DAYS)
-# Sliced are orders, items and events, not rates; days of past may meet. Null is a slice too.
+# Sliced are orders, items, events and past, which looks back; not rates. Null is a slice too.
 TABLES = {
     "orders": (SOLD, [(1, DAYS[0], "a", 5), (2, DAYS[1], "a", 7), (1, DAYS[1], "b", 9), (3, None, "a", 1)]),
     "items": (SOLD, [(1, DAYS[0], "a", 1), (1, DAYS[1], "a", 2), (2, DAYS[2], "b", 7), (2, None, None, 7)]),
@@ -35,7 +35,8 @@ TABLES = {
     "rates": (RATES, [(1, DAYS[0], 2), (2, DAYS[1], 3), (4, DAYS[2], 4), (3, None, 5)]),
     "past": (SOLD, [(1, DAYS[0], "a", 5), (2, DAYS[1], "a", 7)]),
 }
-KEYS = {"orders": "`day`", "items": "`day`", "events": "to_date(ts)"}
+KEYS = {"orders": "`day`", "items": "`day`", "events": "to_date(ts)", "past": "`day`"}
+LOOKBACK = {"past": 5}
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,15 @@ class Slot:
     def sql(self, text: str) -> "DataFrame":
         return self.spark.sql(text)
 
-    def judge(self, frame: "DataFrame", *by: str) -> None:
-        more = [f"`{name}`" for name in by[1:]]
-        identifiers = {name: f"{self.name}.ods.{name}" for name in TABLES}
-        sliced = {identifiers[name]: (text, *more) for name, text in KEYS.items()}
-        frames = {identifier: getattr(self, name) for name, identifier in identifiers.items()}
-        refuse_unaligned(task_of(_task, Options(by=by)), frame, sliced, {identifiers["past"]}, frames)
+    def judge(self, frame: "DataFrame", *by: str, **keys: str) -> str | None:
+        """Return why it can't be seen that a frame is computed by slices; `keys` are other names of inputs' slices."""
+        more = tuple(f"`{name}`" for name in by[1:])
+        sliced = {
+            f"{self.name}.ods.{name}": SlicedInput(getattr(self, name), (text, *more), LOOKBACK.get(name, 0))
+            for name, text in (KEYS | keys).items()
+            if len(by) == 1 or name != "past"
+        }
+        return unfollowed(task_of(_task, Options(by=by)), frame, sliced)
 
 
 def _task(orders: Any) -> Any:
@@ -244,6 +248,43 @@ GOOD: dict[str, Make] = {
         "select o.day, x.n from orders o, lateral (select max(amount) n from items i where i.day = o.day) x"
     ),
     "lateral without a table": lambda s: s.sql("select day, n from orders o, lateral (select o.id + 1 as n)"),
+    "SQL pipe": lambda s: s.sql("from orders |> where id > 0 |> aggregate sum(amount) as n group by day"),
+    "applyInPandas": lambda s: s.orders.groupBy("day", "id").applyInPandas(_same, s.orders.schema),
+    "cogroup": lambda s: (
+        s.orders.groupBy("day").cogroup(s.items.groupBy("day")).applyInPandas(lambda left, _: left, s.orders.schema)
+    ),
+    "cogroup with a reference": lambda s: (
+        s.rates.groupBy("day").cogroup(s.orders.groupBy("day")).applyInPandas(lambda _, right: right, s.orders.schema)
+    ),
+    "mapInPandas of a reference": lambda s: s.orders.join(s.rates.mapInPandas(_same, s.rates.schema).drop("day"), "id"),
+    "lookback, as it is": lambda s: s.past,
+    "lookback, grouped": lambda s: s.past.groupBy("day").count(),
+    "lookback, a range of days": lambda s: s.past.selectExpr(
+        "day", "sum(amount) over (partition by id order by day range between interval 5 days preceding and current row)"
+    ),
+    "lookback, a range of numbers": lambda s: s.past.selectExpr(
+        "day", "sum(amount) over (order by unix_date(day) range between 5 preceding and 1 preceding) as n"
+    ),
+    "lookback, two ranges": lambda s: s.sql(
+        "with x as (select day, sum(amount) over (order by day range interval 3 days preceding) n from past) "
+        "select day, sum(n) over (order by day range interval 2 days preceding) m from x"
+    ),
+    "lookback, joined within a range": lambda s: s.sql(
+        "select o.day, sum(p.amount) n from orders o join past p on p.day between o.day - 5 and o.day group by o.day"
+    ),
+    "lookback, in days": lambda s: s.sql(
+        "select o.day, p.id from orders o left join past p on p.day >= date_sub(o.day, 5) and p.day <= o.day"
+    ),
+    "lookback, by an interval": lambda s: s.sql(
+        "select o.day, p.id from orders o, past p where p.day > o.day - interval 6 days and o.day >= p.day"
+    ),
+    "lookback, by a difference": lambda s: s.sql(
+        "select o.day, p.id from orders o join past p on datediff(o.day, p.day) between 0 and 5"
+    ),
+    "lookback on itself": lambda s: s.sql(
+        "select a.day, sum(b.amount) n from (select distinct day from past) a join past b "
+        "on b.day >= a.day - 5 and b.day <= a.day group by a.day"
+    ),
     "expression": lambda s: s.events.selectExpr("to_date(ts) as day", "id").groupBy("day").count(),
     "expression, grouped first": lambda s: s.sql("select date(ts) day, count(*) n from events group by date(ts)"),
     "expression of a renamed column": lambda s: s.events.withColumnRenamed("ts", "t").selectExpr(
@@ -255,18 +296,48 @@ GOOD: dict[str, Make] = {
         "select coalesce(o.day, to_date(e.ts)) as day, e.id from orders o full join events e on o.day = to_date(e.ts)"
     ),
 }
-# Here nobody can look, so the task is believed.
-BELIEVED: dict[str, Make] = {
-    "mapInPandas": lambda s: s.orders.mapInPandas(_same, s.orders.schema),
-    "mapInArrow": lambda s: s.orders.mapInArrow(_same, s.orders.schema).groupBy("id").count(),
-    "applyInPandas": lambda s: s.orders.groupBy("day").applyInPandas(_same, s.orders.schema).limit(1),
-    "cogroup": lambda s: (
-        s.orders.groupBy("id").cogroup(s.items.groupBy("id")).applyInPandas(lambda left, _: left, s.orders.schema)
+# Here nobody can look, so all is computed.
+UNSEEN: dict[str, tuple[Make, str]] = {
+    "mapInPandas": (lambda s: s.orders.mapInPandas(_same, s.orders.schema), "can't look into its `mapInPandas`"),
+    "mapInArrow": (lambda s: s.orders.mapInArrow(_same, s.orders.schema).groupBy("id").count(), "`mapInArrow`"),
+    "applyInPandas": (
+        lambda s: s.orders.groupBy("id").applyInPandas(_same, s.orders.schema),
+        "its `applyInPandas` is not grouped by `day`",
     ),
-    "an RDD": lambda s: s.orders.rdd.map(lambda row: row).toDF(s.orders.schema).groupBy("id").count(),
-    "a checkpoint": lambda s: s.orders.localCheckpoint().groupBy("id").count(),
-    "lookback": lambda s: s.past.selectExpr("day", "sum(amount) over (order by day) as n"),
-    "lookback, joined": lambda s: s.orders.join(s.past.select("id", "amount"), "id").groupBy("id").count(),
+    "cogroup": (
+        lambda s: (
+            s.orders.groupBy("id").cogroup(s.items.groupBy("id")).applyInPandas(lambda left, _: left, s.orders.schema)
+        ),
+        "its `applyInPandas` is not grouped by `day`",
+    ),
+    "an RDD": (
+        lambda s: s.orders.rdd.map(lambda row: row).toDF(s.orders.schema).groupBy("id").count(),
+        "it goes through an RDD or a checkpoint",
+    ),
+    "a checkpoint": (lambda s: s.orders.localCheckpoint().groupBy("id").count(), "RDD or a checkpoint"),
+    "lookback, rows of a window": (
+        lambda s: s.past.selectExpr("day", "sum(amount) over (order by day rows 5 preceding) as n"),
+        "its window counts rows",
+    ),
+    "lookback, the row before": (lambda s: s.past.selectExpr("day", "lag(id) over (order by day) as n"), "counts rows"),
+    "lookback, joined": (
+        lambda s: s.orders.join(s.past.select("id", "amount"), "id").groupBy("id").count(),
+        "its join stays within its lookback",
+    ),
+    "lookback, joined too far back": (
+        lambda s: s.sql("select o.day, p.id from orders o join past p on p.day between o.day - 6 and o.day"),
+        "its join stays within its lookback",
+    ),
+    "lookback, joined forwards": (
+        lambda s: s.sql("select o.day, p.id from orders o join past p on p.day between o.day - 1 and o.day + 1"),
+        "its join stays within its lookback",
+    ),
+    "lookback in a subquery": (
+        lambda s: s.sql(
+            "select day, (select sum(p.amount) from past p where p.day between o.day - 5 and o.day) as n from orders o"
+        ),
+        "can't see how many slices its subquery reaches back",
+    ),
 }
 BAD: dict[str, tuple[Make, str]] = {
     "group": (lambda s: s.orders.groupBy("id").agg({"day": "max"}), "its aggregate does not group by it"),
@@ -369,6 +440,9 @@ BAD: dict[str, tuple[Make, str]] = {
         lambda s: s.sql("select o.day, n from orders o, lateral (select i.id n from items i where i.id = o.id)"),
         "join",
     ),
+    "SQL pipe": (lambda s: s.sql("from orders |> aggregate max(day) as day group by id"), "aggregate"),
+    "SQL pipe with a window": (lambda s: s.sql("from orders |> extend sum(amount) over () as n"), "its window"),
+    "lookback, not grouped": (lambda s: s.past.groupBy("id").count(), "its aggregate does not group by it"),
     "before mapInPandas": (lambda s: s.orders.limit(1).mapInPandas(_same, s.orders.schema), "limit"),
 }
 TWO: dict[str, tuple[Make, str | None]] = {
@@ -387,9 +461,101 @@ TWO: dict[str, tuple[Make, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("make", [*GOOD.values(), *BELIEVED.values()], ids=[*GOOD, *BELIEVED])
+TOO_FAR: dict[str, tuple[str, str]] = {
+    "a day more": ("order by day range between interval 6 days preceding and current row", "its window reads 6 slices"),
+    "all before": ("order by day", "its window reads all earlier slices"),
+    "all": ("", "its window reads all earlier slices"),
+    "later days": ("order by day range between current row and interval 1 day following", "or later ones"),
+    "a number of each": ("order by day rows unbounded preceding", "its window reads all earlier slices"),
+}
+# What names the slices of orders, and whether it is recognised when a task computes it again.
+EXPRESSIONS = {
+    "case when id < 5 then 'a' else 'b' end": True,
+    "case shop when 'a' then 1 when 'b' then 2 end": True,
+    "nullif(shop, 'a')": True,
+    "if(shop is null, cast(null as int), 1)": True,
+    "id between 1 and 3": True,
+    "decode(id, 1, 'a', 2, 'b')": True,
+    "to_date(concat(shop, '-01'), 'yyyy-MM')": True,
+    "transform(array(id), x -> x + 1)[0]": True,
+    "aggregate(array(id, amount), 0L, (x, y) -> x + y)": True,
+    "transform(array(id), x -> exists(array(amount), y -> y > x))[0]": True,
+    "hash(id)": True,
+    "to_json(struct(id))": False,
+    "shop like 'a%'": False,
+    "from_json(shop, 'a int').a": False,
+}
+UNFIT = {
+    "rand()": "uses `rand`, which may differ whenever it is computed",
+    "uuid()": "uses `uuid`, which may differ whenever it is computed",
+    "date_add(current_date(), int(id))": "uses `current_date`, which may differ",
+    "explode(array(id, 2))": "looks at other rows, or puts a row into several slices",
+    "sum(id) over ()": "looks at other rows",
+    "(select max(id) from orders)": "looks at other rows",
+    "window(timestamp(day), '2 days', '1 day').start": "puts a row into several slices",
+}
+
+
+@pytest.mark.parametrize("make", GOOD.values(), ids=GOOD)
 def test_what_is_computed_by_slices(slot: Slot, make: Make) -> None:
-    slot.judge(make(slot), "day")
+    assert slot.judge(make(slot), "day") is None
+
+
+@pytest.mark.parametrize(("make", "reason"), UNSEEN.values(), ids=UNSEEN)
+def test_what_nobody_can_see(slot: Slot, make: Make, reason: str) -> None:
+    assert reason in (slot.judge(make(slot), "day") or "")
+
+
+@pytest.mark.parametrize(("window", "reason"), TOO_FAR.values(), ids=TOO_FAR)
+def test_a_window_beyond_the_lookback(slot: Slot, window: str, reason: str) -> None:
+    frame = slot.past.selectExpr("day", f"sum(amount) over ({window}) as n")
+    with pytest.raises(Mistake) as caught:
+        slot.judge(frame, "day")
+    assert caught.value.code == "RUN_LOOKBACK" and caught.value.at and caught.value.fix
+    assert str(caught.value).startswith("RUN_LOOKBACK: task `dws.made` looks back 5 slices, but ")
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "is_known"), EXPRESSIONS.items(), ids=EXPRESSIONS)
+def test_an_expression_that_names_slices(slot: Slot, text: str, is_known: bool) -> None:
+    reason = slot.judge(slot.sql(f"select {text} as z, count(*) n from orders group by 1"), "z", orders=text)
+    assert reason is None if is_known else "can't follow the expression" in (reason or "")
+    for wrong in (f"select {text} as z, sum(amount) over () as n from orders", "select amount as z from orders"):
+        if is_known:
+            with pytest.raises(Mistake, match="RUN_NOT_BY"):
+                slot.judge(slot.sql(wrong), "z", orders=text)
+        else:
+            assert "can't follow the expression" in (slot.judge(slot.sql(wrong), "z", orders=text) or "")
+
+
+def test_a_window_of_time_names_slices(slot: Slot) -> None:
+    text = "window(ts, '1 day').start"
+    whole = f"select {text} as z, count(*) n from events group by {text}"
+    assert slot.judge(slot.sql(f"select {text} as z, id from events"), "z", events=text) is None
+    assert slot.judge(slot.sql(whole), "z", events=text) is None
+    with pytest.raises(Mistake, match="its window is not partitioned by it"):
+        slot.judge(
+            slot.sql(f"select z, sum(id) over () n from ({whole.replace('count(*) n', 'max(id) id')})"),
+            "z",
+            events=text,
+        )
+
+
+@pytest.mark.parametrize(("text", "reason"), UNFIT.items(), ids=UNFIT)
+def test_an_expression_that_names_no_slice(slot: Slot, text: str, reason: str) -> None:
+    with pytest.raises(Mistake) as caught:
+        slot.judge(slot.orders.selectExpr("id as z"), "z", orders=text)
+    assert caught.value.code == "RUN_NOT_BY" and reason in str(caught.value) and "in by_input= " in str(caught.value)
+    assert caught.value.fix.startswith("name the slice of a row by an expression of its own columns")
+
+
+def test_a_number_in_another_type_is_not_the_same_expression(slot: Slot) -> None:
+    for text in (
+        "select hash(cast(id as int)) as z from orders",
+        "select hash(i) as z from (select int(id) i from orders)",
+    ):
+        with pytest.raises(Mistake, match="its column `z` is not the one"):
+            slot.judge(slot.sql(text), "z", orders="hash(id)")
 
 
 @pytest.mark.parametrize(("make", "told"), BAD.values(), ids=BAD)
@@ -406,7 +572,7 @@ def test_what_is_not(slot: Slot, make: Make, told: str) -> None:
 def test_two_columns(slot: Slot, make: Make, told: str | None) -> None:
     frame = make(slot)
     if told is None:
-        slot.judge(frame, "day", "shop")
+        assert slot.judge(frame, "day", "shop") is None
     else:
         with pytest.raises(Mistake, match=told):
             slot.judge(frame, "day", "shop")

@@ -24,9 +24,9 @@ def clean(orders):
 def total(day):
     return day.agg(F.sum(F.col("revenue") / 7).alias("sevenths"))
 """
-# It claims to be sliced, but each day counts the days it sees: Runnel can't look into a function of pandas.
+# It promises to be sliced, but each day counts the days it sees: Runnel can't look into a function of pandas.
 UNSLICED = """
-@rn.task("dws.day", by="day")
+@rn.task("dws.day", by="day", trust_by=True)
 def day(orders):
     def count(frames):
         import pandas as pd

@@ -1,6 +1,7 @@
 """The keys of the slices that a task computes, for Spark: values in a condition, or a frame to join with."""
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 FEW = 1000  # so many keys are written into a condition
 _BACK = internal_column("back")
+_WINDOW = re.compile(r"(?i)\bwindow\s*\(")
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,20 @@ def restrict(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "Dat
 
     condition = keys.condition(expressions)
     found = frame.where(condition) if condition is not None else frame
+    if found.columns != frame.columns:  # Spark adds a column for window(...)
+        found = found.select(*(f"`{name}`" for name in frame.columns))
     hint = _day_bounds(frame, keys, expressions)
     found = found.where(hint) if hint else found
     if keys.is_exact:
         return found
     kept = frame_of(frame.sparkSession, keys, frame.selectExpr(*expressions).schema)
-    return found.join(F.broadcast(kept) if keys.values else kept, F.expr(_same(expressions)), "left_semi")
+    kept = F.broadcast(kept) if keys.values else kept
+    if not any(_WINDOW.search(text) for text in expressions):
+        return found.join(kept, F.expr(_same(expressions)), "left_semi")
+    own = [f"{name} own" for name in part_names(len(expressions))]  # Spark takes no window(...) in a join
+    named = found.selectExpr("*", *(f"({text}) AS `{name}`" for text, name in zip(expressions, own, strict=True)))
+    same = F.expr(_same([f"`{name}`" for name in own]))
+    return named.join(kept, same, "left_semi").select(*(f"`{name}`" for name in frame.columns))
 
 
 def outside(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> "DataFrame":
@@ -133,8 +143,6 @@ def _among(expression: str, values: Sequence[Any]) -> str:
 
 def _day_bounds(frame: "DataFrame", keys: Keys, expressions: Sequence[str]) -> str | None:
     """Return bounds of the time behind a key `to_date(time)`, so that files without these days are not read."""
-    import re
-
     if not keys.is_exact or not keys.values or len(expressions) != 1 or any(key[0] is None for key in keys.values):
         return None
     found = re.fullmatch(r"(?i)\s*(?:to_date|date)\(\s*(`[^`]+`|\w+)\s*\)\s*", expressions[0])

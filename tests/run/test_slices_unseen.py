@@ -1,0 +1,170 @@
+"""Tasks with `by=` whose plan does not show that slices are independent: in full, with a warning, and right."""
+
+import json
+
+import pytest
+
+from runnel.run.report import Ran
+from tests.run.project import Project, reasons
+from tests.run.slicing import actions, step_of
+
+# Each of these looks at rows of all days while it is called, or in a function that nobody can look into.
+TASKS = """
+@rn.task("dws.counted", by="day")
+def counted(orders):
+    return orders.groupBy("day").agg(F.sum("amount").alias("n")).withColumn("all", F.lit(orders.count()))
+
+@rn.task("dws.collected", by="day")
+def collected(orders):
+    most = orders.agg(F.max("amount")).collect()[0][0]
+    return orders.select("day", (F.col("amount") / most).alias("share"))
+
+@rn.task("dws.other_groups", by="day")
+def other_groups(orders):
+    def share(rows):
+        rows["share"] = rows["amount"] / rows["amount"].sum()
+        return rows[["id", "day", "share"]]
+    return orders.groupBy("id").applyInPandas(share, "id long, day date, share double")
+"""
+WHY = {
+    "dws.counted": "it computes something while it is called, such as count() or collect()",
+    "dws.collected": "it computes something while it is called, such as count() or collect()",
+    "dws.other_groups": "its `applyInPandas` is not grouped by `day`",
+}
+SEEN = """
+@rn.task("dws.own_groups", by="day")
+def own_groups(orders):
+    def share(rows):
+        rows["share"] = rows["amount"] / rows["amount"].sum()
+        return rows[["id", "day", "share"]]
+    return orders.groupBy("day").applyInPandas(share, "id long, day date, share double")
+
+@rn.task("dws.viewed", by="day")
+def viewed(orders, spark):
+    orders.createOrReplaceTempView("seen_orders")
+    return spark.sql("from seen_orders |> aggregate sum(amount) as n group by day")
+
+@rn.task("dws.promised", by="day", trust_by=True)
+def promised(orders):
+    def same(frames):
+        yield from frames
+    return orders.mapInPandas(same, orders.schema)
+"""
+
+
+def ten_days(project: Project) -> None:
+    for number in range(1, 11):
+        project.orders(f"{number}", (number % 3, f"2026-01-{number:02}", 5 + number))
+
+
+def warned(ran: Ran, table: str) -> str:
+    return " ".join(step_of(ran, table).warnings)
+
+
+def test_what_looks_at_all_rows_is_computed_in_full_with_a_warning(project: Project) -> None:
+    project.flow(TASKS + SEEN)
+    ten_days(project)
+    first = project.run()
+    for table, why in WHY.items():
+        expected = f"is computed in full whenever an input changes, because {why}; if each slice is made of its own "
+        assert expected + "rows alone, write trust_by=True" in warned(first, table)
+    assert not warned(first, "dws.own_groups") and not warned(first, "dws.viewed")
+    project.orders("late", (1, "2026-01-02", 100))
+    project.run("ods.orders")
+    plan = reasons(project.plan())
+    assert {table: plan[table].startswith("full: ") and WHY[table] in plan[table] for table in WHY} == dict.fromkeys(
+        WHY, True
+    )
+    assert plan["dws.own_groups"].startswith("slices: ") and plan["dws.promised"].startswith("slices: ")
+    done = actions(project.run())
+    assert {table: done[table] for table in WHY} == dict.fromkeys(WHY, "full")
+    seen = ("dws.own_groups", "dws.viewed", "dws.promised")
+    assert {table: done[table] for table in seen} == dict.fromkeys(seen, "slices")
+    assert {row[2] for row in project.rows("dws.counted")} == {11}
+    assert max(row[1] for row in project.rows("dws.collected")) == 1
+    for table, place in (("dws.other_groups", 0), ("dws.own_groups", 1)):
+        groups = {row[place] for row in project.rows(table)}
+        assert sum(row[2] for row in project.rows(table)) == pytest.approx(len(groups))
+
+
+def test_a_result_of_an_earlier_runnel_is_looked_at_before_slices_are_computed(project: Project) -> None:
+    project.flow(TASKS.partition('@rn.task("dws.collected"')[0] + SEEN.partition('@rn.task("dws.viewed"')[0])
+    ten_days(project)
+    project.run()
+    _forget_what_was_seen(project)
+    project.orders("late", (1, "2026-01-02", 100))
+    assert actions(project.run()) == {"dws.counted": "full", "dws.own_groups": "slices"}
+    project.orders("later", (1, "2026-01-03", 100))
+    project.run("ods.orders")
+    assert reasons(project.plan())["dws.counted"].startswith("full: ")
+
+
+def _forget_what_was_seen(project: Project) -> None:
+    from runnel.lake import schema
+
+    def forget(connection: object) -> None:
+        for row in connection.execute(schema.results.select()).all():  # type: ignore[attr-defined]
+            detail = json.dumps({key: part for key, part in json.loads(row.detail).items() if key != "why_whole"})
+            same = schema.results.c.key == row.key
+            connection.execute(schema.results.update().where(same).values(detail=detail))  # type: ignore[attr-defined]
+
+    with project.open() as lake:
+        lake.store.db.write(forget)
+
+
+CASE = "case when id < 5 then 'a' else 'b' end"
+
+
+@pytest.mark.parametrize("more", ["", ", sum(amount) over () as total"], ids=["its own rows", "all rows"])
+def test_slices_that_case_names(project: Project, more: str) -> None:
+    project.flow(
+        f'''
+        @rn.task("dws.z", by="z", by_input={{"orders": "{CASE}"}})
+        def z(orders):
+            return orders.selectExpr("{CASE} as z", "amount"{f', "{more[2:]}"' if more else ""})
+        '''
+    )
+    project.orders("a", (1, "2026-01-01", 1), (2, "2026-01-01", 2), (7, "2026-01-01", 3))
+    ran = project.run()
+    if more:
+        assert [error.code for error in ran.errors] == ["RUN_NOT_BY"]
+        assert "its window is not partitioned by it" in str(ran.errors[0])
+        return
+    project.orders("b", (8, "2026-01-02", 4))
+    assert actions(project.run()) == {"dws.z": "slices"}
+    assert project.rows("dws.z") == [("a", 1), ("a", 2), ("b", 3), ("b", 4)]
+
+
+def test_slices_that_a_window_of_time_names(project: Project) -> None:
+    start = "window(timestamp(day), '1 day').start"
+    project.flow(
+        f'''
+        @rn.task("dws.z", by="z", by_input={{"orders": "{start}"}})
+        def z(orders):
+            return orders.selectExpr("{start} as z", "amount")
+        '''
+    )
+    ten_days(project)
+    project.orders("null", (1, "", 1))
+    project.run()
+    project.orders("late", (1, "2026-01-02", 100), (2, "", 1))
+    assert actions(project.run()) == {"dws.z": "slices"}
+    rows = project.rows("dws.z")
+    project.run(full_refresh=True)
+    assert len(rows) == 11 and project.rows("dws.z") == rows
+
+
+def test_an_expression_that_cannot_be_followed_is_named(project: Project) -> None:
+    project.flow(
+        """
+        @rn.task("dws.z", by="z", by_input={"orders": "to_json(struct(id))"})
+        def z(orders):
+            return orders.selectExpr("to_json(struct(id)) as z", "sum(amount) over () as total")
+        """
+    )
+    project.orders("a", (1, "2026-01-01", 1), (2, "2026-01-01", 2))
+    first = project.run()
+    assert "because Runnel can't follow the expression 'to_json(struct(id))' of by_input=" in warned(first, "dws.z")
+    project.orders("b", (2, "2026-01-02", 4))
+    assert actions(project.run()) == {"dws.z": "full"}
+    assert [total for _, total in project.rows("dws.z")] == [7, 7, 7]

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from runnel.errors import Broken, Moved
 from runnel.lake import failpoints, manifests, schema, tables
 from runnel.lake.branches import lock
+from runnel.lake.ownership import check_new_place, claim
 from runnel.lake.pins import pinned
 from runnel.lake.upkeep import known, leases
 from runnel.lake.upkeep.live import Progress
@@ -39,16 +40,20 @@ class Relocated:
     files: int = 0
 
 
-def relocate(store: "Store", *, progress: Progress | None = None) -> Relocated:
+def relocate(store: "Store", *, adopt: bool = False, progress: Progress | None = None) -> Relocated:
     """Make a lake's metadata say that its files are at `store.warehouse`; nothing happens where it does.
 
     The store was opened with `moved=True`. Raises Broken, having changed nothing, where a file is not at the new
-    place. A relocation that crashed is repeated from its beginning.
+    place, and LAKE_FOREIGN where the place belongs to another lake or catalog, unless this one is to `adopt` it. A
+    relocation that crashed is repeated from its beginning.
     """
     leases.end(store.db, store.db.read(store.db.now))
     with pinned(store.db, "relocate", alone=True):
         old = store.recorded_warehouse()
+        if not adopt:
+            check_new_place(store)
         if old == store.warehouse:
+            claim(store)
             return Relocated(old, old)
         swap = Swap(old, store.warehouse)
         versions = [location for location in store.db.read(_versions) if swap.moves(location)]
@@ -66,6 +71,7 @@ def relocate(store: "Store", *, progress: Progress | None = None) -> Relocated:
         failpoints.reach(failpoints.RELOCATE_WRITTEN)
         store.db.write(lambda connection: _point(connection, swap, place, frozenset(versions)))
         failpoints.reach(failpoints.RELOCATE_AFTER_COMMIT)
+        claim(store)
         tables.forget()
         manifests.forget()
         return Relocated(old, store.warehouse, len(versions), rewriting.files)

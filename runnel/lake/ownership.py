@@ -160,7 +160,8 @@ def shown_catalog(db: "Database") -> str:
     """
     if db.is_sqlite:
         return f"sqlite:///{Path(db.url.database or '').absolute()}"
-    return db.url.set(drivername="postgresql", username=None, password=None, query={}).render_as_string()
+    url = sa.URL.create("postgresql", host=db.url.host, port=db.url.port, database=db.url.database)
+    return url.render_as_string()
 
 
 def _identity(connection: "Connection") -> _Identity:

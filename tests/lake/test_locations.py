@@ -4,7 +4,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from runnel.lake import schema, streams, tape
+from runnel.lake import manifests, schema, streams, tape
 from runnel.lake.locations import COLUMNS_WITHOUT_LOCATIONS, LOCATION_COLUMNS
 from runnel.lake.manifests import listed_in
 from runnel.lake.schedules import Step, advance, declare, standing
@@ -89,6 +89,7 @@ def test_a_relocation_moves_the_locations_of_all_columns(tmp_path: Path) -> None
 
 def assert_unread(store: Store) -> None:
     """Check that what a stream has still to read of its tape can be read, one snapshot after the other."""
+    manifests.forget()
     [stream] = store.db.read(streams.streams).values()
     snapshots = load(store, stream.tapes[ORDERS].location).snapshots
     assert len(snapshots) == 5

@@ -53,11 +53,11 @@ def settings(overrides: Sequence[str] = ()) -> "Settings":
     return load(root, env=given.get("env"), environ=os.environ, overrides=(*given.get("overrides", ()), *overrides))
 
 
-def lake(*, moved: bool = False, overrides: Sequence[str] = ()) -> "Lake":
+def lake(*, moved: bool = False, adopt: bool = False, overrides: Sequence[str] = ()) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(overrides), moved=moved, tell=say, once=True)
+    return Lake(settings(overrides), moved=moved, adopt=adopt, tell=say, once=True)
 
 
 def print_json(value: object) -> None:

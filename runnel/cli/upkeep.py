@@ -105,16 +105,17 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
 @command()
 @click.option("--deep", is_flag=True, help="Also read the contents: row counts and checksums.")
 @click.option("--relocate", is_flag=True, help="Mend a lake whose folder was moved.")
-def fsck(deep: bool, relocate: bool, as_json: bool) -> None:
+@click.option("--adopt", is_flag=True, help="Let this catalog own the warehouse, whichever owned it before.")
+def fsck(deep: bool, relocate: bool, adopt: bool, as_json: bool) -> None:
     """Check that every retained commit is readable, and name what is wrong."""
     from runnel.lake.upkeep.fsck import fsck as check
 
     moved: dict[str, Any] | None = None
-    with lake(moved=relocate) as opened, progress(quiet=as_json) as report:
+    with lake(moved=relocate, adopt=adopt) as opened, progress(quiet=as_json) as report:
         if relocate:
             from runnel.lake.upkeep.relocate import relocate as mend
 
-            moved = dataclasses.asdict(mend(opened.store, progress=report))
+            moved = dataclasses.asdict(mend(opened.store, adopt=adopt, progress=report))
         found = check(opened.store, deep=deep, retention=_retention(opened.settings, None), progress=report)
     if as_json:
         print_json({"relocated": moved, **_report(found)})

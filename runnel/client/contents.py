@@ -27,17 +27,18 @@ if TYPE_CHECKING:
 class Contents:
     """The contents of the lake of a project; thin, each method one call into the room that does the work."""
 
-    def __init__(self, settings: Settings, *, moved: bool = False) -> None:
+    def __init__(self, settings: Settings, *, moved: bool = False, adopt: bool = False) -> None:
         self.settings = settings
         self._moved = moved
+        self._adopt = adopt
 
     @cached_property
     def store(self) -> "Store":
         """Return the handle that the lake's own functions take."""
         from runnel.lake.store import Store
 
-        settings = self.settings
-        return Store.open(settings.catalog, settings.warehouse, storage=dict(settings.storage), moved=self._moved)
+        settings, storage = self.settings, dict(self.settings.storage)
+        return Store.open(settings.catalog, settings.warehouse, storage=storage, moved=self._moved, adopt=self._adopt)
 
     def tables(self, *, at: str = "main") -> list[str]:
         """Return the names of the tables at a ref."""

@@ -45,10 +45,11 @@ class Lake(Contents):
         settings: Settings,
         *,
         moved: bool = False,
+        adopt: bool = False,
         tell: "Callable[[str], None] | None" = None,
         once: bool = False,
     ) -> None:
-        super().__init__(settings, moved=moved)
+        super().__init__(settings, moved=moved, adopt=adopt)
         self.once = once
         self.is_brief = False  # how Spark starts, if it does
         self._tell = tell

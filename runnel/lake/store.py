@@ -30,6 +30,7 @@ class Store:
         self.author = author
         self.storage = storage or {}
         self._io: FileIO | None = None
+        self._is_owner_unchecked = False  # of an object store, which is asked when its first file is
 
     @classmethod
     def open(
@@ -40,17 +41,26 @@ class Store:
         author: str | None = None,
         storage: dict[str, str] | None = None,
         moved: bool = False,
+        adopt: bool = False,
     ) -> "Store":
         """Open a lake, creating or migrating its catalog.
 
-        `moved` lets a lake be opened whose folder is not where its metadata says, to mend it.
+        `moved` lets a lake be opened whose folder is not where its metadata says, to mend it. `adopt` makes this
+        catalog the owner of the warehouse, whoever was it before; otherwise another's warehouse is refused.
         """
-        db = Database(catalog)
-        author = author or default_author()
-        upgrade(db, warehouse, author)
-        store = cls(db, warehouse, author, storage)
-        if not moved:
-            store.check_place()
+        from runnel.lake import ownership
+
+        store = cls(Database(catalog), warehouse, author or default_author(), storage)
+        upgrade(store.db, warehouse, store.author, refuse=None if adopt else lambda: ownership.refuse_new_lake(store))
+        if moved:
+            return store
+        store.check_place()
+        if adopt:
+            ownership.claim(store)
+        elif ownership.is_read_at_opening(warehouse):
+            ownership.check_owner(store)
+        else:
+            store._is_owner_unchecked = True
         return store
 
     @property
@@ -60,7 +70,19 @@ class Store:
             from runnel.lake.storage import file_io
 
             self._io = file_io(self.warehouse, self.storage)
+        if self._is_owner_unchecked:
+            self._is_owner_unchecked = False
+            self._check_owner()
         return self._io
+
+    def _check_owner(self) -> None:
+        from runnel.lake.ownership import check_owner
+
+        try:
+            check_owner(self)
+        except BaseException:
+            self._is_owner_unchecked = True
+            raise
 
     def recorded_warehouse(self) -> str:
         """Return where the lake's metadata says that its files are."""

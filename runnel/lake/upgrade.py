@@ -4,6 +4,7 @@ Alembic is imported only when there is something to migrate.
 """
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -19,10 +20,13 @@ MAIN = "main"
 _LOCK = 5_817_202_611  # any number, the same in every Runnel: one migration at a time on PostgreSQL
 
 
-def upgrade(db: Database, warehouse: str, author: str) -> None:
-    """Create or migrate the schema, and make the branch main of a new lake."""
-    if _found(db) == REVISIONS[-1]:
+def upgrade(db: Database, warehouse: str, author: str, refuse: Callable[[], None] | None = None) -> None:
+    """Create or migrate the schema, and make the branch main of a new lake; `refuse` may raise before it is made."""
+    revision = _found(db)
+    if revision == REVISIONS[-1]:
         return
+    if revision is None and refuse is not None:
+        refuse()
     if db.is_sqlite and db.url.database:
         Path(db.url.database).parent.mkdir(parents=True, exist_ok=True)
 

@@ -155,4 +155,16 @@ def test_a_dry_run_of_a_merge_ends_as_the_merge_would(shop: Run, tmp_path: Path)
 
 
 def test_settings_can_be_given_on_the_command_line(shop: Run, tmp_path: Path) -> None:
-    assert shop("--set", f"lake.catalog=sqlite:///{tmp_path}/other.db", "tables").out.startswith("no tables yet")
+    other = ("--set", f"lake.catalog=sqlite:///{tmp_path}/other.db", "--set", f"lake.warehouse={tmp_path}/other")
+    assert shop(*other, "tables").out.startswith("no tables yet")
+
+
+def test_another_catalog_over_the_same_warehouse_is_refused_until_it_is_adopted(shop: Run, tmp_path: Path) -> None:
+    typo = ("--set", f"lake.catalog=sqlite:///{tmp_path}/typo.db")
+    for words in (["tables"], ["gc", "--grace", "0s"], ["fsck"]):
+        done = shop(*typo, *words)
+        assert (done.code, done.err.split(":")[0]) == (2, "LAKE_FOREIGN")
+        assert "catalog.db" in done.err and "typo.db" in done.err and "runnel fsck --adopt" in done.err
+    assert "sound" in shop("fsck").out
+    assert shop(*typo, "fsck", "--adopt").code == 0
+    assert shop(*typo, "tables").out.startswith("no tables yet") and shop("tables").code == 2

@@ -22,7 +22,7 @@ from runnel.lake.upkeep.findings import Finding, Report, sorted_findings
 from runnel.lake.upkeep.live import Progress, key
 from runnel.lake.upkeep.retention import Retention
 from runnel.lake.upkeep.roots import Kept, Registered, Use, registered, unexpired, uses
-from runnel.lake.upkeep.sweep import is_catalog
+from runnel.lake.upkeep.sweep import is_own
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -142,7 +142,7 @@ def _orphans(store: "Store", contents: Contents, grace_seconds: float) -> Iterat
         folder, _, name = path.rpartition("/")
         beside = f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
         is_old = stored.modified_at <= limit
-        if is_old and beside not in contents.seen and not is_catalog(store, path) and not path.startswith(kept):
+        if is_old and beside not in contents.seen and not is_own(store, path) and not path.startswith(kept):
             yield stored
 
 

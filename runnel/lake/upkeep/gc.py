@@ -19,6 +19,7 @@ from runnel.errors import Broken
 from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
 from runnel.lake.database import moment, stamp
+from runnel.lake.ownership import confirm_owner
 from runnel.lake.pins import pinned
 from runnel.lake.upkeep import codes, inboxes, known, leases, sweep
 from runnel.lake.upkeep.live import Mark, Progress
@@ -87,6 +88,7 @@ def gc(
     where a kept version can't be read: what it needs is then unknown.
     """
     at = stamp(now) if now else None
+    confirm_owner(store)
     if dry_run:
         return _foretell(store, retention, at, progress)
     ended = leases.end(store.db, at or store.db.read(store.db.now))

@@ -5,6 +5,7 @@ read: what it would have named is unknown, so nothing may be deleted. Never writ
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.errors import Broken
@@ -79,10 +80,22 @@ class Mark:
                 continue
             try:
                 self.version(row.location)
+                if row.is_tape:
+                    self._older_snapshots(row.location)
             except Broken:
                 # A name that is no branch may be left over with nothing behind it; a branch must be readable.
                 if row.is_ours or self.store.io.new_input(row.location).exists():
                     raise
+
+    def _older_snapshots(self, location: str) -> None:
+        """Mark what lists the files of a tape's older snapshots: a stream reads one snapshot after the other.
+
+        Files that were not read yet are in the current one too. What is gone was read long ago.
+        """
+        for snapshot in load(self.store, location).snapshots:
+            with suppress(Broken):
+                self.files.update(key(manifest.manifest_path) for manifest in manifests_in(self.store, snapshot))
+                self._new(snapshot.manifest_list)
 
     def needs(self, path: str) -> bool:
         """Tell whether a file of the warehouse is needed; the checksum that Hadoop puts beside one goes with it."""

@@ -9,6 +9,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.types import StructType
 
-from runnel.errors import RunnelError
+from runnel.errors import Broken, RunnelError
 from runnel.lake import failpoints
 from runnel.lake.storage import local_path, missing, read_bytes, write_bytes
 from runnel.lake.upkeep.reading import damaged, has_no_files, is_whole
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _AGAIN = re.compile(r"-r[0-9a-f]{8}\Z")
 _FILE_PATH_ID = 2147483546  # of the column of position deletes, fixed by Iceberg
+_LOG = "runnel.log"  # in a snapshot's summary: the version of the log that a table of changes follows from
 _STATUS, _DATA_FILE = 0, 2
 _PATH, _FORMAT, _BYTES, _LOWER, _UPPER, _CONTENT, _REFERENCED = 100, 101, 104, 125, 128, 134, 143
 _MANIFEST_PATH, _MANIFEST_LENGTH = 500, 501
@@ -80,8 +82,12 @@ class Rewriting:
         self._manifests: dict[str, tuple[str, int]] = {}
         self._deletes: dict[str, tuple[str, int, tuple[str, str] | None]] = {}
 
-    def lists(self, version: str) -> None:
-        """Write the manifest lists that a version promises, with their manifests, anew."""
+    def lists(self, version: str, *, with_older: bool = False) -> None:
+        """Write the manifest lists that a version promises, with their manifests, anew.
+
+        With `with_older` those of its older snapshots too, where they are still there: a stream reads a tape one
+        snapshot after the other.
+        """
         metadata = self._metadata(version)
         wanted = {metadata.get("current-snapshot-id")} | {
             ref["snapshot-id"] for ref in metadata.get("refs", {}).values()
@@ -89,6 +95,9 @@ class Rewriting:
         for snapshot in metadata.get("snapshots", ()):
             if snapshot["snapshot-id"] in wanted and self.swap.moves(snapshot.get("manifest-list", "")):
                 self._list(snapshot["manifest-list"], has_no_files(snapshot.get("summary")))
+            elif with_older and self.swap.moves(snapshot.get("manifest-list", "")):
+                with suppress(Broken):
+                    self._list(snapshot["manifest-list"], has_no_files(snapshot.get("summary")))
 
     def metadata(self, version: str, place: Callable[[str], str]) -> None:
         """Write a metadata file anew; `place` tells where other versions are now."""
@@ -101,6 +110,8 @@ class Rewriting:
                 )
             if "manifests" in snapshot:
                 snapshot["manifests"] = [swap(path) for path in snapshot["manifests"]]
+            if _LOG in snapshot.get("summary", {}):
+                snapshot["summary"][_LOG] = place(snapshot["summary"][_LOG])
         for entry in metadata.get("metadata-log", ()):
             entry["metadata-file"] = place(entry["metadata-file"])
         for entry in [*metadata.get("statistics", ()), *metadata.get("partition-statistics", ())]:

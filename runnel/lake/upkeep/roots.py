@@ -42,13 +42,14 @@ class Use:
 
 @dataclass(frozen=True)
 class Registered:
-    """A row of Iceberg's catalog. `is_ours` tells branches from slots and from names that Runnel does not know."""
+    """A row of Iceberg's catalog, or a tape. `is_ours` tells branches from slots and from names that are not known."""
 
     catalog: str
     table: str
     location: str
     is_table: bool
     is_ours: bool
+    is_tape: bool = False
 
 
 Span = tuple[Kept, Kept]
@@ -136,11 +137,16 @@ def registered(connection: Connection) -> list[Registered]:
         for row in rows
     ]
     return found + [
-        Registered(stream.branch, str(table), location, is_table=True, is_ours=True)
+        Registered(stream.branch, str(table), location, is_table=True, is_ours=True, is_tape=is_tape)
         for stream in streams(connection).values()
         for table, tape in stream.tapes.items()
-        for location in (tape.location, tape.reached)
+        for location, is_tape in ((tape.location, True), (tape.reached, False))
     ]
+
+
+def tape_locations(connection: Connection) -> set[str]:
+    """Return the versions that are tapes: what streams read, snapshot by snapshot."""
+    return {tape.location for stream in streams(connection).values() for tape in stream.tapes.values()}
 
 
 def open_writes(connection: Connection) -> list[str]:

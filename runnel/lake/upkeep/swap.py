@@ -18,6 +18,7 @@ from runnel.lake.branches import Branch, branch, branches, head_state, lock
 from runnel.lake.commits import Change, find
 from runnel.lake.files import blobs as blob_files
 from runnel.lake.files.table import is_file_table
+from runnel.lake.ownership import confirm_owner
 from runnel.lake.storage import plain
 from runnel.lake.tables import load
 from runnel.lake.upkeep import known
@@ -161,6 +162,7 @@ def _list(connection: Connection, sizes: Mapping[str, int], found_at: str) -> No
 def _delete(store: "Store", paths: list[str]) -> int:
     for start in range(0, len(paths), _ROWS_AT_ONCE):
         part = paths[start : start + _ROWS_AT_ONCE]
+        confirm_owner(store)
         for path in part:
             failpoints.reach(failpoints.ERASE_DELETE)
             try:

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 from runnel.errors import RunnelError
 from runnel.lake import failpoints, schema
 from runnel.lake.branches import lock
+from runnel.lake.ownership import confirm_owner, owner_file
 from runnel.lake.pins import LEASE_SECONDS
 from runnel.lake.storage import Stored, listing, local_path
 from runnel.lake.streams import checkpoints
@@ -83,6 +84,7 @@ def forget(store: "Store", paths: Iterable[str], hold: Hold) -> int:
 def delete(store: "Store", doomed: Iterable[Candidate], hold: Hold) -> Iterator[Candidate]:
     """Delete files, in small batches, and yield each; a crash leaves at most candidates without a file."""
     for batch in _batches(doomed):
+        confirm_owner(store)
         store.db.write(hold)
         started = time.time()
         failpoints.reach(failpoints.GC_BEFORE_DELETE)
@@ -113,8 +115,13 @@ def unneeded(store: "Store", mark: Mark, older_than: float) -> Iterator[Stored]:
     for stored in listing(store.io, store.warehouse):
         path = key(stored.path)
         is_old = stored.modified_at <= older_than
-        if is_old and not mark.needs(path) and not is_catalog(store, path) and not path.startswith(kept):
+        if is_old and not mark.needs(path) and not is_own(store, path) and not path.startswith(kept):
             yield Stored(path, stored.bytes, stored.modified_at)
+
+
+def is_own(store: "Store", path: str) -> bool:
+    """Tell whether a file belongs to the lake itself: the one that names its owner, and the catalog database."""
+    return path == key(owner_file(store.warehouse)) or is_catalog(store, path)
 
 
 def is_catalog(store: "Store", path: str) -> bool:

@@ -14,6 +14,7 @@ from runnel.lake import branches, datafiles, schema, slots, snapshots, tables
 from runnel.lake.commits import Change, Commit
 from runnel.lake.database import stamp
 from runnel.lake.manifests import entries
+from runnel.lake.ownership import FILE_NAME
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
@@ -34,7 +35,9 @@ def later(**time: float) -> datetime:
 
 
 def files(store: Store) -> set[str]:
-    return {str(path) for path in Path(store.warehouse).rglob("*") if path.is_file()}
+    """Return the files of the warehouse, besides the one that names its owner."""
+    found = (path for path in Path(store.warehouse).rglob("*") if path.is_file())
+    return {str(path) for path in found if path.name != FILE_NAME}
 
 
 def replaced(store: Store, data: object, branch: str = "main") -> Commit:

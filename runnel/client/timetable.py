@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.due import times
+from runnel.errors import RunnelError
 from runnel.lake import queue, schedules
 from runnel.lake.database import moment, stamp
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One schedule. `next_at` is None where only a change makes it due, or it is paused."""
+    """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not."""
 
     name: str
     when: str
@@ -31,6 +32,7 @@ class Line:
     last_run: str | None = None
     last_state: str | None = None
     last_at: str | None = None
+    problem: str | None = None
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -60,25 +62,31 @@ def line_of(connection: "Connection", one: "Standing", now: datetime) -> Line:
     """Return one schedule with when it is due next, and how its last run went."""
     ran = queue.entries(connection, cause=f"schedule/{one.name}", limit=1)
     last = ran[0] if ran else None
+    next_at, problem = _next(one, now)
     return Line(
         one.name,
         _when(one.declared),
         str(one.declared.get("select", "")),
         str(one.declared.get("branch", "main")),
-        None if one.paused_at else _next(one, now),
+        None if one.paused_at else next_at,
         one.paused_at is not None,
         one.paused_by,
         last.id if last else None,
         last.state if last else None,
         (last.ended_at or last.started_at or last.queued_at) if last else None,
+        problem,
     )
 
 
-def _next(one: "Standing", now: datetime) -> str | None:
+def _next(one: "Standing", now: datetime) -> tuple[str | None, str | None]:
+    """Return when a schedule is due next, and what is wrong with it; one that can't be read hides no other."""
     after = max(now, moment(one.cursor["slot"])) if "slot" in one.cursor else now
     declared = one.declared
-    found = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
-    return stamp(found) if found else None
+    try:
+        coming = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
+    except RunnelError as error:
+        return None, error.what
+    return (stamp(coming) if coming else None), None
 
 
 def _when(declared: "Mapping[str, Any]") -> str:

@@ -24,6 +24,7 @@ from runnel.run.report import KEPT_GOING, Done, Ran
 from runnel.service import errand
 from runnel.service.flows import Flows
 from runnel.service.footprint import memory_bytes
+from runnel.service.problems import Problems
 from runnel.service.telling import Teller
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()[:40]}-{secrets.token_hex(4)}"
         self.stop = threading.Event()
         self.is_torn = False
+        self.problems = Problems()  # of its loops, and of what it keeps going
         self._lake = lake
         self._flows = flows
         self._parallel = parallel
@@ -124,8 +126,10 @@ class Worker:
             kinds = self._kinds()
             try:
                 found = queue.claim(self._lake.store.db, self.name, kinds) if kinds else None
-            except RunnelError as error:
-                LOG.warning("no run could be claimed: %s", error)
+                self.problems.clear("queue")
+            except Exception as error:  # the database is away, or a defect: neither may end the loop
+                if self.problems.note("queue", str(error)):
+                    LOG.warning("no run could be claimed: %s", error, exc_info=error)
                 self.stop.wait(1.0)
                 continue
             if found is None:
@@ -222,14 +226,18 @@ class Worker:
             with self._guard:
                 held = list(self._held.values())
             claims = [one.queued.claim for one in held]
-            with suppress(RunnelError):  # the database is away; what is lost by then can't publish
+            try:
                 if time.monotonic() - renewed > queue.RENEW_SECONDS:
-                    self._tell()
                     queue.renew(db, claims)
+                    self._tell()
                     renewed = time.monotonic()
                 found = db.read(partial(queue.held, claims=claims)) if claims else {}
                 for one in held:
                     self._heed(one, found)
+                self.problems.clear("claims")
+            except Exception as error:  # the database is away, or a defect; what is lost by then can't publish
+                if self.problems.note("claims", str(error)):
+                    LOG.warning("claims could not be renewed: %s", error, exc_info=error)
             self._look_after_the_stubborn()
 
     def _heed(self, one: Held, renewed: Mapping[str, str | None]) -> None:
@@ -258,8 +266,13 @@ class Worker:
 
     def _tell(self) -> None:
         settings = self._lake.settings
-        detail = {"runs": self.at, "parallel": self._parallel, "project": settings.name, "root": str(settings.root)}
-        detail["memory_bytes"] = memory_bytes()
+        detail: dict[str, Any] = {
+            "runs": self.at,
+            "parallel": self._parallel,
+            "project": settings.name,
+            "root": str(settings.root),
+        }
+        detail |= {"memory_bytes": memory_bytes(), "problems": self.problems.json()}
         workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
 
 

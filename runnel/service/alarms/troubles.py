@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from runnel.lake.deliveries import Delivered
     from runnel.lake.queue import Queued
     from runnel.lake.streams import Stream
+    from runnel.service.scheduler import Problem
 
 _BAD = ("failed", "waiting")
 
@@ -27,6 +28,18 @@ def streams_wrong(found: "Iterable[Stream]", declared: "Declared") -> list[Alarm
         told = f"{_line(fix)}; it goes on by itself then" if fix else "it goes on by itself once that is mended"
         key = f"stream/{where}{table}"
         wrong.append(Alarm(key, "stream", what, one.since, "alarm", (table,), tuple(declared.blocked([table])), told))
+    return wrong
+
+
+def schedules_wrong(problems: "Iterable[Problem]", declared: "Declared") -> list[Alarm]:
+    """Return an alarm for each schedule that can't be read, and so queues nothing."""
+    wrong = []
+    for problem in problems:
+        tables = tuple(name for name, table in declared.tables.items() if problem.schedule in table.schedules)
+        what = f"schedule `{problem.schedule}` queues nothing: {_line(problem.what)}"
+        fix = problem.fix or "correct it in its flow file; it goes on by itself then"
+        key, blocks = f"schedule/{problem.schedule}", tuple(declared.blocked(tables))
+        wrong.append(Alarm(key, "schedule", what, problem.since, "alarm", tables, blocks, fix))
     return wrong
 
 

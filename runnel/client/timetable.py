@@ -40,15 +40,14 @@ class Line:
 
 
 def timetable(lake: "Lake") -> list[Line]:
-    """Return all schedules: those that the catalog knows, and those that only the project's files declare yet."""
+    """Return all schedules that the project's files declare, with how far each has come as the catalog knows it."""
     from runnel.client.planning import flow_of
 
     declared, now = [one.json() for one in flow_of(lake).schedules], datetime.now(UTC)
     with lake.store.db.reading() as connection:
         known = {one.name: one for one in schedules.standing(connection)}
-        new = [schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared]
-        found = known | {one.name: one for one in new if one.name not in known}
-        return [line_of(connection, one, now) for _, one in sorted(found.items())]
+        new = {str(one["name"]): schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared}
+        return [line_of(connection, known.get(name, one), now) for name, one in sorted(new.items())]
 
 
 def pause(lake: "Lake", name: str, *, resume: bool = False) -> Line:

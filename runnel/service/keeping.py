@@ -13,6 +13,8 @@ from runnel.lake.turns import Turn
 from runnel.service.problems import Problems
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runnel.client.keep.part import Tell
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow
@@ -25,7 +27,15 @@ _PAUSE_SECONDS = 1.0
 class Keeping:
     """What goes on by itself. What the service has to know of the flow is declared to the catalog."""
 
-    def __init__(self, lake: "Lake", flows: "Flows", branch: str, tell: "Tell", problems: Problems) -> None:
+    def __init__(
+        self,
+        lake: "Lake",
+        flows: "Flows",
+        branch: str,
+        tell: "Tell",
+        problems: Problems,
+        note_declared: "Callable[[bool], None]" = lambda is_declared: None,
+    ) -> None:
         self._lake = lake
         self._flows = flows
         self._branch = branch
@@ -37,6 +47,7 @@ class Keeping:
         self._keeper: Keeper | None = None
         self._kept: threading.Thread | None = None
         self._problems = problems
+        self._note_declared = note_declared  # told whether the catalog has what this worker's files say
         self._thread = threading.Thread(target=self._go, name="runnel keep", daemon=True)
 
     def start(self) -> None:
@@ -76,6 +87,7 @@ class Keeping:
                 self._tell("another worker keeps streams and sources going now")
                 self._end_keeper()
             self._flow = None
+            self._note_declared(False)
             return
         lake, flow = self._flows.get()
         if flow is self._flow:
@@ -85,6 +97,7 @@ class Keeping:
         self._end_keeper()
         schedules.declare(lake.store.db, [one.json() for one in flow.schedules])
         declared.declare(lake.store.db, declared_of(flow))
+        self._note_declared(True)
         self._start_keeper(lake, flow)
         self._flow = flow
 

@@ -42,10 +42,16 @@ class Problem:
 
 
 class Scheduler:
-    """The schedules of a lake. `now` is a clock."""
+    """The schedules of a lake. `now` is a clock; `are_declared` tells whether the catalog has them as they are now."""
 
-    def __init__(self, store: "Store", now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        store: "Store",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        are_declared: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._store = store
+        self._are_declared = are_declared
         self._now = now
         self._problems: dict[str, Problem] = {}
 
@@ -55,7 +61,9 @@ class Scheduler:
         return dict(self._problems)
 
     def tick(self) -> list[str]:
-        """Queue everything that is due now, and return its ids."""
+        """Queue everything that is due now, and return its ids; nothing until the schedules are known to be current."""
+        if not self._are_declared():
+            return []
         now = self._now()
         standing = [one for one in self._store.db.read(schedules.standing) if one.paused_at is None]
         steps = [step for one in standing if (step := self._step(one, now)) is not None]

@@ -21,6 +21,7 @@ from runnel.service.alarms.herald import Herald
 from runnel.service.alarms.watchman import Watchman
 from runnel.service.api.app import make_app
 from runnel.service.footprint import memory_bytes
+from runnel.service.loaded_flows import LoadedFlows
 from runnel.service.problems import Problems
 from runnel.service.reaper import Reaper
 from runnel.service.scheduler import Scheduler
@@ -52,8 +53,9 @@ class Serving:
     def run(self) -> None:
         """Answer until told to stop."""
         store = self._lake.store
-        scheduler, reaper = Scheduler(store), Reaper(store.db)
-        watchman = Watchman(store.db, schedule_problems=lambda: scheduler.problems)
+        flows, reaper = LoadedFlows(store.db), Reaper(store.db)
+        scheduler = Scheduler(store, are_declared=flows.are_declared)
+        watchman = Watchman(store.db, schedule_problems=lambda: scheduler.problems, are_declared=flows.are_declared)
         herald = Herald(store.db, self._lake.settings.name, self._lake.settings.root)
         loops = [
             self._every("runnel schedules", _TICK_SECONDS, scheduler.tick),

@@ -38,6 +38,7 @@ _ERRANDS = 2  # at a time, beside the runs
 _PAUSE_SECONDS = 0.025  # somebody waits for a small run
 _HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
+_SCHEDULE = "schedule/"  # what the cause of a run starts with that a schedule queued
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
 
 
@@ -74,6 +75,7 @@ class Worker:
         self._held: dict[str, Held] = {}
         self._guard = threading.Lock()
         self._state = "starting"
+        self._has_declared = False
         self._ended = threading.Event()
         self._taker: threading.Thread | None = None
         self._runs: set[threading.Thread] = set()
@@ -88,6 +90,12 @@ class Worker:
         """Say that it has what it needs: Spark is warm."""
         if self._state == "starting":
             self._state = "ready"
+            self._tell()
+
+    def note_declared(self, has_declared: bool) -> None:
+        """Say whether this worker has declared what the flow files say now; only then the schedules are due."""
+        if has_declared != self._has_declared:
+            self._has_declared = has_declared
             self._tell()
 
     def end(self, seconds: float = 60.0) -> bool:
@@ -170,6 +178,8 @@ class Worker:
         wanted = asked(held.queued)
         try:
             lake, flow = self._flows.get(wanted.overrides)
+            if (removed := _removed_schedule(held.queued, flow)) is not None:
+                return queue.CANCELLED, {"error": removed.told()}, ()
             if held.queued.kind in errand.KINDS:
                 return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), ()
             ran = self._run(held, teller, wanted, lake, flow)
@@ -272,7 +282,7 @@ class Worker:
             "project": settings.name,
             "root": str(settings.root),
         }
-        detail |= {"memory_bytes": memory_bytes(), "problems": self.problems.json()}
+        detail |= {"memory_bytes": memory_bytes(), "problems": self.problems.json(), "has_declared": self._has_declared}
         workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
 
 
@@ -287,6 +297,15 @@ def taken_of(found: Queued) -> Taken:
         due=due if due and not due.startswith("#") else None,
         trace=trace,
     )
+
+
+def _removed_schedule(queued: Queued, flow: "Flow") -> RunnelError | None:
+    """Return why a run is not begun that a schedule queued which the flow files no longer declare."""
+    name = queued.cause.removeprefix(_SCHEDULE)
+    if not queued.cause.startswith(_SCHEDULE) or name in {schedule.name for schedule in flow.schedules}:
+        return None
+    what = f"schedule `{name}` is no longer declared, so what it had queued is not run"
+    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {queued.id}` runs it all the same")
 
 
 def _is_passing(error: RunnelError) -> bool:

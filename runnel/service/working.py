@@ -42,7 +42,7 @@ class Working:
         self._flows = Flows(lake, environ, env)
         self.worker = Worker(lake, self._flows, name=name, parallel=parallel, branch=branch)
         self._reaper = Reaper(lake.store.db)
-        self._keeping = Keeping(lake, self._flows, branch, tell, self.worker.problems)
+        self._keeping = Keeping(lake, self._flows, branch, tell, self.worker.problems, self.worker.note_declared)
 
     def run(self) -> None:
         """Work until told to stop; Spark is started again where it has ended."""

@@ -8,13 +8,14 @@ from prometheus_client.samples import Sample
 
 from runnel.client.due import due
 from runnel.client.timetable import line_of
-from runnel.lake import alarms, queue, schedules
+from runnel.lake import alarms, queue, schedules, workers
 from runnel.lake.database import stamp
 from runnel.lake.queue import Queued
 from runnel.lake.schedules import standing
 from runnel.lake.store import Store
 from runnel.service.alarms.watchman import Watchman
 from runnel.service.api.figures import _catalog
+from runnel.service.loaded_flows import LoadedFlows
 from runnel.service.scheduler import Scheduler
 from tests.lake.factories import add, create, rows
 
@@ -273,3 +274,34 @@ def test_one_that_cannot_be_read_is_shown_as_broken(store: Store) -> None:
     figures = {(one.name, *one.labels.values()): one.value for one in _samples(store)}
     assert lines["never"].next_at is None and "nobody can say when" in str(lines["never"].problem)
     assert (figures["runnel_schedule_broken", "never"], figures["runnel_schedule_broken", "nightly"]) == (1, 0)
+
+
+def test_nothing_is_queued_until_a_worker_has_declared_what_the_files_say(both: Store) -> None:
+    """The service was down; meanwhile a schedule was taken out of the flow files."""
+    clock = Clock("2026-01-01T12:00")
+    declare(both, clock, nightly(), {"name": "removed", "every": "1 hour", "catch_up": "all"})
+    workers.tell(both.db, "died", workers.WORKER, "ready", {"has_declared": True})  # a row that a crash left behind
+    clock.set("2026-01-02T02:00")
+    flows = LoadedFlows(both.db)
+    scheduler = Scheduler(both, clock, flows.are_declared)
+    watchman = Watchman(both.db, clock, are_declared=flows.are_declared)
+    assert (scheduler.tick(), scheduler.tick()) == ([], [])
+    watchman.look(), clock.pass_(minutes=1), watchman.look()
+    (alarm,) = both.db.read(alarms.alarms)
+    assert (alarm.key, alarm.what) == ("flows", "2 schedules wait: no worker has loaded the flow files so far")
+    workers.tell(both.db, "w1", workers.WORKER, "starting", {"has_declared": False})
+    assert scheduler.tick() == []
+    schedules.declare(both.db, [nightly()])
+    workers.tell(both.db, "w1", workers.WORKER, "starting", {"has_declared": True})
+    assert len(scheduler.tick()) == 1 and slots(both) == ["2026-01-02T02:00:00Z"]
+    workers.leave(both.db, "w1")
+    clock.set("2026-01-03T02:00")
+    assert len(scheduler.tick()) == 1, "a worker that goes away later holds up no schedule"
+
+
+def test_a_service_that_comes_back_sees_the_worker_that_is_there(both: Store) -> None:
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {"has_declared": True})
+    flows = LoadedFlows(both.db)
+    assert not flows.are_declared(), "it may be the row of one that died"
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {"has_declared": True})
+    assert flows.are_declared()

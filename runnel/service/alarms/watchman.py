@@ -13,7 +13,14 @@ from runnel.service.alarms.failures import failures
 from runnel.service.alarms.history import History
 from runnel.service.alarms.lateness import lateness, timed_of, with_deadlines
 from runnel.service.alarms.patience import Patience
-from runnel.service.alarms.troubles import no_room_left, nobody_works, schedules_wrong, sinks_wrong, streams_wrong
+from runnel.service.alarms.troubles import (
+    no_room_left,
+    nobody_works,
+    schedules_unknown,
+    schedules_wrong,
+    sinks_wrong,
+    streams_wrong,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -38,15 +45,20 @@ class _Facts:
 
 
 class Watchman:
-    """Who looks. `now` is a clock, by default the database's; `schedule_problems` is what the scheduler met."""
+    """Who looks. `now` is a clock, by default the database's; `schedule_problems` is what the scheduler met.
+
+    `are_declared` tells whether a worker has declared the schedules since the service started.
+    """
 
     def __init__(
         self,
         db: "Database",
         now: Callable[[], datetime] | None = None,
         schedule_problems: "Callable[[], Mapping[str, Problem]]" = dict,
+        are_declared: Callable[[], bool] = lambda: True,
     ) -> None:
         self._db = db
+        self._are_declared = are_declared
         self._schedule_problems = schedule_problems
         self._now = now or (lambda: moment(db.read(clock)))
         self._turn = Turn(db, "alarms")
@@ -77,6 +89,8 @@ class Watchman:
         problems = self._schedule_problems().values()
         lasting = schedules_wrong([one for one in problems if not one.is_passing], facts.declared)
         passing = schedules_wrong([one for one in problems if one.is_passing], facts.declared)
+        if not self._are_declared():
+            passing += schedules_unknown([one.name for one in facts.standing if one.paused_at is None], now)
         return [
             *failures(failed, facts.declared, [one.name for one in facts.standing], made),
             *lateness(facts.declared, timed, made, now),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.base import command, grid, lake, print_json, when
+from runnel.cli.base import command, grid, lake, print_json, say, when
 
 if TYPE_CHECKING:
     from runnel.client.timetable import Line
@@ -30,9 +30,13 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
     else:
         rows = [_row(line) for line in lines]
         click.echo(grid(["schedule", "when", "selects", "next (UTC)", "last", "state"], rows))
+        for line in lines:
+            if line.problem:
+                say(f"\nschedule {line.name} queues nothing: {line.problem}")
 
 
 def _row(line: "Line") -> list[Any]:
     due = when(line.next_at) if line.next_at else ""
     last = f"{line.last_state} {when(line.last_at)}" if line.last_at else ""
-    return [line.name, line.when, line.select or "everything", due, last, "paused" if line.is_paused else "on"]
+    state = "broken" if line.problem else "paused" if line.is_paused else "on"
+    return [line.name, line.when, line.select or "everything", due, last, state]

@@ -7,18 +7,20 @@ when somebody started to look.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
 from runnel.declare.duration import seconds_of
+from runnel.errors import Mistake, RunnelError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 
 
 def times(cron: str | None, tz: str | None, every: str | None, after: datetime) -> Iterator[datetime]:
-    """Yield the times of a schedule after a moment, in UTC, without end.
+    """Yield the times of a schedule after a moment, in UTC, without end; raise a Mistake if it can't be read.
 
     >>> start = datetime(2026, 3, 28, 12, tzinfo=UTC)
     >>> found = times("30 2 * * *", "Europe/Berlin", None, start)
@@ -27,6 +29,19 @@ def times(cron: str | None, tz: str | None, every: str | None, after: datetime) 
     >>> f"{next(times(None, None, '10 minutes', start)):%H:%M}"
     '12:10'
     """
+    try:
+        yield from _times(cron, tz, every, after)
+    except RunnelError:
+        raise
+    except Exception as error:  # what another version declared, a zone that this machine does not know, a defect
+        when = f"cron {cron!r} in {tz or 'UTC'}" if cron is not None else f"every {every!r}"
+        what = f"nobody can say when it is due, {when}: {error}"
+        raise Mistake(
+            "SCHEDULE_UNREADABLE", what, fix="correct it in its flow file; `runnel validate` checks"
+        ) from error
+
+
+def _times(cron: str | None, tz: str | None, every: str | None, after: datetime) -> Iterator[datetime]:
     if cron is not None:
         zone, fields = ZoneInfo(tz or "UTC"), cron.split()
         is_real = any(field.startswith("*") for field in fields[:2])  # by the minute or the hour: real ones count
@@ -81,3 +96,17 @@ def due(
             break
         found.append(at)
     return found
+
+
+@lru_cache(10_000)
+def is_readable(cron: str | None, tz: str | None, every: str | None) -> bool:
+    """Tell whether the times of a schedule can be read.
+
+    >>> is_readable("0 2 * * *", None, None), is_readable("0 0 31 2 *", None, None)
+    (True, False)
+    """
+    try:
+        next(times(cron, tz, every, _EPOCH), None)
+    except RunnelError:
+        return False
+    return True

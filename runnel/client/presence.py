@@ -35,10 +35,22 @@ class Presence:
         """Return what scripts rely on."""
         return {
             "services": [
-                {"name": one.id, "url": one.detail.get("url"), "since": one.started_at} for one in self.services
+                {
+                    "name": one.id,
+                    "url": one.detail.get("url"),
+                    "since": one.started_at,
+                    "problems": one.detail.get("problems", []),
+                }
+                for one in self.services
             ],
             "workers": [
-                {"name": one.id, "state": one.state, "since": one.started_at, "runs": one.detail.get("runs", [])}
+                {
+                    "name": one.id,
+                    "state": one.state,
+                    "since": one.started_at,
+                    "runs": one.detail.get("runs", []),
+                    "problems": one.detail.get("problems", []),
+                }
                 for one in self.workers
             ],
             "queued": self.queued,
@@ -57,6 +69,10 @@ class Presence:
         found.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
         if not is_idle and not self.workers:
             found.append("nobody computes what waits: `runnel up` or `runnel worker` does")
+        for process in (*self.services, *self.workers):
+            for problem in process.detail.get("problems", ()):
+                since = problem["since"][:19].replace("T", " ")
+                found.append(f"{process.kind} {process.id}, {problem['part']} since {since} UTC: {problem['what']}")
         return [*found, ""]
 
 

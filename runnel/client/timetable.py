@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.due import times
+from runnel.errors import RunnelError
 from runnel.lake import queue, schedules
 from runnel.lake.database import moment, stamp
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One schedule. `next_at` is None where only a change makes it due, or it is paused."""
+    """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not."""
 
     name: str
     when: str
@@ -31,6 +32,7 @@ class Line:
     last_run: str | None = None
     last_state: str | None = None
     last_at: str | None = None
+    problem: str | None = None
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -38,15 +40,14 @@ class Line:
 
 
 def timetable(lake: "Lake") -> list[Line]:
-    """Return all schedules: those that the catalog knows, and those that only the project's files declare yet."""
+    """Return all schedules that the project's files declare, with how far each has come as the catalog knows it."""
     from runnel.client.planning import flow_of
 
     declared, now = [one.json() for one in flow_of(lake).schedules], datetime.now(UTC)
     with lake.store.db.reading() as connection:
         known = {one.name: one for one in schedules.standing(connection)}
-        new = [schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared]
-        found = known | {one.name: one for one in new if one.name not in known}
-        return [line_of(connection, one, now) for _, one in sorted(found.items())]
+        new = {str(one["name"]): schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared}
+        return [line_of(connection, known.get(name, one), now) for name, one in sorted(new.items())]
 
 
 def pause(lake: "Lake", name: str, *, resume: bool = False) -> Line:
@@ -60,25 +61,31 @@ def line_of(connection: "Connection", one: "Standing", now: datetime) -> Line:
     """Return one schedule with when it is due next, and how its last run went."""
     ran = queue.entries(connection, cause=f"schedule/{one.name}", limit=1)
     last = ran[0] if ran else None
+    next_at, problem = _next(one, now)
     return Line(
         one.name,
         _when(one.declared),
         str(one.declared.get("select", "")),
         str(one.declared.get("branch", "main")),
-        None if one.paused_at else _next(one, now),
+        None if one.paused_at else next_at,
         one.paused_at is not None,
         one.paused_by,
         last.id if last else None,
         last.state if last else None,
         (last.ended_at or last.started_at or last.queued_at) if last else None,
+        problem,
     )
 
 
-def _next(one: "Standing", now: datetime) -> str | None:
+def _next(one: "Standing", now: datetime) -> tuple[str | None, str | None]:
+    """Return when a schedule is due next, and what is wrong with it; one that can't be read hides no other."""
     after = max(now, moment(one.cursor["slot"])) if "slot" in one.cursor else now
     declared = one.declared
-    found = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
-    return stamp(found) if found else None
+    try:
+        coming = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
+    except RunnelError as error:
+        return None, error.what
+    return (stamp(coming) if coming else None), None
 
 
 def _when(declared: "Mapping[str, Any]") -> str:

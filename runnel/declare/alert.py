@@ -39,8 +39,9 @@ def alert(
 
     One of: `webhook="https://..."`, which gets a POST of JSON, with `headers`; `email=["ada@example.org"]` through
     `smtp="smtp://user@host:25"` (or smtps://), with `password=rn.secret(...)` and perhaps a `sender`; or
-    `command="notify.sh"`, which gets the JSON on standard input. `on` says what about: "failed", "late", "stream",
-    "sink", "worker", "disk", all by default. With `select` only what concerns those tables is told.
+    `command="notify.sh"`, which gets the JSON on standard input. `on` says what about: "failed", "late",
+    "schedule", "stream", "sink", "worker", "disk", all by default. With `select` only what
+    concerns those tables is told.
     """
     registry = current()
     place = registry.here()

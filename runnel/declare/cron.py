@@ -1,6 +1,7 @@
 """Check the five fields of a cron text: minute, hour, day of month, month, day of week. Pure."""
 
 import re
+from datetime import UTC, datetime
 
 from runnel.errors import Mistake
 from runnel.names import shown
@@ -8,6 +9,7 @@ from runnel.names import shown
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_START = datetime(2024, 1, 1, tzinfo=UTC)
 _PART = re.compile(r"(\*|(?P<low>\w+)(-(?P<high>\w+))?)(/(?P<step>\d+))?\Z", re.ASCII)
 
 
@@ -25,6 +27,23 @@ def refuse_wrong(text: object) -> None:
             if not _is_right(part, name, low, high):
                 what = f"{shown(field)} in {shown(text)} is not a {name}"
                 raise Mistake("DECLARE_CRON", what, fix=f"use {low} to {high}, *, lists, ranges a-b, or steps */n")
+    if not _is_ever_due(str(text)):
+        what = f"{shown(text)} is never due: none of the months that it names has such a day"
+        raise Mistake("DECLARE_CRON", what, fix="name a day that one of its months has, such as 28 for february")
+
+
+def _is_ever_due(text: str) -> bool:
+    """Tell whether a time ever comes, as the library sees it that schedules go by.
+
+    >>> _is_ever_due("0 0 29 2 *"), _is_ever_due("0 0 30 2 *"), _is_ever_due("0 0 30 2 mon")
+    (True, False, True)
+    """
+    from cronsim import CronSim, CronSimError
+
+    try:
+        return next(CronSim(text, _START), None) is not None
+    except CronSimError:
+        return False
 
 
 def _is_right(part: str, name: str, low: int, high: int) -> bool:

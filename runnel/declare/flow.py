@@ -19,7 +19,7 @@ OnFail = Literal["stop", "warn", "drop", "quarantine"]
 QUARANTINE = "quarantine"
 LOG_ENDING = "__changes"
 CONTINUOUS = "continuous"  # how often to look at a source: on and on
-ALARMS = ("failed", "late", "stream", "sink", "worker", "disk")  # what people can be told about
+ALARMS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what people can be told about
 
 
 @dataclass(frozen=True)

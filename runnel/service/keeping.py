@@ -10,8 +10,11 @@ from runnel.client.keep import Keeper
 from runnel.errors import RunnelError
 from runnel.lake import declared, schedules
 from runnel.lake.turns import Turn
+from runnel.service.problems import Problems
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runnel.client.keep.part import Tell
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow
@@ -24,7 +27,15 @@ _PAUSE_SECONDS = 1.0
 class Keeping:
     """What goes on by itself. What the service has to know of the flow is declared to the catalog."""
 
-    def __init__(self, lake: "Lake", flows: "Flows", branch: str, tell: "Tell") -> None:
+    def __init__(
+        self,
+        lake: "Lake",
+        flows: "Flows",
+        branch: str,
+        tell: "Tell",
+        problems: Problems,
+        note_declared: "Callable[[bool], None]" = lambda is_declared: None,
+    ) -> None:
         self._lake = lake
         self._flows = flows
         self._branch = branch
@@ -35,7 +46,8 @@ class Keeping:
         self._flow: Flow | None = None
         self._keeper: Keeper | None = None
         self._kept: threading.Thread | None = None
-        self._told = ""
+        self._problems = problems
+        self._note_declared = note_declared  # told whether the catalog has what this worker's files say
         self._thread = threading.Thread(target=self._go, name="runnel keep", daemon=True)
 
     def start(self) -> None:
@@ -59,13 +71,13 @@ class Keeping:
         while not self._stop.is_set():
             try:
                 self._look()
-                self._told = ""
+                self._problems.clear("flows")
             except RunnelError as error:
-                if error.what != self._told:
+                if self._problems.note("flows", str(error)):
                     self._tell(str(error))
-                self._told = error.what
             except Exception as error:  # a defect must not end what else goes on
-                LOG.error("a defect of Runnel", exc_info=error)
+                if self._problems.note("flows", f"{type(error).__name__}: {error}"):
+                    LOG.error("a defect of Runnel", exc_info=error)
             self._stop.wait(_PAUSE_SECONDS)
 
     def _look(self) -> None:
@@ -75,6 +87,7 @@ class Keeping:
                 self._tell("another worker keeps streams and sources going now")
                 self._end_keeper()
             self._flow = None
+            self._note_declared(False)
             return
         lake, flow = self._flows.get()
         if flow is self._flow:
@@ -84,11 +97,12 @@ class Keeping:
         self._end_keeper()
         schedules.declare(lake.store.db, [one.json() for one in flow.schedules])
         declared.declare(lake.store.db, declared_of(flow))
+        self._note_declared(True)
         self._start_keeper(lake, flow)
         self._flow = flow
 
     def _start_keeper(self, lake: "Lake", flow: "Flow") -> None:
-        keeper = Keeper(lake, flow, self._branch, self._tell)
+        keeper = Keeper(lake, flow, self._branch, self._tell, self._note)
         if not keeper.parts:
             return
         if keeper.needs_spark:
@@ -97,9 +111,14 @@ class Keeping:
                     return
                 self._turn.take()
         self._tell(f"{lake.settings.name} on {self._branch}: {keeper.told}")
+        self._problems.clear("streams and sources")
         self._keeper = keeper
         self._kept = threading.Thread(target=self._keep, args=(keeper,), name="runnel keeper", daemon=True)
         self._kept.start()
+
+    def _note(self, part: str, problem: str | None) -> None:
+        """Show what has no row of its own among streams, sources and sinks, such as upkeep."""
+        self._problems.clear(part) if problem is None else self._problems.note(part, problem)
 
     def _keep(self, keeper: Keeper) -> None:
         try:
@@ -107,6 +126,7 @@ class Keeping:
         except Exception as error:
             LOG.error("what was kept going has ended", exc_info=error)
             self._tell(f"what was kept going has ended: {error}")
+            self._problems.note("streams and sources", f"what was kept going has ended: {error}")
             self._flow = None  # begun anew at the next look
 
     def _end_keeper(self) -> bool:

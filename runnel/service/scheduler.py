@@ -6,13 +6,13 @@ schedulers over one lake, a clock that jumps, and a crash at any moment neither 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from runnel.client.due import due
 from runnel.declare.duration import seconds_of
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, Unreachable
 from runnel.lake import queue, schedules
 from runnel.lake.database import moment, stamp
 from runnel.lake.schedules import Standing, Step
@@ -30,32 +30,67 @@ _AUTHOR = "scheduler"
 _ENOUGH = 1 << 62
 
 
-class Scheduler:
-    """The schedules of a lake. `now` is a clock."""
+@dataclass(frozen=True)
+class Problem:
+    """Why a schedule queues nothing. `is_passing`: something can't be reached, which may end by itself."""
 
-    def __init__(self, store: "Store", now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    schedule: str
+    what: str
+    since: str
+    fix: str
+    is_passing: bool = False
+
+
+class Scheduler:
+    """The schedules of a lake. `now` is a clock; `are_declared` tells whether the catalog has them as they are now."""
+
+    def __init__(
+        self,
+        store: "Store",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        are_declared: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._store = store
+        self._are_declared = are_declared
         self._now = now
-        self._told: dict[str, str] = {}
+        self._problems: dict[str, Problem] = {}
+
+    @property
+    def problems(self) -> "dict[str, Problem]":
+        """Return why schedules queue nothing, by their names: those that could not be read when last looked at."""
+        return dict(self._problems)
 
     def tick(self) -> list[str]:
-        """Queue everything that is due now, and return its ids."""
+        """Queue everything that is due now, and return its ids; nothing until the schedules are known to be current."""
+        if not self._are_declared():
+            return []
         now = self._now()
-        found = [one for one in self._store.db.read(schedules.standing) if one.paused_at is None]
-        steps = [_traced(step) for one in found if (step := self._step(one, now)) is not None]
+        standing = [one for one in self._store.db.read(schedules.standing) if one.paused_at is None]
+        steps = [step for one in standing if (step := self._step(one, now)) is not None]
+        names = {one.name for one in standing}
+        self._problems = {name: problem for name, problem in self._problems.items() if name in names}
         return schedules.advance(self._store.db, steps)
 
     def _step(self, one: Standing, now: datetime) -> Step | None:
         """Return how a schedule goes on; one that can't be read holds up no other."""
         try:
             step = self._changed(one, now) if one.declared.get("on_change") else timed(one, now)
-        except RunnelError as error:
-            if self._told.get(one.name) != error.what:
-                LOG.error("schedule %s: %s", one.name, error)
-            self._told[one.name] = error.what
+            step = _traced(step) if step is not None else None
+        except Exception as error:  # also a defect: it must not end what the other schedules do
+            self._note(one.name, error, now)
             return None
-        self._told.pop(one.name, None)
+        self._problems.pop(one.name, None)
         return step
+
+    def _note(self, name: str, error: Exception, now: datetime) -> None:
+        """Remember why a schedule queues nothing, and since when; the log has it once."""
+        known = self._problems.get(name)
+        what = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
+        if known is None or known.what != what:
+            LOG.error("schedule %s: %s", name, error, exc_info=error)
+        since = known.since if known is not None else stamp(now)
+        fix = error.fix if isinstance(error, RunnelError) else "this is a defect of Runnel; `service.log` has the trace"
+        self._problems[name] = Problem(name, what, since, fix or "", isinstance(error, Unreachable))
 
     def _changed(self, one: Standing, now: datetime) -> Step | None:
         """Return what follows a change of the tables of a schedule, if it is large enough and not too soon."""

@@ -21,6 +21,8 @@ from runnel.service.alarms.herald import Herald
 from runnel.service.alarms.watchman import Watchman
 from runnel.service.api.app import make_app
 from runnel.service.footprint import memory_bytes
+from runnel.service.loaded_flows import LoadedFlows
+from runnel.service.problems import Problems
 from runnel.service.reaper import Reaper
 from runnel.service.scheduler import Scheduler
 
@@ -40,6 +42,7 @@ class Serving:
         self._lake = lake
         self._name = f"{socket.gethostname()[:40]}-{secrets.token_hex(4)}"
         self.stop = threading.Event()
+        self._problems = Problems()
         settings = lake.settings
         self._socket = listening(settings.host, settings.port)
         self.url = f"http://{_shown(settings.host)}:{self._socket.getsockname()[1]}"
@@ -50,8 +53,9 @@ class Serving:
     def run(self) -> None:
         """Answer until told to stop."""
         store = self._lake.store
-        scheduler, reaper = Scheduler(store), Reaper(store.db)
-        watchman = Watchman(store.db)
+        flows, reaper = LoadedFlows(store.db), Reaper(store.db)
+        scheduler = Scheduler(store, are_declared=flows.are_declared)
+        watchman = Watchman(store.db, schedule_problems=lambda: scheduler.problems, are_declared=flows.are_declared)
         herald = Herald(store.db, self._lake.settings.name, self._lake.settings.root)
         loops = [
             self._every("runnel schedules", _TICK_SECONDS, scheduler.tick),
@@ -83,18 +87,18 @@ class Serving:
         self._server.should_exit = True
 
     def _every(self, name: str, seconds: float, work: Callable[[], object]) -> threading.Thread:
-        """Do something again and again; what goes wrong is told once, and tried again."""
+        """Do something again and again; what goes wrong is logged once, shown by `status`, and tried again."""
+        part = name.removeprefix("runnel ")
 
         def loop() -> None:
-            told = ""
             while not self.stop.is_set():
                 try:
                     work()
-                    told = ""
+                    self._problems.clear(part)
                 except Exception as error:  # a database that is away, or a defect: neither may end the loop
-                    if str(error) != told:
+                    what = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
+                    if self._problems.note(part, what):
                         LOG.error("%s: %s", name, error, exc_info=error)
-                    told = str(error)
                 self.stop.wait(seconds)
 
         thread = threading.Thread(target=loop, name=name, daemon=True)
@@ -104,7 +108,7 @@ class Serving:
     def _beat(self) -> None:
         settings = self._lake.settings
         told = {"url": self.url, "project": settings.name, "root": str(settings.root)}
-        detail = {**told, "memory_bytes": memory_bytes()}
+        detail = {**told, "memory_bytes": memory_bytes(), "problems": self._problems.json()}
         workers.tell(self._lake.store.db, self._name, workers.SERVICE, "ready", detail)
 
 

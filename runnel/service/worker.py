@@ -24,6 +24,7 @@ from runnel.run.report import KEPT_GOING, Done, Ran
 from runnel.service import errand
 from runnel.service.flows import Flows
 from runnel.service.footprint import memory_bytes
+from runnel.service.problems import Problems
 from runnel.service.telling import Teller
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _ERRANDS = 2  # at a time, beside the runs
 _PAUSE_SECONDS = 0.025  # somebody waits for a small run
 _HEED_SECONDS = 0.5
 _PATIENCE_SECONDS = 60.0  # for a run that was told to stop
+_SCHEDULE = "schedule/"  # what the cause of a run starts with that a schedule queued
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
 
 
@@ -65,6 +67,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()[:40]}-{secrets.token_hex(4)}"
         self.stop = threading.Event()
         self.is_torn = False
+        self.problems = Problems()  # of its loops, and of what it keeps going
         self._lake = lake
         self._flows = flows
         self._parallel = parallel
@@ -72,6 +75,7 @@ class Worker:
         self._held: dict[str, Held] = {}
         self._guard = threading.Lock()
         self._state = "starting"
+        self._has_declared = False
         self._ended = threading.Event()
         self._taker: threading.Thread | None = None
         self._runs: set[threading.Thread] = set()
@@ -86,6 +90,12 @@ class Worker:
         """Say that it has what it needs: Spark is warm."""
         if self._state == "starting":
             self._state = "ready"
+            self._tell()
+
+    def note_declared(self, has_declared: bool) -> None:
+        """Say whether this worker has declared what the flow files say now; only then the schedules are due."""
+        if has_declared != self._has_declared:
+            self._has_declared = has_declared
             self._tell()
 
     def end(self, seconds: float = 60.0) -> bool:
@@ -124,8 +134,10 @@ class Worker:
             kinds = self._kinds()
             try:
                 found = queue.claim(self._lake.store.db, self.name, kinds) if kinds else None
-            except RunnelError as error:
-                LOG.warning("no run could be claimed: %s", error)
+                self.problems.clear("queue")
+            except Exception as error:  # the database is away, or a defect: neither may end the loop
+                if self.problems.note("queue", str(error)):
+                    LOG.warning("no run could be claimed: %s", error, exc_info=error)
                 self.stop.wait(1.0)
                 continue
             if found is None:
@@ -166,6 +178,8 @@ class Worker:
         wanted = asked(held.queued)
         try:
             lake, flow = self._flows.get(wanted.overrides)
+            if (removed := _removed_schedule(held.queued, flow)) is not None:
+                return queue.CANCELLED, {"error": removed.told()}, ()
             if held.queued.kind in errand.KINDS:
                 return queue.SUCCEEDED, errand.answer(lake, flow, held.queued, held.taken.cancelled), ()
             ran = self._run(held, teller, wanted, lake, flow)
@@ -222,14 +236,18 @@ class Worker:
             with self._guard:
                 held = list(self._held.values())
             claims = [one.queued.claim for one in held]
-            with suppress(RunnelError):  # the database is away; what is lost by then can't publish
+            try:
                 if time.monotonic() - renewed > queue.RENEW_SECONDS:
-                    self._tell()
                     queue.renew(db, claims)
+                    self._tell()
                     renewed = time.monotonic()
                 found = db.read(partial(queue.held, claims=claims)) if claims else {}
                 for one in held:
                     self._heed(one, found)
+                self.problems.clear("claims")
+            except Exception as error:  # the database is away, or a defect; what is lost by then can't publish
+                if self.problems.note("claims", str(error)):
+                    LOG.warning("claims could not be renewed: %s", error, exc_info=error)
             self._look_after_the_stubborn()
 
     def _heed(self, one: Held, renewed: Mapping[str, str | None]) -> None:
@@ -258,8 +276,13 @@ class Worker:
 
     def _tell(self) -> None:
         settings = self._lake.settings
-        detail = {"runs": self.at, "parallel": self._parallel, "project": settings.name, "root": str(settings.root)}
-        detail["memory_bytes"] = memory_bytes()
+        detail: dict[str, Any] = {
+            "runs": self.at,
+            "parallel": self._parallel,
+            "project": settings.name,
+            "root": str(settings.root),
+        }
+        detail |= {"memory_bytes": memory_bytes(), "problems": self.problems.json(), "has_declared": self._has_declared}
         workers.tell(self._lake.store.db, self.name, workers.WORKER, self._state, detail)
 
 
@@ -274,6 +297,15 @@ def taken_of(found: Queued) -> Taken:
         due=due if due and not due.startswith("#") else None,
         trace=trace,
     )
+
+
+def _removed_schedule(queued: Queued, flow: "Flow") -> RunnelError | None:
+    """Return why a run is not begun that a schedule queued which the flow files no longer declare."""
+    name = queued.cause.removeprefix(_SCHEDULE)
+    if not queued.cause.startswith(_SCHEDULE) or name in {schedule.name for schedule in flow.schedules}:
+        return None
+    what = f"schedule `{name}` is no longer declared, so what it had queued is not run"
+    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {queued.id}` runs it all the same")
 
 
 def _is_passing(error: RunnelError) -> bool:

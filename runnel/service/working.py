@@ -1,7 +1,6 @@
 """A worker's process: its Spark, what it keeps going and the runs that it takes, until it is told to stop."""
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable
@@ -14,7 +13,7 @@ from runnel.spark.session import running
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from runnel.client.keep.part import Tell
     from runnel.client.lake import Lake
@@ -43,21 +42,33 @@ class Working:
         self._flows = Flows(lake, environ, env)
         self.worker = Worker(lake, self._flows, name=name, parallel=parallel, branch=branch)
         self._reaper = Reaper(lake.store.db)
-        self._keeping = Keeping(lake, self._flows, branch, tell)
+        self._keeping = Keeping(lake, self._flows, branch, tell, self.worker.problems, self.worker.note_declared)
 
     def run(self) -> None:
         """Work until told to stop; Spark is started again where it has ended."""
         self._keeping.start()
         self.worker.start()
         while not self.worker.stop.is_set():
-            spark = running()
-            if spark is not None:
-                sweep(spark)  # streams read without borrowing
-            elif self._needs_spark():
-                self._start_spark()
-            with suppress(RunnelError):  # the database is away; it is looked at again
-                self._reaper.look()
+            self._attempt("spark", self._look_after_spark)
+            self._attempt("lost runs", self._reaper.look)
             self.worker.stop.wait(_PAUSE_SECONDS)
+
+    def _attempt(self, part: str, work: "Callable[[], object]") -> None:
+        """Do one part of what is done again and again; what goes wrong there ends neither the worker nor the rest."""
+        problems = self.worker.problems
+        try:
+            work()
+            problems.clear(part)
+        except Exception as error:  # the database is away, or a defect; it is looked at again
+            if problems.note(part, error.what if isinstance(error, RunnelError) else f"{error!r}"):
+                LOG.error("%s: %s", part, error, exc_info=error)
+
+    def _look_after_spark(self) -> None:
+        spark = running()
+        if spark is not None:
+            sweep(spark)  # streams read without borrowing
+        elif self._needs_spark():
+            self._start_spark()
 
     def end(self) -> bool:
         """Stop after what is under way, and tell whether all of it has ended."""
@@ -84,6 +95,6 @@ class Working:
         except Unreachable as error:
             LOG.error("Spark did not start", exc_info=error)
             self._tell(f"Spark did not start, it is tried again: {error}")
-            return
+            raise
         self.worker.ready()
         self._keeping.warm()

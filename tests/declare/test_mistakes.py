@@ -158,6 +158,16 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),
     "cron": ('rn.schedule("n", cron="0 25 * * *")', "DECLARE_CRON: '25' in '0 25 * * *' is not a hour"),
     "cron of four": ('rn.schedule("n", cron="0 2 * *")', "DECLARE_CRON: '0 2 * *' is not a cron text"),
+    "cron that never comes": (
+        'rn.schedule("n", cron="0 0 31 2 *")',
+        "DECLARE_CRON: '0 0 31 2 *' is never due: none of the months that it names has such a day\n"
+        "  at flows/a.py:3\n"
+        "  fix: name a day that one of its months has",
+    ),
+    "cron of a day that short months lack": (
+        'rn.schedule("n", cron="0 0 31 4,6,sep *")',
+        "DECLARE_CRON: '0 0 31 4,6,sep *' is never due",
+    ),
     "zone": ('rn.schedule("n", cron="0 2 * * *", tz="Asia/Shangai")', "'Asia/Shangai' is not a time zone"),
     "no seconds": ('rn.schedule("n", every="0 seconds")', "schedule 'n': `every` must be a second at least"),
     "rows without a change": (

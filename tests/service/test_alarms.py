@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.lake import alarms, deliveries, queue, schedules, schema, streams, workers
+from runnel.lake import alarms, declared, deliveries, queue, schedules, schema, streams, workers
 from runnel.lake.alarms import Alarm
 from runnel.lake.database import stamp
+from runnel.lake.declared import Declared, Watched
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.service.alarms.message import Message
@@ -262,3 +263,22 @@ def test_a_pause_of_a_schedule_keeps_its_alarm(site: Site) -> None:
     site.ran(state="failed")
     schedules.pause(site.store.db, str(NIGHTLY["name"]), "ada")
     assert len(site.look()) == 1
+
+
+def test_a_deadline_that_cannot_be_read_hides_nothing_else(site: Site) -> None:
+    site.declare(day="08:00", month="08:00 Mars/Base")
+    site.pass_(hours=9)
+    found = {one.key: one for one in site.look()}
+    assert found.keys() == {"late/dws.day", "late/dws.month"}
+    assert found["late/dws.month"].what.startswith(
+        "nobody can say whether `dws.month` is late, its deadline '08:00 Mars"
+    )
+
+
+def test_a_schedule_that_cannot_be_read_takes_no_deadline_along(site: Site) -> None:
+    tables = {"dws.day": Watched("dws.day", schedules=("nightly", "never"), deadline="08:00")}
+    declared.declare(site.store.db, Declared(tables))
+    site.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
+    schedules.declare(site.store.db, [NIGHTLY, {"name": "never", "cron": "0 0 31 2 *"}])
+    site.queued(), site.pass_(hours=9)
+    assert [one.what[:20] for one in site.look()] == ["`dws.day` is late: i"]

@@ -4,12 +4,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prometheus_client.samples import Sample
 
 from runnel.client.due import due
-from runnel.lake import queue, schedules
+from runnel.client.timetable import line_of
+from runnel.lake import alarms, queue, schedules, workers
 from runnel.lake.database import stamp
 from runnel.lake.queue import Queued
+from runnel.lake.schedules import standing
 from runnel.lake.store import Store
+from runnel.service.alarms.watchman import Watchman
+from runnel.service.api.figures import _catalog
+from runnel.service.loaded_flows import LoadedFlows
 from runnel.service.scheduler import Scheduler
 from tests.lake.factories import add, create, rows
 
@@ -224,8 +230,78 @@ def test_a_thousand_at_once(store: Store) -> None:
     assert len({one.id for one in queued(store)}) == 1000
 
 
-def test_a_schedule_that_cannot_be_read_holds_up_no_other(store: Store) -> None:
+BROKEN: dict[str, tuple[dict[str, object], str]] = {
+    "a branch that is gone": (
+        {"on_change": ["ods.orders"], "branch": "nowhere"},
+        "'nowhere' is no branch, tag or commit",
+    ),
+    "a day that never comes": ({"cron": "0 0 31 2 *"}, "nobody can say when it is due, cron '0 0 31 2 *' in UTC: "),
+    "a zone that nobody knows": ({"cron": "0 2 * * *", "tz": "Mars/Base"}, "nobody can say when it is due"),
+    "an interval of another version": ({"every": "1 fortnight"}, "'1 fortnight' is not a duration"),
+    "a priority that is no number": ({"every": "1 hour", "priority": "high"}, "ValueError: invalid literal"),
+}
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_schedule_that_cannot_be_read_holds_up_no_other(store: Store, broken: dict[str, object], reason: str) -> None:
     clock = Clock("2026-01-01T12:00")
-    declare(store, clock, {"name": "broken", "on_change": ["ods.orders"], "branch": "nowhere"}, nightly())
+    declare(store, clock, {"name": "broken", **broken}, nightly())
     clock.set("2026-01-02T02:00")
-    assert len(Scheduler(store, clock).tick()) == 1
+    scheduler = Scheduler(store, clock)
+    watchman = Watchman(store.db, clock, lambda: scheduler.problems)
+    assert len(scheduler.tick()) == 1
+    watchman.look()
+    (alarm,) = store.db.read(alarms.alarms)
+    assert (alarm.key, alarm.kind, alarm.since) == ("schedule/broken", "schedule", stamp(clock()))
+    assert alarm.what.startswith(f"schedule `broken` queues nothing: {reason}"), alarm.what
+    assert alarm.fix
+    lines = {line.name: line for line in store.db.read(lambda c: [line_of(c, one, clock()) for one in standing(c)])}
+    assert lines["nightly"].next_at == "2026-01-03T02:00:00.000000Z" and lines["nightly"].problem is None
+    figures = {(one.name, *one.labels.values()) for one in _samples(store)}
+    assert ("runnel_schedule_lag_seconds", "nightly") in figures
+    declare(store, clock, nightly())
+    scheduler.tick(), clock.pass_(minutes=2), watchman.look(), clock.pass_(minutes=2), watchman.look()
+    assert "schedule/broken" not in [one.key for one in store.db.read(alarms.alarms)], "nobody declares it any more"
+
+
+def _samples(store: Store) -> list[Sample]:
+    return [sample for metric in store.db.read(lambda c: list(_catalog(c))) for sample in metric.samples]
+
+
+def test_one_that_cannot_be_read_is_shown_as_broken(store: Store) -> None:
+    declare(store, clock := Clock("2026-01-01T12:00"), {"name": "never", "cron": "0 0 31 2 *"}, nightly())
+    lines = {line.name: line for line in store.db.read(lambda c: [line_of(c, one, clock()) for one in standing(c)])}
+    figures = {(one.name, *one.labels.values()): one.value for one in _samples(store)}
+    assert lines["never"].next_at is None and "nobody can say when" in str(lines["never"].problem)
+    assert (figures["runnel_schedule_broken", "never"], figures["runnel_schedule_broken", "nightly"]) == (1, 0)
+
+
+def test_nothing_is_queued_until_a_worker_has_declared_what_the_files_say(both: Store) -> None:
+    """The service was down; meanwhile a schedule was taken out of the flow files."""
+    clock = Clock("2026-01-01T12:00")
+    declare(both, clock, nightly(), {"name": "removed", "every": "1 hour", "catch_up": "all"})
+    workers.tell(both.db, "died", workers.WORKER, "ready", {"has_declared": True})  # a row that a crash left behind
+    clock.set("2026-01-02T02:00")
+    flows = LoadedFlows(both.db)
+    scheduler = Scheduler(both, clock, flows.are_declared)
+    watchman = Watchman(both.db, clock, are_declared=flows.are_declared)
+    assert (scheduler.tick(), scheduler.tick()) == ([], [])
+    watchman.look(), clock.pass_(minutes=1), watchman.look()
+    (alarm,) = both.db.read(alarms.alarms)
+    assert (alarm.key, alarm.what) == ("flows", "2 schedules wait: no worker has loaded the flow files so far")
+    workers.tell(both.db, "w1", workers.WORKER, "starting", {"has_declared": False})
+    assert scheduler.tick() == []
+    schedules.declare(both.db, [nightly()])
+    workers.tell(both.db, "w1", workers.WORKER, "starting", {"has_declared": True})
+    assert len(scheduler.tick()) == 1 and slots(both) == ["2026-01-02T02:00:00Z"]
+    workers.leave(both.db, "w1")
+    clock.set("2026-01-03T02:00")
+    assert len(scheduler.tick()) == 1, "a worker that goes away later holds up no schedule"
+
+
+def test_a_service_that_comes_back_sees_the_worker_that_is_there(both: Store) -> None:
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {"has_declared": True})
+    flows = LoadedFlows(both.db)
+    assert not flows.are_declared(), "it may be the row of one that died"
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {"has_declared": True})
+    assert flows.are_declared()

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.client.wish import Wish
-from runnel.lake import queue, workers
+from runnel.lake import queue, schedules, schema, workers
 from runnel.lake.author import default_author
+from runnel.lake.database import stamp
 from runnel.service import home
 from runnel.service.handing import hand_over
 from tests.cli import conftest as commands
@@ -55,10 +57,21 @@ class Shop:
         (root / "flows/flow.py").write_text(FLOW)
         self.put(1)
         self.lake: Lake = rn.open(root)
+        self.remove_schedule()
         self.up = Up(root, self.log)
 
     def put(self, number: int) -> None:
         (self.root / f"data/{number}.csv").write_text(f"id,amount\n{number},1\n")
+
+    def remove_schedule(self) -> None:
+        """Let a schedule have been taken out of the flow files while nothing was up."""
+        db, removed = self.lake.store.db, {"name": "removed", "every": "1 hour", "catch_up": "all"}
+        schedules.declare(db, [removed])
+        long_ago = stamp(datetime.now(UTC) - timedelta(hours=10))
+        db.write(lambda connection: connection.execute(schema.schedules.update().values(seen_at=long_ago)))
+
+    def causes(self) -> set[str]:
+        return {one.cause for one in self.lake.store.db.read(lambda connection: queue.entries(connection))}
 
     def ids(self) -> list[int]:
         if "ods.orders" not in self.lake.tables():
@@ -109,6 +122,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
         30,
         lambda: "nobody followed",
     )
+    assert shop.causes() == {"schedule/often", "schedule/follow"}, "one that was removed is not run"
     status = cli("status", "--json").json
     assert len(status["services"]) == len(status["workers"]) == 1
     assert cli("schedules", "pause", "often").code == 0

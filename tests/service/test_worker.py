@@ -230,3 +230,14 @@ def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
     found = ask("query", {"sql": "select id, amount from ods.orders order by id", "limit": 1})
     assert (found["columns"], found["rows"], found["more"]) == (["id", "amount"], [[1, 10]], True)
     assert ask("query", {"sql": "select nothing from ods.orders"})["error"]["code"] == "SQL_COLUMN"
+
+
+def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake, worker: Worker) -> None:
+    entry = queue.Entry({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
+    queue.submit(lake.store.db, entry)
+    until(lambda: not get(lake, entry.id).is_open, "nobody took it")
+    found = get(lake, entry.id)
+    assert (found.state, found.attempt, "ods.orders" in lake.tables()) == ("cancelled", 1, False)
+    assert (found.outcome or {})["error"]["what"] == (
+        "schedule `removed` is no longer declared, so what it had queued is not run"
+    )

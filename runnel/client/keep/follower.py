@@ -10,6 +10,8 @@ from runnel.lake import streams
 from runnel.spark.session import running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runnel.client.lake import Lake
     from runnel.declare.flow import Flow, Task
     from runnel.plan.fingerprint import Fingerprint
@@ -28,7 +30,7 @@ class Follower(Part):
         lake: "Lake",
         flow: "Flow",
         task: "Task",
-        code: "Fingerprint",
+        fingerprints: "Callable[[Task], Fingerprint]",  # read when it starts: a fault is its own
         branch: str,
         run: str,
         stop: threading.Event,
@@ -38,7 +40,7 @@ class Follower(Part):
         self._lake = lake
         self._flow = flow
         self._task = task
-        self._code = code
+        self._fingerprints = fingerprints
         self._branch = branch
         self._run = run
 
@@ -65,7 +67,8 @@ class Follower(Part):
         with ExitStack() as stack:
             lake, task = self._lake, self._task
             lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(task.table))
-            course = Course.open(stack, lake.store, self._flow, task, self._branch, self._code, self._run, lake.spark)
+            code = self._fingerprints(task)
+            course = Course.open(stack, lake.store, self._flow, task, self._branch, code, self._run, lake.spark)
             stack.enter_context(told(lake.settings, course))
             query = course.start(is_endless=True)
             self.well()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runnel.client.keep.delivery import Delivery
 from runnel.client.keep.follower import Follower
 from runnel.client.keep.intake import Intake
-from runnel.client.keep.part import LOG, SHORTEST_SECONDS, Part, Tell
+from runnel.client.keep.part import LOG, SHORTEST_SECONDS, Note, Part, Tell, unnoted
 from runnel.client.keep.rerun import Rerun
 from runnel.client.keep.upkeep import Upkeep
 from runnel.declare.duration import seconds_of
@@ -36,7 +36,7 @@ _PUSHED_SECONDS = 1.0  # between two looks at an inbox, unless the source says o
 class Keeper:
     """Everything of a project that goes on by itself, on one branch. Its commits are ascribed to one run."""
 
-    def __init__(self, lake: "Lake", flow: "Flow", branch: str, tell: Tell) -> None:
+    def __init__(self, lake: "Lake", flow: "Flow", branch: str, tell: Tell, note: Note = unnoted) -> None:
         lake.store.db.read(lambda connection: branch_of(connection, branch))  # a wrong name is told at once
         self.stop = threading.Event()
         self.parts: list[Part] = []
@@ -51,12 +51,12 @@ class Keeper:
         written += [table for table, part in zip(flow.sources, sources, strict=True) if part is not None]
         self.needs_spark = bool(streams)
         self.parts += [
-            Follower(lake, flow, task, fingerprints(task), branch, self.run_id, self.stop, tell) for task in streams
+            Follower(lake, flow, task, fingerprints, branch, self.run_id, self.stop, tell) for task in streams
         ]
         if flow.sinks:
             self.parts.append(Delivery(lake, flow, branch, self.stop, tell))
         if written:
-            self.parts.append(Upkeep(lake, written, branch, self.stop, tell))
+            self.parts.append(Upkeep(lake, written, branch, self.stop, tell, note))
 
     @property
     def told(self) -> str:

@@ -11,6 +11,7 @@ from runnel.errors import RunnelError, Unreachable, no_room
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 WAITING_SECONDS = 10.0  # at most between two looks at a system that does not answer
 Tell = Callable[[str], None]
+Note = Callable[[str, str | None], None]  # of a part: what is wrong, None where nothing is
 LOG = logging.getLogger("runnel.up")
 
 
@@ -71,7 +72,11 @@ class Part(ABC):
         if self.problem != error.what:
             self.problem = error.what
             self.tell(f"{self.name} {'waits' if state == 'waiting' else 'failed'}: {error}")
-        with suppress(RunnelError):  # the database may be what is wrong
+        with suppress(Exception):  # the database may be what is wrong; the loop goes on in any case
             self.troubled(state, str(error))
         self.stop.wait(self._pause)
         self._pause = min(2 * self._pause, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)
+
+
+def unnoted(part: str, problem: str | None) -> None:
+    """Note nothing."""

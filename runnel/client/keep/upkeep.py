@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from runnel.client.keep.part import Part, Tell
+from runnel.client.keep.part import Note, Part, Tell, unnoted
 from runnel.errors import Conflict
 from runnel.lake import streams
 from runnel.lake.datafiles import TARGET_BYTES
@@ -33,24 +33,40 @@ class Upkeep(Part):
     """The upkeep of tables that are written on and on."""
 
     def __init__(
-        self, lake: "Lake", tables: "Sequence[TableName]", branch: str, stop: threading.Event, tell: Tell
+        self,
+        lake: "Lake",
+        tables: "Sequence[TableName]",
+        branch: str,
+        stop: threading.Event,
+        tell: Tell,
+        note: Note = unnoted,
     ) -> None:
         super().__init__("upkeep", stop, tell)
         self._lake = lake
         self._tables = tables
         self._branch = branch
+        self._note = note
         self._swept_at = time.monotonic()
 
     def go(self) -> None:
-        """Look at each table from time to time."""
+        """Look at each table from time to time; one that can't be put together holds up neither others nor gc."""
         while not self.stop.wait(PAUSE_SECONDS):
-            for table in self._tables:
-                tier = self.worn(table)
-                if tier is not None and not self.stop.is_set():
-                    compact(self._lake.store, table, branch=self._branch, target_bytes=tier, only_small=True)
+            errors = [error for table in self._tables if (error := self._look_after(table)) is not None]
             if time.monotonic() - self._swept_at > GC_SECONDS:
                 self._sweep()
+            if errors:
+                raise errors[0]
             self.well()
+
+    def _look_after(self, table: "TableName") -> Exception | None:
+        """Put the files of a table together where they are too many; return what went wrong."""
+        try:
+            tier = self.worn(table)
+            if tier is not None and not self.stop.is_set():
+                compact(self._lake.store, table, branch=self._branch, target_bytes=tier, only_small=True)
+        except Exception as error:
+            return error
+        return None
 
     def worn(self, table: "TableName") -> int | None:
         """Return how large the files of a table should become that are too many; None where none are."""
@@ -76,4 +92,5 @@ class Upkeep(Part):
             return  # somebody else does it
 
     def troubled(self, state: str, problem: str | None) -> None:
-        """Nobody asks for it but whoever reads along."""
+        """Show it with the worker: upkeep has no row of its own."""
+        self._note("upkeep", problem)

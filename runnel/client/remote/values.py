@@ -135,7 +135,7 @@ def alarm_of(found: Json) -> Open:
 
 def line_of(found: Json) -> Line:
     """Return a schedule."""
-    return Line(**{name: found[name] for name in Line.__dataclass_fields__})
+    return Line(**{name: found[name] for name in Line.__dataclass_fields__ if name in found})
 
 
 def version_of(found: Json) -> Version:

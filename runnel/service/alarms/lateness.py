@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from runnel.client.due import is_readable
 from runnel.declare.deadline import deadline_of
+from runnel.errors import RunnelError
 from runnel.lake.alarms import ALARM, WARNING, Alarm
 from runnel.lake.database import moment, stamp
 from runnel.service.alarms.deadlines import Timed, Verdict, judge
@@ -21,12 +23,23 @@ def lateness(declared: "Declared", timed: Mapping[str, Timed], made: Mapping[str
     """Return an alarm or a warning for each table that is not ready in time. `made`: when each was last. Pure."""
     found = []
     for one in with_deadlines(declared):
-        schedules = [timed[name] for name in one.schedules if name in timed]
-        made_at = moment(made[one.table]) if one.table in made else None
-        verdict = judge(deadline_of(one.deadline), schedules, made_at, moment(one.since), now)
-        if verdict is not None:
-            found.append(_alarm(one, verdict, tuple(declared.blocked([one.table])), now))
+        blocks = tuple(declared.blocked([one.table]))
+        try:
+            schedules = [timed[name] for name in one.schedules if name in timed]
+            made_at = moment(made[one.table]) if one.table in made else None
+            verdict = judge(deadline_of(one.deadline), schedules, made_at, moment(one.since), now)
+            if verdict is not None:
+                found.append(_alarm(one, verdict, blocks, now))
+        except Exception as error:  # one deadline that can't be read must not hide what is wrong with other tables
+            found.append(_unreadable(one, error, blocks))
     return found
+
+
+def _unreadable(one: "Watched", error: Exception, blocks: tuple[str, ...]) -> Alarm:
+    reason = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
+    what = f"nobody can say whether `{one.table}` is late, its deadline {one.deadline!r} can't be read: {reason}"
+    fix = "correct `deadline=` of its task; `runnel validate` checks it"
+    return Alarm(f"late/{one.table}", "late", what, one.since, ALARM, (one.table,), blocks, fix)
 
 
 def with_deadlines(declared: "Declared") -> "list[Watched]":
@@ -37,13 +50,14 @@ def with_deadlines(declared: "Declared") -> "list[Watched]":
 def timed_of(
     standing: "Iterable[Standing]", history: "History", waiting: "Iterable[Queued]", now: datetime
 ) -> dict[str, Timed]:
-    """Return the schedules on main, with what their runs took and whether one goes on."""
+    """Return the schedules on main that can be read, with what their runs took and whether one goes on."""
     begun = {one.cause: moment(one.started_at) if one.state == "running" and one.started_at else now for one in waiting}
     found = {}
     for one in standing:
         declared, cause = one.declared, f"schedule/{one.name}"
-        if declared.get("branch", "main") == "main":
-            when = (declared.get("cron"), declared.get("tz"), declared.get("every"), one.paused_at is not None)
+        times = (declared.get("cron"), declared.get("tz"), declared.get("every"))
+        if declared.get("branch", "main") == "main" and is_readable(*times):
+            when = (*times, one.paused_at is not None)
             queued = moment(one.cursor.get("slot", one.seen_at))
             found[one.name] = Timed(one.name, *when, history.seconds(cause) or 0.0, begun.get(cause), queued)
     return found

@@ -1,15 +1,18 @@
 """Alarms of what goes on by itself: streams, sinks, a queue that nobody works off, a full disk. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from runnel.lake.alarms import Alarm
+from runnel.lake.database import stamp
 
 if TYPE_CHECKING:
     from runnel.lake.declared import Declared
     from runnel.lake.deliveries import Delivered
     from runnel.lake.queue import Queued
     from runnel.lake.streams import Stream
+    from runnel.service.scheduler import Problem
 
 _BAD = ("failed", "waiting")
 
@@ -28,6 +31,28 @@ def streams_wrong(found: "Iterable[Stream]", declared: "Declared") -> list[Alarm
         key = f"stream/{where}{table}"
         wrong.append(Alarm(key, "stream", what, one.since, "alarm", (table,), tuple(declared.blocked([table])), told))
     return wrong
+
+
+def schedules_wrong(problems: "Iterable[Problem]", declared: "Declared") -> list[Alarm]:
+    """Return an alarm for each schedule that can't be read, and so queues nothing."""
+    wrong = []
+    for problem in problems:
+        tables = tuple(name for name, table in declared.tables.items() if problem.schedule in table.schedules)
+        what = f"schedule `{problem.schedule}` queues nothing: {_line(problem.what)}"
+        fix = problem.fix or "correct it in its flow file; it goes on by itself then"
+        key, blocks = f"schedule/{problem.schedule}", tuple(declared.blocked(tables))
+        wrong.append(Alarm(key, "schedule", what, problem.since, "alarm", tables, blocks, fix))
+    return wrong
+
+
+def schedules_unknown(schedules: "Sequence[str]", now: datetime) -> list[Alarm]:
+    """Return an alarm where schedules wait for a worker to say what the flow files declare."""
+    if not schedules:
+        return []
+    number = len(schedules)
+    what = f"{number} schedule{' waits' if number == 1 else 's wait'}: no worker has loaded the flow files so far"
+    fix = "`runnel validate` shows their mistakes; `runnel status` says how the workers are"
+    return [Alarm("flows", "worker", what, stamp(now), fix=fix)]
 
 
 def sinks_wrong(found: "Mapping[str, Delivered]", declared: "Declared") -> list[Alarm]:

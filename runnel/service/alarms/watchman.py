@@ -1,6 +1,6 @@
 """Look at the catalog for what is wrong, and raise or end alarms. Of several services one looks at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,7 +13,14 @@ from runnel.service.alarms.failures import failures
 from runnel.service.alarms.history import History
 from runnel.service.alarms.lateness import lateness, timed_of, with_deadlines
 from runnel.service.alarms.patience import Patience
-from runnel.service.alarms.troubles import no_room_left, nobody_works, sinks_wrong, streams_wrong
+from runnel.service.alarms.troubles import (
+    no_room_left,
+    nobody_works,
+    schedules_unknown,
+    schedules_wrong,
+    sinks_wrong,
+    streams_wrong,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -23,8 +30,9 @@ if TYPE_CHECKING:
     from runnel.lake.declared import Declared
     from runnel.lake.queue import Queued
     from runnel.lake.schedules import Standing
+    from runnel.service.scheduler import Problem
 
-_PASSING = ("stream", "sink", "worker", "disk")  # kinds that may pass by themselves
+_PASSING = ("schedule", "stream", "sink", "worker", "disk")  # kinds that may pass by themselves
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,21 @@ class _Facts:
 
 
 class Watchman:
-    """Who looks. `now` is a clock, by default the database's."""
+    """Who looks. `now` is a clock, by default the database's; `schedule_problems` is what the scheduler met.
 
-    def __init__(self, db: "Database", now: Callable[[], datetime] | None = None) -> None:
+    `are_declared` tells whether a worker has declared the schedules since the service started.
+    """
+
+    def __init__(
+        self,
+        db: "Database",
+        now: Callable[[], datetime] | None = None,
+        schedule_problems: "Callable[[], Mapping[str, Problem]]" = dict,
+        are_declared: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._db = db
+        self._are_declared = are_declared
+        self._schedule_problems = schedule_problems
         self._now = now or (lambda: moment(db.read(clock)))
         self._turn = Turn(db, "alarms")
         self._history: History | None = None
@@ -67,10 +86,16 @@ class Watchman:
         made = self._db.read(lambda connection: made_at(connection, "main", tables))
         made |= {table: max(at, made.get(table, "")) for table in tables if (at := history.made_at(table))}
         timed = timed_of(facts.standing, history, facts.waiting, now)
+        problems = self._schedule_problems().values()
+        lasting = schedules_wrong([one for one in problems if not one.is_passing], facts.declared)
+        passing = schedules_wrong([one for one in problems if one.is_passing], facts.declared)
+        if not self._are_declared():
+            passing += schedules_unknown([one.name for one in facts.standing if one.paused_at is None], now)
         return [
             *failures(failed, facts.declared, [one.name for one in facts.standing], made),
             *lateness(facts.declared, timed, made, now),
-            *patience.lasting(facts.troubles, now),
+            *lasting,
+            *patience.lasting([*passing, *facts.troubles], now),
         ]
 
     def leave(self) -> None:

@@ -1,15 +1,16 @@
 """What the catalog says when Prometheus asks: the queue, workers, schedules, streams, and what is wrong."""
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runnel.client.due import due
-from runnel.errors import RunnelError
+from runnel.client.due import due, is_readable
+from runnel.errors import RunnelError, Unreachable
 from runnel.lake import alarms, pulse, schedules, workers
 from runnel.lake.database import clock, moment
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.schedules import Standing
 
+LOG = logging.getLogger("runnel.service")
 _LEVELS = ("warning", "alarm")
 _PRESENT = ("starting", "ready", "stopping")
 
@@ -32,12 +34,35 @@ class Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all figures."""
-        begun = time.perf_counter()
-        yield from self._lake.store.db.read(lambda connection: list(_catalog(connection)))
-        yield from _streams(self._lake)
+        begun, failed = time.perf_counter(), _gauge("runnel_scrape_failed", "1 where figures are missing", ["part"])
+        for part, figures in _PARTS.items():
+            metrics, error = _attempt(figures, self._lake)
+            yield from metrics
+            failed.add_metric([part], float(error))
+        yield failed
         took = GaugeMetricFamily("runnel_scrape_seconds", "Seconds that these figures took")
         took.add_metric([], time.perf_counter() - begun)
         yield took
+
+
+def _attempt(figures: "Callable[[Lake], Iterable[Metric]]", lake: "Lake") -> tuple[list[Metric], bool]:
+    """Return figures, and whether they could not be had: those of one part must not take the others along."""
+    try:
+        return list(figures(lake)), False
+    except Unreachable:
+        raise  # the database is away: all of them are
+    except Exception as error:
+        LOG.error("figures are missing: %s", error, exc_info=error)
+        return [], True
+
+
+def _from_catalog(figures: "Callable[[Connection, datetime], Iterable[Metric]]") -> "Callable[[Lake], list[Metric]]":
+    """Return how to have figures from a connection and its time, of a lake."""
+
+    def read(connection: "Connection") -> list[Metric]:
+        return list(figures(connection, moment(clock(connection))))
+
+    return lambda lake: lake.store.db.read(read)
 
 
 def _catalog(connection: "Connection") -> Iterator[Metric]:
@@ -45,6 +70,10 @@ def _catalog(connection: "Connection") -> Iterator[Metric]:
     yield from _queue(connection, now)
     yield from _workers(connection, now)
     yield from _schedules(connection, now)
+    yield from _alarms(connection, now)
+
+
+def _alarms(connection: "Connection", now: datetime) -> Iterator[Metric]:
     level = _gauge("runnel_alarms", "What is wrong now", ["level"])
     wrong = [one.level for one in alarms.alarms(connection)]
     for name in _LEVELS:
@@ -72,11 +101,13 @@ def _workers(connection: "Connection", now: datetime) -> Iterator[Metric]:
     memory = _gauge("runnel_worker_memory_bytes", "Resident memory, that of its Spark included", words)
     busy = _gauge("runnel_worker_runs", "Runs that it is at", words)
     room = _gauge("runnel_worker_parallel", "Runs that it takes at a time", words)
+    wrong = _gauge("runnel_worker_problems", "Parts of it that fail now; `runnel status` names them", words)
     there = _gauge("runnel_workers", "Processes that are there", ["kind", "state"])
     found = workers.present(connection)
     for one in found:
         labels = [one.id, one.kind]
         ages.add_metric(labels, _age(now, one.renewed_at))
+        wrong.add_metric(labels, len(one.detail.get("problems", ())))
         if one.detail.get("memory_bytes"):
             memory.add_metric(labels, one.detail["memory_bytes"])
         if one.kind == workers.WORKER:
@@ -85,7 +116,7 @@ def _workers(connection: "Connection", now: datetime) -> Iterator[Metric]:
     for kind in (workers.WORKER, workers.SERVICE):
         for state in _PRESENT:
             there.add_metric([kind, state], sum(1 for one in found if (one.kind, one.state) == (kind, state)))
-    yield from (there, ages, memory, busy, room)
+    yield from (there, ages, wrong, memory, busy, room)
 
 
 def _schedules(connection: "Connection", now: datetime) -> Iterator[Metric]:
@@ -93,19 +124,22 @@ def _schedules(connection: "Connection", now: datetime) -> Iterator[Metric]:
     lag = _gauge("runnel_schedule_lag_seconds", "How long its oldest time is due that is not queued", words)
     paused = _gauge("runnel_schedule_paused", "1 where somebody paused it", words)
     well = _gauge("runnel_schedule_last_success_seconds", "Seconds since a run of it last succeeded", words)
+    broken = _gauge("runnel_schedule_broken", "1 where its times can't be read, so that it queues nothing", words)
     last = pulse.last_success(connection)
     for one in schedules.standing(connection):
-        labels = [one.name]
+        labels, declared = [one.name], one.declared
+        is_broken = not is_readable(declared.get("cron"), declared.get("tz"), declared.get("every"))
+        broken.add_metric(labels, float(is_broken))
         paused.add_metric(labels, float(one.paused_at is not None))
         if one.paused_at is None:
             lag.add_metric(labels, _lag(one, now))
         if at := last.get(f"schedule/{one.name}"):
             well.add_metric(labels, _age(now, at))
-    yield from (lag, paused, well)
+    yield from (lag, paused, well, broken)
 
 
 def _lag(one: "Standing", now: datetime) -> float:
-    """Return how long a schedule is due; one on changes never is, and one that can't be read is told elsewhere."""
+    """Return how long a schedule is due; one on changes never is, and `runnel_schedule_broken` has unreadable ones."""
     declared: Mapping[str, Any] = one.declared
     after = moment(one.cursor.get("slot", one.seen_at))
     try:
@@ -140,6 +174,15 @@ def _streams(lake: "Lake") -> Iterator[Metric]:
             if (known := value(one, now)) is not None:
                 metric.add_metric([str(one.table), one.branch], known)
         yield metric
+
+
+_PARTS: "Mapping[str, Callable[[Lake], Iterable[Metric]]]" = {
+    "queue": _from_catalog(_queue),
+    "workers": _from_catalog(_workers),
+    "schedules": _from_catalog(_schedules),
+    "alarms": _from_catalog(_alarms),
+    "streams": _streams,
+}
 
 
 def _gauge(name: str, told: str, labels: list[str] | None = None) -> GaugeMetricFamily:

@@ -39,6 +39,7 @@ class ScheduleShown(BaseModel):
     last_run: str | None
     last_state: str | None
     last_at: str | None
+    problem: str | None = Field(description="Why it queues nothing, where it can't be read")
     gone_at: str | None = Field(description="Since when it is no longer declared")
 
 

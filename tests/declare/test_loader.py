@@ -20,7 +20,7 @@ def test_a_task_as_declared(project: Project) -> None:
     text = '''
         import runnel as rn
         rn.source("ods.orders", rn.files("data/orders/*.csv", schema="order_id long", delimiter=";", header=False),
-                  on_bad="drop", key="order_id", tags="raw")
+                  on_bad="drop", tags="raw")
         @rn.task("dws.seller_day", inputs={"o": "ods.orders"}, by=["day"], lookback={"o": 6},
                  by_input={"o": "to_date(ts)"},
                  timeout="10 minutes", tags=["daily"], properties={"a": 1}, partition="month(day)", sort="day desc",
@@ -35,12 +35,7 @@ def test_a_task_as_declared(project: Project) -> None:
     source = flow.sources[TableName("ods", "orders")]
     assert isinstance(source.origin, Files)
     assert source.origin.options == (("delimiter", ";"), ("header", "false"))
-    assert (source.on_bad, source.key, source.tags, str(source.place)) == (
-        "drop",
-        ("order_id",),
-        ("raw",),
-        "flows/a.py:3",
-    )
+    assert (source.on_bad, source.key, source.tags, str(source.place)) == ("drop", (), ("raw",), "flows/a.py:3")
     task = flow.tasks[TableName("dws", "seller_day")]
     assert task.inputs == (("o", TableName("ods", "orders")),)
     assert (task.params, task.takes_spark) == ((("low", 0.0),), True)
@@ -165,11 +160,21 @@ def test_set_values_that_fit_nothing(project: Project) -> None:
 NEEDS_SPARK = "rn.source('ods.early', rn.manual())\nfrom pyspark.sql import functions as F\nIS_LARGE = F.col('x') > 1\n"
 
 
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the Spark session that other tests may have started in this process."""
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+
+
+@pytest.mark.usefixtures("no_session")
 def test_a_file_that_needs_a_session_is_a_mistake_where_none_can_be_started(project: Project) -> None:
     shown = project.write({"flows/a.py": TOTAL + NEEDS_SPARK}).mistakes()
     assert "DECLARE_NEEDS_SPARK: flows/a.py needs a Spark session while it is imported\n  at flows/a.py:7" in shown
 
 
+@pytest.mark.usefixtures("no_session")
 def test_a_file_that_needs_a_session_is_imported_again_with_one(project: Project) -> None:
     """What starts Spark here only lets the file through: the file looks whether it was asked."""
     started = io.StringIO()

@@ -13,5 +13,4 @@ rn.source(
 rn.source(
     "ods.sellers",
     rn.files("data/sellers.csv", schema="seller_id long, name string, city string"),
-    key="seller_id",
 )

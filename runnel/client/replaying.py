@@ -167,7 +167,7 @@ def _loaded(lake: "Lake", commit: Commit, group: "Sequence[Published]") -> "Iter
     with temporary.folder("replay") as folder:
         code.write(Path(folder))
         settings = replace(
-            lake.settings, root=Path(folder), params=restored(given, lake.settings.params), set_params=()
+            lake.settings, root=Path(folder), params=restored(given, lake.settings.params), param_origins={}
         )
         try:
             yield _flow(lake, commit, settings)

@@ -16,6 +16,7 @@ from runnel.declare.flow import QUARANTINE, Alert, Check, Flow, Schedule, Sink, 
 from runnel.declare.params import value_of
 from runnel.declare.place import Place
 from runnel.declare.registry import Registry
+from runnel.declare.settings import FROM_SET, ParamOrigin
 from runnel.errors import Mistake, nearest
 from runnel.names import TableName, shown
 
@@ -34,15 +35,21 @@ class _Linker:
 
 
 def link(
-    registry: Registry, root: Path, params: Mapping[str, Any], set_params: Iterable[str] = ()
+    registry: Registry,
+    root: Path,
+    params: Mapping[str, Any],
+    origins: Mapping[str, ParamOrigin] | None = None,
+    *,
+    is_whole: bool = True,
 ) -> tuple[Flow, list[Mistake]]:
     """Return the flow that a registry holds, with the mistakes that show only when all is known.
 
-    `params` are the project's values for keyword parameters, `set_params` the names of those that `--set` gave.
+    `params` are the project's values for keyword parameters, `origins` say where each of them stands. Unless the
+    registry `is_whole`, a value that no task takes may be for one that could not be read.
     """
     linker = _Linker(registry.claimed)
     _find_makers(linker, registry)
-    tasks = {draft.table: _task(linker, draft, params) for draft in registry.tasks}
+    tasks = {draft.table: _task(linker, draft, params, origins or {}) for draft in registry.tasks}
     flow = Flow(
         root=root,
         tasks={table: task for table, task in tasks.items() if isinstance(linker.makers[table], Draft)},
@@ -54,7 +61,8 @@ def link(
     linker.mistakes += circles.mistakes(flow)
     _refuse_quarantines(linker, flow)
     _refuse_loose_ends(linker, flow)
-    _refuse_unused(linker, registry, set_params)
+    if is_whole:
+        _refuse_unused(linker, registry, origins or {})
     return flow, linker.mistakes
 
 
@@ -84,12 +92,14 @@ def _at(made: Draft | Source) -> str:
     return f"the source at {made.place}" if isinstance(made, Source) else f"the task at {made.place}"
 
 
-def _task(linker: _Linker, draft: Draft, params: Mapping[str, Any]) -> Task:
+def _task(linker: _Linker, draft: Draft, params: Mapping[str, Any], origins: Mapping[str, ParamOrigin]) -> Task:
     found = [(parameter, _input(linker, draft, parameter, named)) for parameter, named in draft.inputs]
     values = []
+    hidden = {name for name, origin in origins.items() if origin.is_hidden}
     for param in draft.params:
         try:
-            values.append((param.name, value_of(param, params, f"task `{draft.shown}`")))
+            value = value_of(param, params, f"task `{draft.shown}`", is_hidden=param.name in hidden)
+            values.append((param.name, value))
         except Mistake as mistake:
             mistake.at = str(draft.place)
             linker.mistakes.append(mistake)
@@ -212,14 +222,18 @@ def _refuse_same(linker: _Linker, kind: str, made: Iterable[Sink | Schedule | Al
             linker.wrong(f"DECLARE_{kind.upper()}", what, one.place, fix)
 
 
-def _refuse_unused(linker: _Linker, registry: Registry, set_params: Iterable[str]) -> None:
+def _refuse_unused(linker: _Linker, registry: Registry, origins: Mapping[str, ParamOrigin]) -> None:
     known = dict.fromkeys(_param_names(registry))
-    for name in set_params:
+    for name, origin in origins.items():
         if name not in known:
             close = nearest(name, known)
-            what = f"--set {name}=... reaches no task: none has a keyword parameter `{name}`"
+            is_set = origin.at == FROM_SET
+            given = f"--set {name}=..." if is_set else f"`{name}` of [params]"
+            what = f"{given} reaches no task: none has a keyword parameter `{name}`"
+            what += f"; close: `{close}`" if close else ""
             fix = f"the parameters are: {', '.join(known)}" if known else "no task has keyword parameters"
-            linker.wrong("DECLARE_PARAM_UNKNOWN", what + (f"; close: `{close}`" if close else ""), None, fix)
+            at = None if is_set else origin.at
+            linker.mistakes.append(Mistake("DECLARE_PARAM_UNKNOWN", what, at=at, fix=fix))
 
 
 def _param_names(registry: Registry) -> Iterator[str]:

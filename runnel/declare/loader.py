@@ -35,7 +35,7 @@ def load_flow(settings: Settings, start_spark: Callable[[], object] | None = Non
         load = _Load(root, registry, modules, start_spark)
         for file in files:
             load.read(file)
-    flow, mistakes = link(registry, root, settings.params, () if load.is_broken else settings.set_params)
+    flow, mistakes = link(registry, root, settings.params, settings.param_origins, is_whole=not load.is_broken)
     found = [*registry.mistakes, *mistakes]
     if not found and not flow.tasks and not flow.sources:
         found = [_nothing(files)]

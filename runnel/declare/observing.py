@@ -38,5 +38,5 @@ def telemetry_settings(endpoint: str, headers: Mapping[str, str]) -> TelemetrySe
 def _refuse_strange(name: str, address: str, starts: tuple[str, ...]) -> None:
     rest = next((address.removeprefix(start) for start in starts if address.startswith(start)), "")
     if address and not rest.strip("/"):
-        what = f"`{name}` is {address!r}, which is no address"
+        what = f"`{name}` is no address"
         raise Mistake("PROJECT_SETTING", what, fix=f"start it with {' or '.join(starts)}")

@@ -25,8 +25,8 @@ _WANTED = {
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def value_of(param: Param, settings: Mapping[str, Any], owner: str) -> Any:
-    """Return the value in force for a parameter, or say what is wrong with it."""
+def value_of(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden: bool = False) -> Any:
+    """Return the value in force for a parameter, or say what is wrong with it; a hidden value is not told."""
     kind = kind_of(param)
     if param.name in settings:
         value, origin = settings[param.name], "is set to"
@@ -41,7 +41,8 @@ def value_of(param: Param, settings: Mapping[str, Any], owner: str) -> Any:
         return converted(value, kind)
     except (ValueError, InvalidOperation):
         wanted = _WANTED.get(kind, getattr(kind, "__name__", str(kind))) if kind else ""
-        what = f"{owner}: the parameter `{param.name}` {origin} {shown(value)}, but must be {wanted}"
+        told = "a value that is not shown" if is_hidden and param.name in settings else shown(value)
+        what = f"{owner}: the parameter `{param.name}` {origin} {told}, but must be {wanted}"
         raise Mistake("DECLARE_PARAM", what, fix=f"set it to {wanted}") from None
 
 

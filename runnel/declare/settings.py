@@ -26,7 +26,19 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "telemetry": {"endpoint": "", "headers": {}},
 }
 _ODD = set("*?[]#%")
+_ENVIRONMENT, FROM_SET = "the environment", "--set"
+_KINDS = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a table",
+}  # fmt: skip
 _OPEN = {"params"}  # sections whose keys are the user's
+
+
+@dataclass(frozen=True)
+class ParamOrigin:
+    """Where the value of a parameter stands: a file's path, `the environment` or `--set`. It may be a secret."""
+
+    at: str
+    is_hidden: bool
 
 
 @dataclass(frozen=True)
@@ -35,18 +47,18 @@ class Settings:
 
     root: Path
     name: str
-    catalog: str
+    catalog: str = field(repr=False)
     warehouse: str
-    storage: Mapping[str, str]
+    storage: Mapping[str, str] = field(repr=False)
     master: str
-    conf: Mapping[str, str]
-    params: Mapping[str, Any]
+    conf: Mapping[str, str] = field(repr=False)
+    params: Mapping[str, Any] = field(repr=False)
     retention: Mapping[str, Any]
     host: str
     port: int
     query_timeout_seconds: int
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    set_params: tuple[str, ...] = ()  # the names of `params` that came from --set
+    param_origins: Mapping[str, ParamOrigin] = field(default_factory=dict)
     openlineage: LineageSettings = field(default_factory=LineageSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
@@ -74,7 +86,14 @@ def load(
 ) -> Settings:
     """Return the settings of the project in `root`."""
     values = {section: dict(keys) for section, keys in _DEFAULTS.items()}
-    _lay(values, _read(root / FILE), str(root / FILE))
+    origins: dict[str, ParamOrigin] = {}
+
+    def lay(given: Mapping[str, Any], at: str) -> None:
+        _lay(values, given, at)
+        for name, value in given.get("params", {}).items():
+            origins[name] = ParamOrigin(at, at == _ENVIRONMENT or _is_pointer(value))
+
+    lay(_read(root / FILE), str(root / FILE))
     if env is not None:
         path = root / f"runnel.{env}.toml"
         if not path.is_file():
@@ -82,11 +101,10 @@ def load(
             close = nearest(env, known)
             what = f"the environment `{env}` has no file {path.name}" + (f"; close: `{close}`" if close else "")
             raise Mistake("PROJECT_ENV", what, fix=f"create {path.name} next to {FILE}, or choose another --env")
-        _lay(values, _read(path), str(path))
-    _lay(values, _from_environment(environ or {}), "the environment")
-    given = _from_overrides(overrides)
-    _lay(values, given, "--set")
-    return replace(_complete(root, values, environ or {}), set_params=tuple(given.get("params", ())))
+        lay(_read(path), str(path))
+    lay(_from_environment(environ or {}), _ENVIRONMENT)
+    lay(_from_overrides(overrides), FROM_SET)
+    return replace(_complete(root, values, environ or {}), param_origins=origins)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -117,15 +135,24 @@ def _unknown(shown: str, name: str, known: Mapping[str, Any], at: str) -> Mistak
 
 
 def _typed(name: str, value: Any, default: Any, at: str) -> Any:
-    if default is None or (isinstance(value, dict) and set(value) in ({"env"}, {"file"})):
+    if default is None or _is_pointer(value):
         return value
     if isinstance(default, int) and isinstance(value, str) and value.isdigit():
         return int(value)
-    if type(value) is not type(default):
-        kinds = {str: "text", int: "a whole number", dict: "a table"}
-        wanted = kinds.get(type(default), type(default).__name__)
-        raise Mistake("PROJECT_SETTING", f"`{name}` must be {wanted}, not {value!r}", at=at)
+    if type(value) is not type(default):  # what it is goes untold: it may be a secret
+        what = f"`{name}` must be {_called(default)}, not {_called(value)}"
+        fix = f"write a [{name}] section in {FILE}" if isinstance(default, dict) else f"write {_called(default)}"
+        raise Mistake("PROJECT_SETTING", what, at=at, fix=fix)
     return value
+
+
+def _called(value: Any) -> str:
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def _is_pointer(value: Any) -> bool:
+    """Tell whether a value says only where the value is."""
+    return isinstance(value, dict) and set(value) in ({"env"}, {"file"})
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -143,7 +170,8 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise Mistake("PROJECT_SET", f"--set {text!r} has no value", fix="write --set name=value")
+            what = "a --set has no name before its `=`" if equals else "a --set has no `=`, so there is no value"
+            raise Mistake("PROJECT_SET", what, fix="write --set name=value")
         section, dot, key = name.partition(".")
         if dot and section in _DEFAULTS:
             found.setdefault(section, {})[key] = value
@@ -195,7 +223,7 @@ def _complete(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapp
 
 def _revealed(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:
     """Return a value, taken from where `{ env = }` or `{ file = }` points."""
-    if not isinstance(value, dict) or set(value) not in ({"env"}, {"file"}):
+    if not _is_pointer(value):
         return value
     if "env" in value:
         if value["env"] not in environ:
@@ -218,7 +246,7 @@ def _seconds(name: str, text: str, root: Path) -> int:
     try:
         return seconds_of(text)
     except Mistake as mistake:
-        raise Mistake("PROJECT_SETTING", f"`{name}`: {mistake.what}", at=str(root / FILE), fix=mistake.fix) from None
+        raise Mistake("PROJECT_SETTING", f"`{name}` is not a duration", at=str(root / FILE), fix=mistake.fix) from None
 
 
 def _absolute(location: str, root: Path) -> str:

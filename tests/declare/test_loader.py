@@ -157,6 +157,28 @@ def test_set_values_that_fit_nothing(project: Project) -> None:
     assert "--set lo=... reaches no task: none has a keyword parameter `lo`; close: `low`" in project.mistakes("lo=1")
 
 
+def test_params_of_a_file_that_fit_nothing(project: Project) -> None:
+    project.write({"flows/a.py": TOTAL, "runnel.toml": '[project]\nname = "s"\n[params]\nlo = 1\n'})
+    assert project.mistakes() == (
+        "DECLARE_PARAM_UNKNOWN: `lo` of [params] reaches no task: none has a keyword parameter `lo`; close: `low`\n"
+        f"  at {project.root}/runnel.toml\n  fix: the parameters are: low"
+    )
+    project.write({"runnel.toml": '[project]\nname = "s"\n', "runnel.prod.toml": "[params]\nlow = 2\nhigh = 3\n"})
+    shown = project.mistakes(env="prod")
+    assert "`high` of [params] reaches no task" in shown and f"at {project.root}/runnel.prod.toml" in shown
+    shown = project.mistakes(environ={"RUNNEL__PARAMS__LOWS": "3"})
+    assert "`lows` of [params] reaches no task" in shown and "at the environment" in shown
+
+
+def test_a_parameter_from_elsewhere_is_not_shown_where_it_is_wrong(project: Project) -> None:
+    text = '[project]\nname = "s"\n[params]\nlow = { env = "LOW" }\n'
+    project.write({"flows/a.py": TOTAL, "runnel.toml": text})
+    for environ in ({"LOW": "hunter2"}, {"LOW": "1", "RUNNEL__PARAMS__LOW": "hunter2"}):
+        shown = project.mistakes(environ=environ)
+        assert "hunter2" not in shown
+        assert "`low` is set to a value that is not shown, but must be a number" in shown
+
+
 NEEDS_SPARK = "rn.source('ods.early', rn.manual())\nfrom pyspark.sql import functions as F\nIS_LARGE = F.col('x') > 1\n"
 
 

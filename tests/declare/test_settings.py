@@ -46,6 +46,46 @@ def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
         load(project)
 
 
+SECRET = "hunter2"
+HIDDEN = {
+    "text for a table": ({"RUNNEL__LAKE__STORAGE": f"s3.secret-access-key={SECRET}"}, ()),
+    "text for Spark's settings": ({"RUNNEL__SPARK__CONF": f"spark.hadoop.fs.s3a.secret.key={SECRET}"}, ()),
+    "text for headers": ({"RUNNEL__TELEMETRY__HEADERS": f"authorization={SECRET}"}, ()),
+    "no number": ({"RUNNEL__SERVICE__PORT": SECRET}, ()),
+    "no duration": ({"RUNNEL__SERVICE__QUERY_TIMEOUT": SECRET}, ()),
+    "no address": ({"RUNNEL__OPENLINEAGE__URL": SECRET}, ()),
+    "no collector": ({"RUNNEL__TELEMETRY__ENDPOINT": f"ftp://ada:{SECRET}@h"}, ()),
+    "--set without a name": ({}, (f"={SECRET}",)),
+    "--set without a value": ({}, (SECRET,)),
+    "--set of a table": ({}, (f"lake.storage={SECRET}",)),
+    "an unknown setting": ({"RUNNEL__LAKE__STORAGE__KEY": SECRET}, ()),
+}
+
+
+@pytest.mark.parametrize(("environ", "overrides"), HIDDEN.values(), ids=HIDDEN)
+def test_no_value_is_told(project: Path, environ: dict[str, str], overrides: tuple[str, ...]) -> None:
+    with pytest.raises(Mistake) as raised:
+        load(project, environ=environ, overrides=overrides)
+    assert SECRET not in str(raised.value) and raised.value.fix
+
+
+def test_what_is_said_about_a_table_that_is_text(project: Path) -> None:
+    with pytest.raises(Mistake) as raised:
+        load(project, environ={"RUNNEL__LAKE__STORAGE": "s3.secret-access-key=hunter2"})
+    assert str(raised.value) == (
+        "PROJECT_SETTING: `lake.storage` must be a table, not text\n  at the environment\n"
+        "  fix: write a [lake.storage] section in runnel.toml"
+    )
+
+
+def test_settings_do_not_show_what_may_be_secret(project: Path) -> None:
+    (project / "runnel.toml").write_text(
+        f'[project]\nname="s"\n[lake]\ncatalog = "postgresql://u:{SECRET}@h/d"\nstorage = {{ key = "{SECRET}" }}\n'
+        f'[spark]\nconf = {{ key = "{SECRET}" }}\n[params]\nkey = "{SECRET}"\n'
+    )
+    assert SECRET not in repr(load(project))
+
+
 MISTAKES = {
     "unknown key": ('[project]\nname="s"\n[lake]\ncatalogue = "x"', "close: `catalog`"),
     "unknown section": ('[project]\nname="s"\n[lakes]\nx = 1', "close: `lake`"),

@@ -21,6 +21,7 @@ from runnel.lake.ingested import has_ingested
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish_again, sequence
 from runnel.lake.refs import head, readable
+from runnel.lake.seen import Seen
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -86,7 +87,6 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
             kept = {change.table for change in changes}
             relied_on = tuple((u.table, u.now.location if u.now else None) for u in found if u.table not in kept)
             text = message or f"revert {undone.id[:8]}: {undone.message}"
-            sources = {undo.files.source: undo.files for undo in found if undo.files and undo.table in kept}
             return Draft(
                 branch,
                 text,
@@ -96,7 +96,7 @@ def revert(store: "Store", commit: str, branch: str = "main", message: str | Non
                 unmoved=relied_on,
                 planned=planned,
                 pin=pin,
-                seen=tuple((source, seen) for source, files in sources.items() for seen in files.inherited()),
+                seen=_inherited(store, found, changes),
             )
 
         return publish_again(store.db, draft)
@@ -135,6 +135,19 @@ def _taken_in(connection: Connection, commit: Commit, tip: Commit) -> Commit | N
     """Return the oldest merge of a branch that brought a commit in."""
     merges = [found for found in history(connection, tip) if found.merged and found.seq > commit.seq]
     return next((merge for merge in reversed(merges) if contains(reach(connection, merge), commit)), None)
+
+
+def _inherited(store: "Store", undos: list[_Undo], changes: tuple[Change, ...]) -> tuple[tuple[TableName, Seen], ...]:
+    """Return what is recorded of sources whose rows come back, those in quarantine too."""
+    from runnel.lake.revert_sources import owners_back
+
+    files = {undo.table: undo.files for undo in undos if undo.files is not None}
+    back: dict[TableName, set[str]] = {}
+    for change in changes:
+        if (read := files.get(change.table)) is not None:
+            back.setdefault(read.source, set()).update(owners_back(store, change.before, change.after))
+    by_source = {read.source: read for read in files.values()}
+    return tuple((source, seen) for source, owners in back.items() for seen in by_source[source].inherited(owners))
 
 
 def _undos(store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:

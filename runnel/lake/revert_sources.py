@@ -4,15 +4,17 @@ A revert takes rows back and keeps the position. So the table of a source stays,
 that created it is undone; and rows that come back belong to the file that they were read from, whatever its name is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
 from runnel.lake.commits import Commit, Version
+from runnel.lake.delta import delta
 from runnel.lake.ingested import has_ingested, position
 from runnel.lake.manifests import entries
+from runnel.lake.owners import prefix_of
 from runnel.lake.seen import STATE, Seen
 from runnel.lake.snapshots import Edit, stage
 from runnel.lake.tables import load
@@ -45,16 +47,16 @@ class ReadFiles:
         """Tell whether each file counts as read now with what it had after the commit."""
         return _contents(self.after) == _contents(self.now)
 
-    def inherited(self) -> tuple[Seen, ...]:
-        """Return what is recorded so that every file that comes back has an owner in the position.
+    def inherited(self, back: Collection[str]) -> tuple[Seen, ...]:
+        """Return what is recorded so that the rows of every owner that come `back` belong to a path of the position.
 
-        Its path is somebody else's by now, whose rows replaced its own: that file inherits them.
+        Their path is another file's by now, or one that counts as never read: it inherits them.
         """
         owned = {owner for seen in self.now.values() for owner in seen.owned}
         found: dict[str, Seen] = {}
         for path, seen in self.before.items():
-            lost = tuple(owner for owner in seen.owned if owner not in owned)
-            if lost and self.after.get(path) != seen and path in self.now:
+            lost = tuple(owner for owner in seen.owned if owner in back and owner not in owned)
+            if lost and path in self.now:
                 now = self.now[path]
                 found[path] = replace(now, owners=(*now.owned, *lost))
         return tuple(found.values())
@@ -78,6 +80,14 @@ def source_of(store: "Store", table: TableName, versions: Iterable[Version | Non
     location = next((version.location for version in versions if version is not None), None)
     of = load(store, location).properties.get(_OF) if location is not None else None
     return TableName.stored(of) if of else table
+
+
+def owners_back(store: "Store", before: str | None, after: str | None) -> set[str]:
+    """Return the owners of the data files that a change brings to a table."""
+    if after is None:
+        return set()
+    found = delta(store, before, after).added
+    return {owner for entry in found if entry.is_data and (owner := prefix_of(entry.path))}
 
 
 def emptied(store: "Store", version: Version) -> Version:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.connect.source_histories.generate import History, history, shorter
+from tests.connect.source_histories.generate import History, history
 from tests.connect.source_histories.machine import Kind, Machine, parsed
 
 MANY = os.environ.get("RUNNEL_SOURCE_HISTORIES")
@@ -80,6 +80,10 @@ NAMED = {
         "delete",
         "put a X; put b V; run; remove b; run; put b V; run; revert 1; put b W; run",
     ),
+    "a revert is reverted after a rewind, and the file comes again": (
+        "keep",
+        "put a Z; run; put b Y; run; revert; rewind 2; remove b; put c W; run; revert 1; put b V; run",
+    ),
     "two commits are reverted, the newest first": (
         "keep",
         "put a X; run; put a V; run; put a W; run; revert 0; revert 2; put a X; run",
@@ -103,10 +107,10 @@ def fails(found: History) -> bool:
 
 
 def reduced(found: History) -> History:
-    """Return a history without the steps that it does not need to fail."""
-    for steps in shorter(found.steps):
-        if fails(replace(found, steps=steps)):
-            return reduced(replace(found, steps=steps))
+    """Return a history without steps that it does not need to fail, each tried once, the last first."""
+    for place in reversed(range(len(found.steps))):
+        less = replace(found, steps=(*found.steps[:place], *found.steps[place + 1 :]))
+        found = less if fails(less) else found
     return found
 
 

@@ -58,8 +58,3 @@ def _afterwards(chance: random.Random) -> list[Step]:
 
 def _branch(chance: random.Random) -> str:
     return chance.choice(["main", "main", "dev"])
-
-
-def shorter(steps: tuple[Step, ...]) -> list[tuple[Step, ...]]:
-    """Return the histories with one step less."""
-    return [(*steps[:place], *steps[place + 1 :]) for place in reversed(range(len(steps)))]

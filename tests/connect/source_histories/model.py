@@ -153,7 +153,7 @@ def after_revert(tip: State, before: State, undone: State) -> State | None:
     owned = {number for entry in result.position.values() for number in entry.numbers}
     for path, entry in before.position.items():
         for number in entry.numbers:
-            if number in touched and number not in owned:
+            if number in touched and number not in owned and before.holding(number) != Holding():
                 there = result.position[path]
                 result.position[path] = replace(there, numbers=(*there.numbers, number))
     return result

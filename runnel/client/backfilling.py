@@ -131,7 +131,7 @@ def preview(lake: "Lake", wish: Wish, chunk: int | None = None, flow: "Flow | No
     flow = flow or flow_of(lake)
     commit = lake.store.commit(wish.branch)
     state = lake.store.state(commit)
-    fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+    fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
     chunks = wish.days.chunks(chunk)
     plans = [plan_state(lake, replace(wish, days=days), flow, commit, state, fingerprints).plan for days in chunks]
     return Preview(wish.days, wish.branch, chunks, _lines(plans, wish.days))

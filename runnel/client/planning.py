@@ -67,7 +67,7 @@ def plan_state(
     Fingerprints that are known already need not be made again, nor feeds be asked again.
     """
     facts = LakeFacts(lake.store, flow, wish.branch, commit, state, asked)
-    fingerprints = fingerprints or Fingerprints(flow.root, lake.settings.secrets).of
+    fingerprints = fingerprints or Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
     graph = Graph(flow)
 
     def modified() -> set[TableName]:

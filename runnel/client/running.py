@@ -64,7 +64,7 @@ def run_project(
     flow = flow or flow_of(lake)
     taken = taken or Taken(new_run_id(datetime.now(UTC)), trace=tracing.given(os.environ))
     started_at = datetime.now(UTC)
-    fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+    fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
     asked = Asked(flow)
     idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None
     if idle is not None:

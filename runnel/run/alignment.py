@@ -91,6 +91,8 @@ def _refuse_other_columns(task: Task, frame: "DataFrame", group: Group, ids: Ids
         if ids is None:
             raise Unfollowed(f"Runnel can't see what its column `{wanted}` is made from")
         if column(ids[names.index(wanted)]) not in group.keys[place]:
+            if group.spare:
+                raise Unfollowed(f"Runnel can't see that its column `{wanted}` stays within its lookback")
             raise other_column(task, place, is_there=True)
 
 
@@ -177,12 +179,13 @@ class _Alignment:
         top = order[0] if len(order) == 1 else None
         is_by_key = top is not None and _ordering(node, top.children[0]) in group.keys[0]
         is_ascending = top is not None and "Ascending" in str(top.item.get("direction"))
+        is_plain = is_by_key or not node.fields["partitionSpec"]  # else it may be parted by a later day
         width = 0
         for frame in frames(node.fields["windowExpressions"]):
-            if frame is not None and (frame.first is None or frame.last is None):
+            if frame is not None and is_plain and (frame.first is None or frame.last is None):
                 raise too_far_back(self._task, None, group.spare)
             if frame is None or not (frame.is_range and is_by_key and is_ascending):
-                raise Unfollowed("its window counts rows, and Runnel can't see how many slices they reach back")
+                raise Unfollowed("Runnel can't see that its window stays within its lookback")
             if frame.last is None or frame.last > 0:
                 raise too_far_back(self._task, None, group.spare)
             width = max(width, -(frame.first or 0))
@@ -200,8 +203,9 @@ class _Alignment:
                 raise Unfollowed("Runnel can't see which columns its distinct compares")
             given = [column(one) for one in ids]
         places = lacking(key, given)
-        if places and key.spare and node in self._inside:
-            raise Unfollowed("Runnel can't see how many slices its subquery reaches back")
+        if places and key.spare:
+            what = "subquery" if node in self._inside else NAMES[node.kind]
+            raise Unfollowed(f"Runnel can't see that its {what} stays within its lookback")
         if places:
             kind = "Expand" if node.kind == "Aggregate" and node.children[0].kind == "Expand" else node.kind
             raise unaligned(self._task, kind, places, is_inside=node in self._inside)
@@ -234,6 +238,8 @@ class _Alignment:
         ]
         found = at(common(keys, is_whole=kinds == {"sliced"}), ids[0] or ())
         places = [place for place, known in enumerate(found.keys) if not known]
+        if places:
+            _raise_if_looking_back(*inner)
         if places and node.kind != "Union":
             raise unaligned(self._task, node.kind, places, is_inside=node in self._inside)
         return sliced_by((found,))
@@ -297,7 +303,7 @@ def _ordering(node: Node, expression: Expression) -> str | None:
 def _raise_if_looking_back(*sides: Rows) -> None:
     """Raise where rows of several slices meet, as a lookback allows, though the plan does not show how far apart."""
     if any(group.spare for rows in sides for group in rows.groups):
-        raise Unfollowed("Runnel can't see that its join stays within its lookback")
+        raise Unfollowed("Runnel can't see that its rows stay within its lookback")
 
 
 def _passed_on(group: Group, grouping: Sequence[Any], node: Node) -> Group:

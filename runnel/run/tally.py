@@ -111,7 +111,17 @@ def _parts(value: str, kind: SparkType, depth: int = 0) -> list[str]:
         key, item = (child.type for child in kind.children)
         parts = [*_parts(f"{inner}.key", key, depth + 1), *_parts(f"{inner}.value", item, depth + 1)]
         return [f"array_sort(transform(map_entries({value}), {inner} -> {_hash(parts)}))", is_null]
+    if kind.kind in ("double", "float"):
+        return [value, _null_or_minus_zero(value)]
     return [value, is_null]
+
+
+def _null_or_minus_zero(value: str) -> str:
+    """Return what tells null and minus zero apart from other numbers: Spark's hashes take -0.0 for 0.0.
+
+    For all others it is what `isnull` is to a hash, so that sums that were kept stay right.
+    """
+    return f"CASE WHEN {value} IS NULL THEN 1 WHEN {value} = 0 AND string({value}) = '-0.0' THEN 2 ELSE 0 END"
 
 
 def _hash(parts: Sequence[str]) -> str:

@@ -434,6 +434,35 @@ def test_a_secret_value_is_not_kept(shop):
     assert difference(kept.stored(), other) == "its parameter `word` changed"
 
 
+ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
+SETTINGS = {
+    "a time zone": ({ZONE: "Asia/Tokyo"}, f"the Spark setting `{ZONE}` is Asia/Tokyo"),
+    "no errors of numbers": ({ANSI: "false"}, f"the Spark setting `{ANSI}` is false"),
+    "what it is anyway": ({ZONE: "UTC", ANSI: "true"}, None),
+    "legacy": (
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+        "the Spark setting `spark.sql.legacy.timeParserPolicy` is LEGACY",
+    ),
+    "a setting nobody knows": ({"spark.sql.surprise": "x"}, "the Spark setting `spark.sql.surprise` is x"),
+    "how it is computed": ({"spark.sql.shuffle.partitions": "3", "spark.driver.memory": "4g"}, None),
+    "files and plans": ({"spark.sql.files.maxPartitionBytes": "1m", "spark.sql.adaptive.enabled": "false"}, None),
+}
+
+
+@pytest.mark.parametrize(("conf", "reason"), SETTINGS.values(), ids=SETTINGS)
+def test_a_setting_that_decides_what_queries_answer(shop, conf, reason):
+    first = shop.of(PLAIN)
+    (task,) = shop.tasks().values()
+    other = Fingerprints(shop.root, conf=conf).of(task)
+    assert difference(first.stored(), other) == reason
+    assert (other.digest == first.digest) == (reason is None)
+    if reason is not None:
+        name = next(iter(conf))
+        assert difference(other.stored(), first) == f"the Spark setting `{name}` is no longer there"
+        again = Fingerprints(shop.root, conf={name: "z"}).of(task)
+        assert difference(other.stored(), again) == f"the Spark setting `{name}` is z, was {conf[name]}"
+
+
 def test_another_form_of_fingerprints(shop):
     first = shop.of(PLAIN)
     assert difference({**first.stored(), "form": 0, "digest": "x"}, first) == "another version of Runnel made it"

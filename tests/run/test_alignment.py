@@ -317,27 +317,38 @@ UNSEEN: dict[str, tuple[Make, str]] = {
     "a checkpoint": (lambda s: s.orders.localCheckpoint().groupBy("id").count(), "RDD or a checkpoint"),
     "lookback, rows of a window": (
         lambda s: s.past.selectExpr("day", "sum(amount) over (order by day rows 5 preceding) as n"),
-        "its window counts rows",
+        "its window stays within its lookback",
     ),
-    "lookback, the row before": (lambda s: s.past.selectExpr("day", "lag(id) over (order by day) as n"), "counts rows"),
+    "lookback, the row before": (
+        lambda s: s.past.selectExpr("day", "lag(id) over (order by day) as n"),
+        "its window stays within",
+    ),
     "lookback, joined": (
         lambda s: s.orders.join(s.past.select("id", "amount"), "id").groupBy("id").count(),
-        "its join stays within its lookback",
+        "its rows stay within its lookback",
     ),
     "lookback, joined too far back": (
         lambda s: s.sql("select o.day, p.id from orders o join past p on p.day between o.day - 6 and o.day"),
-        "its join stays within its lookback",
+        "its rows stay within its lookback",
     ),
     "lookback, joined forwards": (
         lambda s: s.sql("select o.day, p.id from orders o join past p on p.day between o.day - 1 and o.day + 1"),
-        "its join stays within its lookback",
+        "its rows stay within its lookback",
     ),
     "lookback in a subquery": (
         lambda s: s.sql(
             "select day, (select sum(p.amount) from past p where p.day between o.day - 5 and o.day) as n from orders o"
         ),
-        "can't see how many slices its subquery reaches back",
+        "its subquery stays within its lookback",
     ),
+    "lookback, not grouped": (lambda s: s.past.groupBy("id").count(), "its aggregate stays within its lookback"),
+    "lookback, moved forward": (
+        lambda s: s.sql(
+            "select date_add(day, k) as day, count(*) n from past lateral view explode(sequence(0, 5)) as k group by 1"
+        ),
+        "its aggregate stays within its lookback",
+    ),
+    "lookback, other days": (lambda s: s.past.selectExpr("date_add(day, 1) as day"), "its column `day` stays within"),
 }
 BAD: dict[str, tuple[Make, str]] = {
     "group": (lambda s: s.orders.groupBy("id").agg({"day": "max"}), "its aggregate does not group by it"),
@@ -442,7 +453,6 @@ BAD: dict[str, tuple[Make, str]] = {
     ),
     "SQL pipe": (lambda s: s.sql("from orders |> aggregate max(day) as day group by id"), "aggregate"),
     "SQL pipe with a window": (lambda s: s.sql("from orders |> extend sum(amount) over () as n"), "its window"),
-    "lookback, not grouped": (lambda s: s.past.groupBy("id").count(), "its aggregate does not group by it"),
     "before mapInPandas": (lambda s: s.orders.limit(1).mapInPandas(_same, s.orders.schema), "limit"),
 }
 TWO: dict[str, tuple[Make, str | None]] = {

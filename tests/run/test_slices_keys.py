@@ -192,7 +192,7 @@ def pair(rows):
     return rows.groupBy("n", "s").agg(F.sum("v").alias("total"))
 
 
-@rn.task("dws.rolled", by="n", lookback={"rows": 2})
+@rn.task("dws.rolled", by="n", lookback={"rows": 2}, trust_by=True)
 def rolled(rows, more):
     spread = rows.select("n", "v", F.explode(F.sequence(F.lit(0), F.lit(2))).alias("k")).selectExpr("n + k AS n", "v")
     every = spread.union(more.select("n", "v"))

@@ -168,3 +168,44 @@ def test_an_expression_that_cannot_be_followed_is_named(project: Project) -> Non
     project.orders("b", (2, "2026-01-02", 4))
     assert actions(project.run()) == {"dws.z": "full"}
     assert [total for _, total in project.rows("dws.z")] == [7, 7, 7]
+
+
+def test_a_zero_that_becomes_minus_zero_is_a_change(project: Project) -> None:
+    project.flow(
+        """
+        rn.source("ods.x", rn.files("data/x/*.csv", schema="id long, x double"))
+
+        @rn.task("dws.x", by="id")
+        def copied(x):
+            return x
+        """,
+        orders=None,
+    )
+    lines = [f"{number},{number}.0" for number in range(5)]
+    project.write("data/x/a.csv", "\n".join(["id,x", *lines]))
+    project.run()
+    project.write("data/x/a.csv", "\n".join(["id,x", "0,-0.0", *lines[1:]]))
+    assert actions(project.run()) == {"dws.x": "slices"}
+    assert repr(project.rows("dws.x")[0]) == "(0, -0.0)"
+
+
+def test_a_time_zone_that_changes_recomputes_everything(project: Project) -> None:
+    project.flow(
+        """
+        @rn.task("dws.hours", by="day")
+        def hours(orders):
+            return orders.selectExpr("day", "hour(timestamp_seconds(amount)) as hour")
+        """
+    )
+    ten_days(project)
+    project.run()
+    settings = project.root / "runnel.toml"
+    before = settings.read_text()
+    settings.write_text(before + '[spark]\nconf = { "spark.sql.shuffle.partitions" = 3 }\n')
+    assert reasons(project.plan())["dws.hours"].startswith("skip: ")
+    settings.write_text(before + '[spark]\nconf = { "spark.sql.session.timeZone" = "Asia/Tokyo" }\n')
+    project.orders("late", (1, "2026-01-02", 100))
+    project.run("ods.orders")
+    assert reasons(project.plan())["dws.hours"] == (
+        "full: the Spark setting `spark.sql.session.timeZone` is Asia/Tokyo"
+    )

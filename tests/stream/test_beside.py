@@ -29,7 +29,7 @@ def following(clicks: Clicks, table: str) -> Iterator[Course]:
     with clicks.open() as lake, ExitStack() as stack:
         flow = flow_of(lake)
         task, stop = flow.tasks[TableName.parse(table)], threading.Event()
-        code = Fingerprints(flow.root, lake.settings.secrets).of(task)
+        code = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of(task)
         course = Course.open(stack, lake.store, flow, task, "main", code, "r1", lake.spark)
         query = course.start(is_endless=True)
 

@@ -42,7 +42,7 @@ class Keeper:
         self.parts: list[Part] = []
         self.run_id = new_run_id(datetime.now(UTC))
         self._lake, self._flow, self._branch, self._tell = lake, flow, branch, tell
-        fingerprints = Fingerprints(flow.root, lake.settings.secrets).of
+        fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
         streams = [task for task in flow.tasks.values() if task.options.stream]
         read = {table for task in streams for name, table in task.inputs if name in task.options.stream}
         sources = [self._source(one, is_streamed=one.table in read) for one in flow.sources.values()]

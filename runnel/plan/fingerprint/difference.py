@@ -8,7 +8,7 @@ from runnel.plan.fingerprint.fingerprints import FORM, Fingerprint
 from runnel.plan.fingerprint.unit import Part
 from runnel.plan.fingerprint.writer import SHORT
 
-_ORDER = ("input", "code", "constant", "value", "default", "parameter", "option", "checks")
+_ORDER = ("input", "code", "constant", "value", "default", "parameter", "option", "checks", "setting")
 _Stored = dict[tuple[str, str], list[Sequence[str]]]
 
 
@@ -56,6 +56,9 @@ def _told(part: Part, was: Sequence[str] | None) -> str:
         if part.shown is None or was is None or len(was) < 2:
             return f"its parameter `{name}` " + ("is new" if was is None else "changed")
         return f"its parameter `{name}` is {part.shown}, was {was[1]}"
+    if part.kind == "setting":
+        before = f", was {was[1]}" if was is not None and len(was) > 1 else ""
+        return f"the Spark setting `{part.name}` is {part.shown or 'another'}{before}"
     return "its checks changed" if part.kind == "checks" else f"its option `{name}` changed"
 
 
@@ -96,6 +99,8 @@ def _gone(old: _Stored, parts: Sequence[Part]) -> str | None:
     left = {(part.kind, part.name) for part in parts}
     for kind, name in sorted(old.keys() - left, key=lambda key: (_ORDER.index(key[0]), key[1])):
         last = name.rpartition(":")[2]
+        if kind == "setting":
+            return f"the Spark setting `{name}` is no longer there"
         if kind in ("option", "parameter"):
             return f"its {kind} `{last}` {'changed' if kind == 'option' else 'is gone'}"
         return "its checks changed" if kind == "checks" else f"it no longer uses `{last}`"

@@ -3,7 +3,7 @@
 Reads the source of the project's files and the functions in memory; no Spark, no network, and nothing is run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from runnel.declare.flow import Task
+from runnel.plan.fingerprint.conf import deciding
 from runnel.plan.fingerprint.declared import declared
 from runnel.plan.fingerprint.names import Names
 from runnel.plan.fingerprint.project import Project
@@ -40,11 +41,15 @@ class Fingerprint:
 
 
 class Fingerprints:
-    """The fingerprints of one planning: what tasks share is looked at once. `secrets` are never kept as text."""
+    """The fingerprints of one planning: what tasks share is looked at once. `secrets` are never kept as text.
 
-    def __init__(self, root: Path, secrets: Iterable[str] = ()) -> None:
+    `conf` are the project's Spark settings; those that decide what a query answers count.
+    """
+
+    def __init__(self, root: Path, secrets: Iterable[str] = (), conf: Mapping[str, str] | None = None) -> None:
         self._reach = Reach(Project(root))
         self._secrets = frozenset(secrets)
+        self._settings = tuple(deciding(conf or {}))
         self._known: dict[int, tuple[Task, Fingerprint]] = {}
         self._lock = RLock()
 
@@ -64,6 +69,10 @@ class Fingerprints:
             parts.append(Part("code", f"{task.place.file}:{task.table}", mark(text), task.place))
         else:
             roots = [self._root(task), *roots]
+        for name, value in self._settings:
+            is_secret = any(secret and secret in value for secret in self._secrets)
+            texts.append(f"setting {name} {value}")
+            parts.append(Part("setting", name, mark(value), shown=None if is_secret else value))
         opaque: dict[str, None] = {}
         for unit, numbers in reached(roots):
             texts.append(f"{unit.own} {numbers}")

@@ -1,0 +1,46 @@
+"""Which Spark settings of a project decide what a query answers, such as the session's time zone. Pure.
+
+A setting of `spark.sql` counts unless it is known to change only how a query is computed.
+"""
+
+from collections.abc import Iterator, Mapping
+
+_PREFIX = "spark.sql."
+# What a setting is where a project says nothing: saying the same changes no one's fingerprint.
+_DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+}
+# How a query is computed: planning, shuffles, files, memory, what is shown of it, and where tables are.
+_HOW = (
+    "adaptive.", "autoBroadcastJoinThreshold", "bloomFilter", "broadcastTimeout", "bucketing.", "cache.",
+    "cartesianProductExec.", "catalog.", "catalogImplementation", "cbo.", "codegen.", "columnVector.", "debug.",
+    "defaultCatalog", "event.", "exchange.", "execution.arrow.", "execution.broadcastHashJoin.",
+    "execution.pythonUDF.arrow.concurrency", "execution.rangeExchange.", "execution.reuseSubquery",
+    "execution.topKSortFallbackThreshold", "execution.useObjectHashAggregateExec", "files.", "hive.metastore",
+    "iceberg.", "inMemoryColumnarStorage.", "inMemoryTableScanStatistics.", "join.", "leafNodeDefaultParallelism",
+    "limit.", "maxMetadataStringLength", "maxPlanStringLength", "maxSinglePartitionBytes", "objectHashAggregate.",
+    "optimizer.", "orc.compression.codec", "parquet.compression.codec", "parquet.enable", "parquet.filterPushdown",
+    "planChangeLog.", "redaction.", "requireAllClusterKeys", "resultQueryStage.", "shuffle.", "shuffleExchange.",
+    "shuffledHashJoin", "sort.", "sortMergeJoin", "sources.parallelPartitionDiscovery.", "sources.v2.",
+    "statistics.", "streaming.", "thriftServer.", "ui.", "warehouse.dir", "window.", "windowExec.",
+)  # fmt: skip
+
+
+def deciding(conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that decide what queries answer, by name.
+
+    >>> list(deciding({"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.shuffle.partitions": "8"}))
+    [('spark.sql.session.timeZone', 'Asia/Tokyo')]
+    >>> list(deciding({"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "4g"}))
+    []
+    """
+    for name in sorted(conf):
+        is_how = not name.startswith(_PREFIX) or name.removeprefix(_PREFIX).startswith(_HOW)
+        if not is_how and conf[name].lower() != _DEFAULTS.get(name, "").lower():
+            yield name, conf[name]

@@ -152,6 +152,25 @@ def test_a_syntax_error_tells_the_place() -> None:
     assert (caught.value.at, "'d'" in caught.value.what) == ("line 2, column 7", True)
 
 
+LENIENT = {
+    "a comma too many": (
+        "select a,\nfrom x.y",
+        ("nothing stands between the comma and 'from'", "line 1, column 9", "remove the comma"),
+    ),
+    "EXCEPT without brackets": (
+        "select * except a from x.y",
+        ("the columns after EXCEPT stand in brackets", "line 1, column 10", "write * EXCEPT (a, b)"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), LENIENT.values(), ids=LENIENT)
+def test_what_only_a_lenient_parser_reads_is_refused_with_its_place(sql: str, expected: tuple[str, str, str]) -> None:
+    with pytest.raises(Mistake) as caught:
+        parse(sql)
+    assert (caught.value.what, caught.value.at, caught.value.fix) == expected
+
+
 def test_a_close_function_is_named() -> None:
     with pytest.raises(Mistake, match="close: `substring`"):
         parse("select substrin(a, 1) from x.y")

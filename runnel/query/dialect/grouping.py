@@ -12,6 +12,10 @@ from runnel.query.dialect.value import Refused, Value
 _SETS: dict[type[exp.Expr], str] = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE", exp.GroupingSets: "GROUPING SETS"}
 
 
+_ONE_FORM = (exp.Anonymous, exp.Cast, exp.Column, exp.DataType, exp.Extract, exp.Identifier, exp.Literal, exp.Paren)
+_ANY_ORDER = ("greatest", "least")
+
+
 class Grouping:
     """The GROUP BY of a SELECT.
 
@@ -77,14 +81,22 @@ class Grouping:
             value = columns[int(node.this) - 1]
         else:
             value = self._named(node)
-        if self.has_sets and not isinstance(node, (exp.Column, exp.Literal)):
-            # Spark takes `a + b` and `b + a` for one key.
-            raise Refused("grouping sets of expressions")
+        if self.has_sets and not all(map(_has_one_form, self._meant(node).walk())):
+            raise Refused("grouping sets of such expressions")
         if not value.type.atomic or value.is_null or value.literal is not None:
             raise Refused(f"GROUP BY {value.type}")
         if value.type.floating and value.sql not in [key.sql for key in self.keys.values()]:
             raise Refused("GROUP BY a computed double")
         return value.sql
+
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """Return the entry of the SELECT list that a position or an alias in GROUP BY stands for, else the node."""
+        entries = self._select.expressions
+        if isinstance(node, exp.Literal):
+            entry: exp.Expr = entries[int(node.this) - 1]
+            return entry.unalias()
+        aliases = {entry.alias.lower(): entry.this for entry in entries if isinstance(entry, exp.Alias)}
+        return aliases.get(node.name.lower(), node) if isinstance(node, exp.Column) and not node.table else node
 
     def _named(self, node: exp.Expr) -> Value:
         outer = self._scope.outer
@@ -110,3 +122,10 @@ class Grouping:
             if value.type.floating:
                 keys[node.sql("spark").lower()] = replace(value, sql=f"({value.sql} + 0)")
         return keys
+
+
+def _has_one_form(node: exp.Expr) -> bool:
+    """Tell whether a part of an expression is written in one way only: Spark takes `a + b` and `b + a` for one key."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() not in _ANY_ORDER
+    return isinstance(node, _ONE_FORM) or type(node) in (exp.Var, exp.DataTypeParam)

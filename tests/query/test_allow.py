@@ -63,6 +63,10 @@ REFUSED = {
     "transform": ("select transform(a) using 'sh' as (b) from a.x", "SQL_"),
     "map": ("select * from (map a using 'sh' from a.x)", "SQL_"),
     "pipe": ("select * from a.x |> select a", "SQL_SYNTAX"),
+    "a comma before FROM": ("select a, from a.x", "SQL_SYNTAX"),
+    "a comma before ORDER BY": ("select rank() over (partition by a, order by b) from a.x", "SQL_SYNTAX"),
+    "a comma before a bracket": ("select array(a, ) from a.x", "SQL_SYNTAX"),
+    "EXCEPT without brackets": ("select * except a from a.x", "SQL_SYNTAX"),
     "a path": ("select * from csv.`/etc/passwd`", "NAME_TABLE"),
     "a path with a scheme": ("select * from parquet.`s3://b/x`", "NAME_TABLE"),
     "a path as a string": ("select * from '/etc/passwd'", "NAME_TABLE"),
@@ -146,6 +150,25 @@ def test_a_syntax_error_tells_the_place() -> None:
     with pytest.raises(Mistake) as caught:
         parse("select a,\n  b c d\nfrom x.y")
     assert (caught.value.at, "'d'" in caught.value.what) == ("line 2, column 7", True)
+
+
+LENIENT = {
+    "a comma too many": (
+        "select a,\nfrom x.y",
+        ("nothing stands between the comma and 'from'", "line 1, column 9", "remove the comma"),
+    ),
+    "EXCEPT without brackets": (
+        "select * except a from x.y",
+        ("the columns after EXCEPT stand in brackets", "line 1, column 10", "write * EXCEPT (a, b)"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), LENIENT.values(), ids=LENIENT)
+def test_what_only_a_lenient_parser_reads_is_refused_with_its_place(sql: str, expected: tuple[str, str, str]) -> None:
+    with pytest.raises(Mistake) as caught:
+        parse(sql)
+    assert (caught.value.what, caught.value.at, caught.value.fix) == expected
 
 
 def test_a_close_function_is_named() -> None:

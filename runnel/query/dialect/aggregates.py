@@ -3,8 +3,11 @@
 Sums of doubles are added in any order by both engines; their last bits are as free as within Spark itself.
 """
 
+from sqlglot import exp
+
 from runnel.query.dialect.calls import AGGREGATES, WINDOWED, Call, literal_int, rule
 from runnel.query.dialect.decimals import quotient
+from runnel.query.dialect.grammar import check_arguments
 from runnel.query.dialect.operators import condition
 from runnel.query.dialect.value import MOST_DIGITS, Refused, Value, cast, converted
 from runnel.query.types import BIGINT, BOOLEAN, DOUBLE, INT, DataType, array, decimal
@@ -25,6 +28,11 @@ def _result(call: Call, sql: str, to: DataType, *arguments: Value | str) -> Valu
 
 @rule("count", table=AGGREGATES)
 def _count(call: Call) -> Value:
+    if len(call.nodes) == 1 and isinstance(call.nodes[0], exp.Star) and not call.distinct:
+        check_arguments(call.nodes[0])
+        if call.nodes[0].args.get("except_"):
+            raise Refused("count of some columns")
+        return _result(call, piece(call, "count", "*"), BIGINT, "1")
     values = call.values(1, 9)
     if len(values) == 1:
         if values[0].literal is not None and not call.distinct:
@@ -131,6 +139,8 @@ def sorted_collection(call: Call, ascending: bool) -> Value:
 @rule("grouping", table=AGGREGATES)
 def _grouping(call: Call) -> Value:
     (value,) = call.values(1)
+    if not call.scope.grouping_sets:
+        raise Refused("grouping without grouping sets")
     return Value(f"CAST(grouping({value.sql}) AS TINYINT)", DataType("tinyint"), call.result("", INT, value).name)
 
 

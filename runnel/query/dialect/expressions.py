@@ -68,7 +68,6 @@ class Expressions(Forms):
             exp.Or: lambda node, scope: self._logic("OR", node, scope),
             exp.Paren: lambda node, scope: self.value(node.this, scope),
             exp.RegexpLike: lambda node, scope: text.matching(*self._pair(node, scope)),
-            exp.Star: lambda *_: literals.ONE,
             exp.StrPosition: self._position,
             exp.Subquery: self._scalar,
             exp.Substring: self._substring,
@@ -170,13 +169,14 @@ class Expressions(Forms):
         return Value(f"({sqls[0]} IN ({', '.join(sqls[1:])}))", BOOLEAN, own)
 
     def _exists(self, node: exp.Exists, scope: Scope) -> Value:
-        return Value(f"EXISTS ({self._subquery(node.this, scope).sql})", BOOLEAN, "exists()")
+        found = self._subquery(node.this, scope)
+        return Value(f"EXISTS ({found.sql})", BOOLEAN, _subquery_name("exists", found))
 
     def _scalar(self, node: exp.Subquery, scope: Scope) -> Value:
         found = self._subquery(node, scope)
         if len(found.columns) != 1:
             raise Refused("a query of several columns as a value")
-        return Value(f"({found.sql})", found.columns[0].type, "scalarsubquery()")
+        return Value(f"({found.sql})", found.columns[0].type, _subquery_name("scalarsubquery", found))
 
     def _function(self, node: exp.Anonymous, scope: Scope) -> Value:
         name = _name(node)
@@ -251,6 +251,12 @@ def _filtering(node: exp.Expr, *, alone: bool) -> Iterator[exp.Expr]:
         inner = node.this.unnest()
         if isinstance(inner, exp.In):
             yield inner
+
+
+def _subquery_name(function: str, query: "Query") -> str | None:
+    """Return Spark's name of a query inside an expression: its columns of the query around stand in it."""
+    names = query.outer_names
+    return None if names is None or None in names else f"{function}({', '.join(map(str, names))})"
 
 
 def _name(node: exp.Expr) -> str:

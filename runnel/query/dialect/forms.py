@@ -93,10 +93,13 @@ class Forms(ABC):
         value = self.value(node.this, scope)
         to = _type(node.to)
         if isinstance(node.this, exp.Literal) and node.this.is_string and to.kind in ("date", "timestamp"):
-            known = literals.moment(node.this.this, to.kind)
+            # DATE '...' and CAST('...' AS DATE) are one node here, with two names in Spark.
+            literal = node.meta.get(WRITTEN) == "literal"
+            known = literals.moment(node.this.this.strip() if literal else node.this.this, to.kind)
             if known is not None and not tries:
-                # DATE '...' and CAST('...' AS DATE) are one node here, with two names in Spark.
-                return known if node.meta.get(WRITTEN) == "literal" else known.named(_cast_name("CAST", value, to))
+                return known if literal else known.named(_cast_name("CAST", value, to))
+            if literal:
+                return Value(cast_to(value, to), to, None)
         return Value(cast_to(value, to, tries=tries), to, _cast_name("TRY_CAST" if tries else "CAST", value, to))
 
     def _concat(self, node: exp.DPipe, scope: Scope) -> Value:

@@ -6,6 +6,7 @@ than the one around it has only one reading; any other is refused.
 
 from sqlglot import exp
 
+from runnel.query.dialect.reader import WRITTEN
 from runnel.query.dialect.value import Refused
 
 _LEVELS: dict[type[exp.Expr], int] = {
@@ -83,6 +84,9 @@ def check_arguments(node: exp.Expr) -> None:
 
 def check_precedence(node: exp.Expr) -> None:
     """Refuse `node` if an operand of it would belong elsewhere in Spark."""
+    if isinstance(node, exp.Cast) and WRITTEN not in node.meta:
+        # `a + b :: int`: Spark casts what stands right before the colons.
+        _most(node.this, 0)
     own = _LEVELS.get(type(node))
     if own is None:
         return

@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from math import isfinite
 
 from sqlglot import exp
 
@@ -58,10 +59,20 @@ def _floating(written: str, suffix: str) -> Value:
     if suffix == "F":
         raise Refused("a float literal")
     value = float(written)
-    if not 1e-3 <= abs(value) < 1e7 and value != 0:
-        # Java writes such numbers with an exponent; only the name needs it.
-        return Value(cast(text(written), DOUBLE), DOUBLE, None)
-    return Value(cast(text(written), DOUBLE), DOUBLE, repr(value))
+    return Value(cast(text(written), DOUBLE), DOUBLE, java_double(value) if isfinite(value) else None)
+
+
+def java_double(value: float) -> str:
+    """Return a double as Java writes it: very small and very large ones with an exponent.
+
+    >>> java_double(150000.0), java_double(1e10), java_double(-3.14e-8)
+    ('150000.0', '1.0E10', '-3.14E-8')
+    """
+    if 1e-3 <= abs(value) < 1e7 or value == 0:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0")
+    return f"{'-' * sign}{shown[0]}.{shown[1:] or '0'}E{len(digits) - 1 + int(exponent)}"
 
 
 def _whole(value: int, kind: str | None) -> Value:
@@ -84,7 +95,8 @@ def _decimal(value: Decimal) -> Value:
     if precision > MOST_DIGITS:
         raise Refused(f"the number {value}")
     to = decimal(precision, scale)
-    return Value(cast(text(f"{value:f}"), to), to, f"{value:f}", value)
+    # Python writes decimals as Java does, but for the sign of a zero.
+    return Value(cast(text(f"{value:f}"), to), to, str(value if value else abs(value)), value)
 
 
 def moment(written: str, kind: str) -> Value | None:

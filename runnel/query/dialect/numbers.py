@@ -168,4 +168,4 @@ def _cast_by_name(call: Call) -> Value:
     from runnel.query.types import spark_type
 
     (value,) = call.values(1)
-    return Value(cast_to(value, spark_type(call.name)), spark_type(call.name), None)
+    return Value(cast_to(value, spark_type(call.name)), spark_type(call.name), value.name)

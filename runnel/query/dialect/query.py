@@ -1,14 +1,25 @@
 """Queries: SELECT, set operations, WITH."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from runnel.query.dialect.calls import AGGREGATES
 from runnel.query.dialect.expressions import Expressions
 from runnel.query.dialect.grammar import check_arguments
 from runnel.query.dialect.grouping import Grouping
-from runnel.query.dialect.scope import Relation, Scope
+from runnel.query.dialect.scope import (
+    IN_FROM,
+    IN_HAVING,
+    IN_LIST,
+    IN_ORDER,
+    IN_WHERE,
+    Border,
+    Relation,
+    Scope,
+)
 from runnel.query.dialect.sources import Schemas, Sources
 from runnel.query.dialect.value import Refused, Value, cast, converted, wider
 from runnel.query.dialect.windows import order
@@ -22,11 +33,15 @@ _WORDS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
 @dataclass(frozen=True)
 class Query:
-    """A translated query; its DuckDB columns are called c0, c1 and so on."""
+    """A translated query; its DuckDB columns are called c0, c1 and so on.
+
+    `outer_names` are the columns of the query around that it names, in Spark's order, None if that is not known.
+    """
 
     sql: str
     columns: tuple[Value, ...]
     ordered: bool = False
+    outer_names: tuple[str | None, ...] | None = ()
 
 
 class Queries:
@@ -34,7 +49,8 @@ class Queries:
 
     def __init__(self, schemas: Schemas, tables: Mapping[str, str]) -> None:
         self._ctes: Mapping[str, Relation] = {}
-        self.expressions = Expressions(lambda node, scope: self.query(node, scope, self._ctes))
+        self._place: list[int] = []
+        self.expressions = Expressions(self._subquery)
         self._sources = Sources(self, schemas, tables)
 
     def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Relation], *, final: bool = False) -> Query:
@@ -49,6 +65,30 @@ class Queries:
         finally:
             self._ctes = before
         return replace(found, sql=prefix + found.sql)
+
+    def _subquery(self, node: exp.Expr, scope: Scope) -> Query:
+        """Return a query that stands inside an expression."""
+        before, self._place = self._place, []
+        border = Border(self._place)
+        try:
+            found = self.query(node, Scope(outer=scope, border=border), self._ctes)
+        finally:
+            self._place = before
+        names = border.names()
+        if border.references and node.find(exp.Limit, exp.Offset):
+            # Spark cuts after it has put the rows of all outer rows together.
+            raise Refused("LIMIT in a query that names columns of the query around")
+        if scope.joining and len({column.sql for _, column in border.references}) > 1:
+            raise Refused("a query in ON that depends on several columns")
+        return replace(found, outer_names=names)
+
+    @contextmanager
+    def _at(self, place: int) -> Iterator[None]:
+        self._place.append(place)
+        try:
+            yield
+        finally:
+            self._place.pop()
 
     def _body(self, node: exp.Expr, outer: Scope | None, final: bool) -> Query:
         if isinstance(node, exp.Subquery):
@@ -74,6 +114,8 @@ class Queries:
             return "", ctes
         known = dict(ctes)
         parts = []
+        if len({part.alias.lower() for part in clause.expressions}) != len(clause.expressions):
+            raise Refused("parts of WITH of one name")
         for part in clause.expressions:
             check_arguments(part)
             found = self.query(part.this, None, known)
@@ -90,8 +132,10 @@ class Queries:
     def _set(self, node: exp.SetOperation, outer: Scope | None) -> Query:
         if set(_given(node)) - _SET_PARTS:
             raise Refused("this form of set operation")
-        left = self.query(node.this, outer, self._ctes)
-        right = self.query(node.args["expression"], outer, self._ctes)
+        with self._at(0):
+            left = self.query(node.this, outer, self._ctes)
+        with self._at(1):
+            right = self.query(node.args["expression"], outer, self._ctes)
         if len(left.columns) != len(right.columns):
             raise Refused("queries of different width")
         distinct = bool(node.args.get("distinct"))
@@ -116,23 +160,38 @@ class Queries:
         if set(_given(node)) - _SELECT_PARTS or node.args.get("operation_modifiers"):
             raise Refused("a clause of SELECT: " + ", ".join(sorted(set(_given(node)) - _SELECT_PARTS)))
         scope = Scope(outer=outer)
-        source = self._sources.clause(node, scope, self._ctes)
+        with self._at(IN_FROM):
+            source = self._sources.clause(node, scope, self._ctes)
         scope.windows = {window.name.lower(): window for window in node.args.get("windows") or ()}
         where = node.args.get("where")
-        test = f" WHERE {self.expressions.filter(where.this, scope)}" if where is not None else ""
+        with self._at(IN_WHERE):
+            test = f" WHERE {self.expressions.filter(where.this, scope)}" if where is not None else ""
         grouping = Grouping(node, scope, self.expressions)
         scope.keys = grouping.keys
-        columns = self._list(node, scope)
+        scope.grouping_sets = grouping.has_sets
+        with self._at(IN_LIST):
+            columns = self._list(node, scope)
         group = grouping.clause(columns)
-        having = node.args.get("having")
         late = replace(scope, outputs=_by_name(columns), prefer_outputs=True)
-        kept = f" HAVING {self.expressions.filter(having.this, late)}" if having is not None else ""
-        entries = [self._order_entry(entry, late, columns) for entry in _ordered(node)]
+        with self._at(IN_HAVING):
+            kept = self._having(node, replace(late, strict_outputs=True))
+        with self._at(IN_ORDER):
+            entries = [self._order_entry(entry, late, columns) for entry in _ordered(node)]
+        if any(entry.find(exp.Window) for entry in node.expressions) and any(map(_aggregates, _ordered(node))):
+            raise Refused("ORDER BY an aggregate beside windows")
         distinct = self._distinct(node, columns)
         labels = _labels(columns, final)
         listed = ", ".join(f"{_output(c, bool(distinct))} AS {n}" for c, n in zip(columns, labels, strict=True))
         tail = (f" ORDER BY {', '.join(entries)}" if entries else "") + _limit(node)
         return Query(f"SELECT {distinct}{listed}{source}{test}{group}{kept}{tail}", tuple(columns), bool(entries))
+
+    def _having(self, node: exp.Select, scope: Scope) -> str:
+        having = node.args.get("having")
+        tests = [] if having is None else [self.expressions.filter(having.this, scope)]
+        if scope.grouping_sets:
+            # Of no rows, Spark makes no groups, not even that of the empty set.
+            tests.append("count(*) > 0")
+        return f" HAVING {' AND '.join(tests)}" if tests else ""
 
     def _list(self, node: exp.Select, scope: Scope) -> list[Value]:
         columns: list[Value] = []
@@ -162,6 +221,8 @@ class Queries:
             raise Refused("this form of ORDER BY")
         check_arguments(entry)
         key = entry.this
+        if key.find(exp.Subquery, exp.Exists, exp.Select):
+            raise Refused("ORDER BY a query")
         if isinstance(key, exp.Literal) and not key.is_string and key.this.isdigit():
             if not 1 <= int(key.this) <= len(columns):
                 raise Refused("ORDER BY a position that is not there")
@@ -195,6 +256,10 @@ def _given(node: exp.Expr) -> list[str]:
 def _ordered(node: exp.Expr) -> list[exp.Expr]:
     found = node.args.get("order")
     return list(found.expressions) if found is not None else []
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    return any(str(call.this).lower() in AGGREGATES for call in node.find_all(exp.Anonymous))
 
 
 def _limit(node: exp.Expr) -> str:
@@ -236,6 +301,8 @@ def _without(columns: object, star: exp.Star) -> list[Value]:
     check_arguments(star)
     chosen: list[Value] = list(columns)  # type: ignore[call-overload]
     dropped = {name.name.lower() for name in star.args.get("except_") or ()}
+    if len(dropped) != len(star.args.get("except_") or ()):
+        raise Refused("a star without a column twice")
     if not dropped <= {str(column.name).lower() for column in chosen}:
         raise Refused("a star without a column that it lacks")
     return [column for column in chosen if str(column.name).lower() not in dropped]

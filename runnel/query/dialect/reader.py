@@ -30,16 +30,28 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 _FOREIGN = {TokenType.BLOCK_START, TokenType.BLOCK_END, TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER}
 _FOREIGN |= {TokenType.PIPE_GT, TokenType.PLACEHOLDER, TokenType.HASH, TokenType.BIT_STRING, TokenType.BYTE_STRING}
 _FOREIGN |= {TokenType.NATIONAL_STRING, TokenType.UNICODE_STRING, TokenType.HEREDOC_STRING, TokenType.SESSION_PARAMETER}
+_AFTER_LISTS = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.FROM, TokenType.ORDER_BY, TokenType.GROUP_BY}
 
 
 def _remembering(name: str) -> Callable[[SparkParser], exp.Expr]:
     def parse(parser: SparkParser) -> exp.Expr:
-        first = parser._curr.text
+        first, start = parser._curr.text, parser._index
         node: exp.Expr = SparkParser.FUNCTION_PARSERS[name](parser)
         node.meta[WRITTEN] = first if name == "EXTRACT" else name.lower()
+        if name == "SUBSTR" and _has_from(parser._tokens[start : parser._index]):
+            node.meta[WRITTEN] = "substring"  # Spark's name of SUBSTR(x FROM y)
         return node
 
     return parse
+
+
+def _has_from(tokens: Sequence[Token]) -> bool:
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0 and token.token_type == TokenType.FROM:
+            return True
+    return False
 
 
 def _typed_literal(kind: exp.DType) -> Callable[..., exp.Expr]:
@@ -55,7 +67,8 @@ class _Parser(SparkParser):
     FUNCTIONS = {}  # noqa: RUF012
     FUNCTION_PARSERS = {name: _remembering(name) for name in _FORMS}  # noqa: RUF012
     TYPE_LITERAL_PARSERS = {  # noqa: RUF012
-        kind: _typed_literal(kind) for kind in (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ)
+        kind: _typed_literal(kind)
+        for kind in (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
     }
     UNARY_PARSERS = {  # noqa: RUF012
         **SparkParser.UNARY_PARSERS,
@@ -83,6 +96,7 @@ def read(sql: str) -> tuple[exp.Expr, str]:
         tokens = list(_settled(sql, _DIALECT.tokenize(sql)))
         _refuse_other_statements(tokens)
         _refuse_unreadable(sql, tokens)
+        _refuse_lenience(tokens)
         trees = _DIALECT.parser().parse(tokens, sql)
     except TokenError as error:
         raise _unfinished(sql) from error
@@ -179,6 +193,17 @@ def _refuse_unreadable(sql: str, tokens: Sequence[Token]) -> None:
             raise _mistake(f"{shown(token.text)} stands outside quotes", token, "put such a name into backquotes")
         if not token.text.isprintable():
             raise _mistake(f"{shown(token.text)} holds a control character", token)
+
+
+def _refuse_lenience(tokens: Sequence[Token]) -> None:
+    """Refuse what sqlglot reads and Spark does not: a comma with nothing after it, a star with EXCEPT and no list."""
+    for token, after in pairwise(tokens):
+        if token.token_type == TokenType.COMMA and after.token_type in _AFTER_LISTS:
+            raise _mistake(f"nothing stands between the comma and {shown(after.text)}", token, "remove the comma")
+        if token.token_type == TokenType.STAR and after.token_type == TokenType.EXCEPT and after is not tokens[-1]:
+            following = tokens[tokens.index(after) + 1]
+            if following.token_type not in (TokenType.L_PAREN, TokenType.SELECT, TokenType.ALL, TokenType.DISTINCT):
+                raise _mistake("the columns after EXCEPT stand in brackets", after, "write * EXCEPT (a, b)")
 
 
 def _text(sql: str, tokens: Sequence[Token]) -> str:

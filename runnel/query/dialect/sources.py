@@ -1,6 +1,7 @@
 """FROM and JOIN."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -147,7 +148,7 @@ class Sources:
     def _on(self, on: exp.Expr | None, scope: Scope) -> str:
         if on is None:
             raise Refused("a join without a condition")
-        return condition(self._queries.expressions.value(on, scope))
+        return condition(self._queries.expressions.value(on, replace(scope, joining=True)))
 
     def _using(self, using: Sequence[exp.Expr], scope: Scope, right: Relation) -> str:
         tests = []

@@ -71,4 +71,10 @@ def _column(value: Value) -> Column:
         raise Refused("a column whose name only Spark knows; give it an alias")
     if value.type.kind == "void":
         raise Refused("a column without a type")
+    if _holds_interval(value.type):
+        raise Refused("a column of intervals")
     return Column(value.name, value.type)
+
+
+def _holds_interval(kind: DataType) -> bool:
+    return kind.kind in ("months", "days", "micros") or any(map(_holds_interval, kind.children))

@@ -45,6 +45,8 @@ def over(node: exp.Window, scope: Scope, expressions: "Expressions", function: s
     entries = list(ordered.expressions) if ordered is not None else []
     keys = [_key(entry, scope, expressions) for entry in entries]
     frame, frame_name = _frame(node.args.get("spec"), bool(keys), function, keys)
+    if frame_name is None and function in ("lag", "lead"):
+        frame_name = _shift(node.this, function)
     parts = []
     if partition:
         parts.append("PARTITION BY " + ", ".join(value.sql for value in partition))
@@ -105,7 +107,16 @@ def _frame(spec: exp.WindowSpec | None, ordered: bool, function: str, keys: list
     if kind not in ("ROWS", "RANGE") or (moving and kind == "RANGE" and keys[0].type.kind == "bigint"):
         raise Refused("this kind of frame")
     words = f"{kind} BETWEEN {start} AND {end}"
-    return words, words if "FOLLOWING" not in words or not moving else None
+    return words, words
+
+
+def _shift(call: exp.Expr, function: str) -> str | None:
+    """Return the frame of one row that Spark gives LAG and LEAD, None if the offset is not a plain number."""
+    offset = call.expressions[1] if len(call.expressions) > 1 else exp.Literal.number(1)
+    if not isinstance(offset, exp.Literal) or offset.is_string or not offset.this.isdigit() or not int(offset.this):
+        return None
+    row = f"{'-' if function == 'lag' else ''}{int(offset.this)} FOLLOWING"
+    return f"ROWS BETWEEN {row} AND {row}"
 
 
 def _bound(spec: exp.WindowSpec, key: str) -> str:

@@ -13,6 +13,7 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.declare.settings import Settings
+    from runnel.lake.upkeep.erase import Erased
     from runnel.lake.upkeep.findings import Report
     from runnel.lake.upkeep.retention import Retention
 
@@ -90,16 +91,42 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
         if not dry_run and not yes:
             if as_json or not sys.stdin.isatty():
                 raise Mistake("ERASE_CONFIRM", "erase can't be undone", fix="add --yes, or look first with --dry-run")
-            planned = remove(opened.store, name, where, dry_run=True)
-            click.confirm(
-                f"erase {count(planned.rows, 'row')} of {table} from {count(planned.versions, 'version')}?", abort=True
-            )
+            click.echo(_erasure_text(remove(opened.store, name, where, dry_run=True)))
+            click.confirm("erase?", abort=True)
         done = remove(opened.store, name, where, dry_run=dry_run, progress=report)
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        word = "would be erased" if dry_run else "erased"
-        click.echo(f"{count(done.rows, 'row')} of {table} {word} from {count(done.versions, 'version')}")
+        click.echo(_erasure_text(done, is_done=not dry_run))
+
+
+def _erasure_text(done: "Erased", *, is_done: bool = False) -> str:
+    """Return what an erasure does, and then exactly what it leaves."""
+    word = "erased" if is_done else "would be erased"
+    copies = f"{_copies(done.copies)} in {count(done.versions, 'version')}"
+    lines = [f"{count(done.rows, 'row')} of {done.table} {word}, {copies}"]
+    if done.streams:
+        lines.append(f"from what streams read: {', '.join(done.streams)}")
+    if done.events:
+        lines.append(f"{count(done.events, 'event')} of its inbox {word}")
+    if done.quarantine is not None and done.quarantine.rows:
+        lines.append(f"{count(done.quarantine.rows, 'row')} of {done.quarantine.table} {word}")
+    if done.quarantine is not None and done.quarantine.untold:
+        rows = count(done.quarantine.untold, "row")
+        lines.append(f"left: {rows} of {done.quarantine.table}, which the condition can't test")
+        lines.append(f"  {done.quarantine.fix}")
+    for found in done.downstream:
+        where = ", ".join(found.branches)
+        lines.append(f"left: {found.table} on {where}, which was computed from it and may hold what came of the rows")
+        lines.append(f"  {found.fix}")
+    lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in done.sinks]
+    if done.left:
+        lines.append(f"left: {count(done.left, 'file')} until open writes have ended and gc has run")
+    return "\n".join(lines)
+
+
+def _copies(number: int) -> str:
+    return "1 copy" if number == 1 else f"{count(number)} copies"
 
 
 @command()

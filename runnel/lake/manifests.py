@@ -227,6 +227,10 @@ class Pen:
             [_carried(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in kept] + gone
         )
 
+    def carried(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+        """Write manifests of entries as they are."""
+        return self._write_groups(entries)
+
     def manifest_list(self, found: Sequence[ManifestFile], sequence: int, parent: int | None) -> str:
         """Write the manifest list of the snapshot and return its location."""
         location = f"{self._folder()}/snap-{self.snapshot_id}-0-{self.uuid}.avro"

@@ -84,9 +84,19 @@ class Hold:
         """Return it as it is now."""
         return _stream(self.db.read(lambda connection: connection.execute(sa.select(_STREAMS).where(self._mine)).one()))
 
-    def reached(self, tapes: Mapping[TableName, Tape]) -> None:
-        """Note how far its tapes reach."""
-        self._set(tapes=_packed(tapes))
+    def reached(self, tapes: Mapping[TableName, Tape], before: Mapping[TableName, Tape]) -> bool:
+        """Note how far its tapes reach, which were `before`; False where an erasure has replaced those meanwhile."""
+
+        def work(connection: Connection) -> bool:
+            text = connection.execute(sa.select(_STREAMS.c.tapes).where(self._mine)).scalar()
+            if text is None:
+                raise _lost(self.table)
+            if _unpacked(text) != before:
+                return _unpacked(text) == tapes  # an earlier attempt took effect
+            same = sa.and_(self._mine, _STREAMS.c.tapes == text)
+            return connection.execute(_STREAMS.update().where(same).values(tapes=_packed(tapes))).rowcount == 1
+
+        return self.db.write(work)
 
     def started(self, query: str, code: str) -> None:
         """Note that Spark runs it, by which name, and with which code."""
@@ -277,9 +287,22 @@ def _at(branch: str, table: TableName) -> "sa.ColumnElement[bool]":
 
 
 def _stream(row: Row[Any]) -> Stream:
-    tapes = {TableName.parse(name): Tape(**one) for name, one in json.loads(row.tapes).items()}
-    known = (row.life, row.query, row.code, tapes, row.begun_at, row.state, row.problem, row.since, row.owner)
+    known = (
+        row.life,
+        row.query,
+        row.code,
+        _unpacked(row.tapes),
+        row.begun_at,
+        row.state,
+        row.problem,
+        row.since,
+        row.owner,
+    )
     return Stream(row.branch, TableName.parse(row.table_name), *known)
+
+
+def _unpacked(text: str) -> dict[TableName, Tape]:
+    return {TableName.parse(name): Tape(**tape) for name, tape in json.loads(text).items()}
 
 
 def _packed(tapes: Mapping[TableName, Tape]) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
+TAPE_LAYER = "tape"  # of a slot: where its tapes are
 AHEAD = KEPT_SNAPSHOTS - 3  # how many snapshots a tape may have that are not read yet
 _AT_ONCE = 200
 LONG = 200  # files that were read; then they are taken off
@@ -49,6 +50,16 @@ class Tape:
     location: str
     reached: str
     content: str
+
+
+def name_in_slot(table: "TableName") -> tuple[str, str]:
+    """Return the layer and the name that the tape of a table has in a slot.
+
+    >>> from runnel.names import TableName
+    >>> name_in_slot(TableName.parse("ods.clicks"))
+    ('tape', 'ods__clicks')
+    """
+    return TAPE_LAYER, f"{table.layer}__{table.name}"
 
 
 def begin(store: "Store", table: "TableName", location: str, content: str) -> Tape:

@@ -168,3 +168,11 @@ def test_another_catalog_over_the_same_warehouse_is_refused_until_it_is_adopted(
     assert "sound" in shop("fsck").out
     assert shop(*typo, "fsck", "--adopt").code == 0
     assert shop(*typo, "tables").out.startswith("no tables yet") and shop("tables").code == 2
+
+
+def test_erase_says_what_it_removes_and_what_it_leaves(shop: Run) -> None:
+    words = ("erase", "ods.orders", "--where", "order_id = 1")
+    assert shop(*words, "--dry-run").out == "1 row of ods.orders would be erased, 1 copy in 1 version\n"
+    found = shop(*words, "--dry-run", "--json").json
+    assert (found["rows"], found["copies"], found["downstream"], found["sinks"]) == (1, 1, [], [])
+    assert shop(*words, "--yes").out == "1 row of ods.orders erased, 1 copy in 1 version\n"

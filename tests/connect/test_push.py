@@ -20,6 +20,7 @@ from runnel.lake import declared, schema
 from runnel.lake.inbox import Inbox
 from runnel.lake.level import Level
 from runnel.lake.push import Parcel, Receipt, put
+from runnel.lake.upkeep.erase import erase
 from runnel.lake.upkeep.gc import gc
 from runnel.lake.upkeep.retention import Retention
 from runnel.names import TableName
@@ -142,6 +143,23 @@ def test_a_rewind_reads_again(shop: Shop) -> None:
     assert shop.run() == {} and shop.ids() == [1]  # a revert keeps the position
     shop.lake.rewind("ods.events", to="main~2")
     assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3]
+
+
+def test_erased_events_are_never_taken_in_again(both: Shop) -> None:
+    """Those that a run has taken in, those that wait, also where nothing else waits, and those in quarantine."""
+    shop, ann = both, {"kind": "ann"}
+    shop.push(1, {"id": 2, **ann}, {"id": "x", **ann}, {"id": "y"})
+    shop.run()
+    shop.push({"id": 3, **ann}, {"id": 4, **ann})
+    done = erase(shop.lake.store, EVENTS, "kind = 'ann'")
+    assert (done.rows, done.events, done.quarantine and done.quarantine.rows) == (1, 4, 1)
+    shop.run()
+    assert shop.ids() == [1] and shop.run() == {} and shop.level() == Level(6, 0)
+    shop.push(5)
+    shop.lake.rewind("ods.events", to="main~1")
+    shop.run()
+    assert shop.ids() == [1, 5]
+    assert shop.lake.query("select raw from quarantine.ods_events", engine="duckdb").rows() == [('{"id": "y"}',)]
 
 
 @pytest.mark.parametrize("continuous", [False, True], ids=["by runs", "on and on"])

@@ -44,7 +44,7 @@ def furnish(store: Store) -> tape.Tape:
         add(store, "ods.orders", rows((number, "d1", 5)))
         wound = tape.wind(store, ORDERS, wound, *vars(store.state()[ORDERS]).values())
     with streams.hold(store.db, "main", SUMS, "code") as held:
-        held.reached({ORDERS: wound})
+        assert held.reached({ORDERS: wound}, {})
     take(store.db, "w", 1, store.commit(), store.state())
     version = store.state()[ORDERS]
     delivered = {"sink": "copy", "epoch": 0, "attempts": 0, "location": version.location, "content": version.content}

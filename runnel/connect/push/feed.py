@@ -61,18 +61,20 @@ class PushFeed:
 
         assert self._events is not None and news.until is not None and news.identity is not None
         after, until = int(news.until["after"]), int(news.until["until"])
-        path, at, oldest_at = folder / "events.jsonl", after, None
+        path, at, oldest_at, is_empty = folder / "events.jsonl", after, None, True
         with path.open("wb") as out:
             for kept in self._events.kept(self._source.table, after, until):
                 if kept.first > at + 1:
                     break  # let go in the meantime
                 oldest_at = oldest_at or moment(kept.received_at).timestamp()
-                out.write(_between(kept, after, until))
+                lines = _between(kept, after, until)
+                is_empty = is_empty and not lines.strip()
+                out.write(lines)
                 at = min(kept.last, until)
                 tell("reading events", at - after, until - after)
         if at < until:
             raise self._missing(at)
-        if at == after:  # the table gets its columns all the same
+        if is_empty:  # or all were erased: the table gets its columns all the same
             return Fetched((), {"number": until}, news.identity)
         part = Part(path, f"{self._source.table} from {after + 1} to {until}", "jsonl")
         return Fetched((part,), {"number": until}, news.identity, oldest_at=oldest_at)

@@ -5,10 +5,11 @@ moved, it treats only what is new.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyiceberg.manifest import DataFile, FileFormat
+from pyiceberg.table.metadata import TableMetadata
 
 from runnel.errors import Broken, RunnelError, listed
 from runnel.lake import failpoints
@@ -17,6 +18,7 @@ from runnel.lake.manifests import Entry
 from runnel.lake.scan import Unscannable, spelled
 from runnel.lake.storage import plain
 from runnel.lake.tables import check_writable
+from runnel.lake.tape import TAPE_LAYER
 from runnel.lake.upkeep import matches as matching
 from runnel.lake.upkeep import places
 from runnel.lake.upkeep.choice import is_inside
@@ -25,6 +27,7 @@ from runnel.lake.upkeep.live import Mark, key
 from runnel.lake.upkeep.rewrite import Held, Library, Rewriter
 from runnel.lake.upkeep.roots import unexpired, uses
 from runnel.lake.upkeep.strip import stripped
+from runnel.lake.upkeep.tape_rewrite import TapeRewriter
 from runnel.lake.upkeep.trail import Swap, Trail, sharing, trail
 
 if TYPE_CHECKING:
@@ -54,15 +57,23 @@ class Erasure:
         self._absent: set[str] = set()  # files that only swept versions list
         self._doomed: list[str] = []
         self.rows_by_branch: dict[str, int] = {}  # how many rows the newest version of each branch loses
+        self._current: dict[str, np.ndarray[Any, Any]] = {}  # their places, by file
         self._matches = matching.Matches()
         self._delete_names: dict[str, frozenset[str]] = {}
         self._touched: set[str] = set()  # data files to be written anew or dropped
         self._staged_for: set[str] = set()
         self._untold: set[str] = set()  # data files that only manifests remember, with the bounds of their values
         self._made: dict[tuple[str, frozenset[str]], DataFile | None] = {}
+        self._emptied: dict[tuple[str, frozenset[str]], DataFile] = {}  # files without rows, for tapes
         self._replaced: dict[str, dict[str, DataFile | None]] = {}
         self._swapped: dict[str, str] = {}
         self._library, self._rewriter = Library(store), Rewriter(store)
+
+    @property
+    def newest(self) -> TableMetadata:
+        """Return the newest version of the table, main's first; one of its old ones where no branch has it."""
+        newest = [location for location in self._trail.newest if location in self.held]
+        return self.held[(newest or sorted(self.held))[0]].metadata
 
     @property
     def is_empty(self) -> bool:
@@ -71,7 +82,12 @@ class Erasure:
 
     @property
     def rows(self) -> int:
-        """Return how many rows match, in all files."""
+        """Return how many rows match in the newest versions of branches; one that branches share counts once."""
+        return sum(len(found) for found in self._current.values())
+
+    @property
+    def copies(self) -> int:
+        """Return how many rows match in all files of all versions: each file that a row was copied to counts."""
         return sum(len(found) for found in self._matches.places.values())
 
     @property
@@ -108,8 +124,7 @@ class Erasure:
             )
         if not self.is_empty:
             self._spread()
-        heads = [head for head in self._trail.heads if head.location in self.held]
-        self.rows_by_branch = {head.branch: sum(self._visible(self.held[head.location])) for head in heads}
+        self._count_rows()
         self.affected = [location for location, held in self.held.items() if self._is_touched(held)]
 
     def stage(self) -> None:
@@ -122,7 +137,11 @@ class Erasure:
             self._replaced[location] = self._replacement(self.held[location])
         failpoints.reach(failpoints.ERASE_FILES)
         for done, location in enumerate(wanted, 1):
-            self._swapped[location] = self._rewriter.rewritten(self.held[location], self._replaced[location])
+            held, replaced = self.held[location], self._replaced[location]
+            if location in self._tapes:
+                self._swapped[location] = TapeRewriter(self.store, held, replaced).rewritten()
+            else:
+                self._swapped[location] = self._rewriter.rewritten(held, replaced)
             told(done, len(wanted))
         self._doomed = self._unneeded()
 
@@ -159,6 +178,18 @@ class Erasure:
         """Return the files that hold erased rows or tell of them, and that no version needs any more."""
         return self._doomed
 
+    @property
+    def streams(self) -> list[str]:
+        """Return the streams whose tapes hold files that have to change."""
+        return sorted({row.stream for row in self._trail.tapes if row.tape.location in self.affected})
+
+    @property
+    def _tapes(self) -> frozenset[str]:
+        """Return the versions that are tapes, those of streams and those that slots still have."""
+        return self._trail.tape_locations | {
+            place.location for place in self._trail.places if place.layer == TAPE_LAYER
+        }
+
     def _is_held(self, content: str) -> bool:
         return is_location(content) and content not in self.gone
 
@@ -169,6 +200,9 @@ class Erasure:
         dying = {location for made in self._trail.results for location in made.own} - named
         kept = {self._swapped.get(location, location): location for location in self.held if location not in dying}
         lost = mark.readable(kept)
+        for location in kept:
+            if kept[location] in self._tapes and location not in lost:
+                mark.older_snapshots(location)
         if lost:  # swept since they were read, which is no harm to versions that nobody needs any more
             _, needed = self.store.db.read(self._named)
             mark.versions(location for location in lost if kept[location] in needed)
@@ -215,6 +249,7 @@ class Erasure:
         found = trail(connection, self.names)
         kept = {use.location for use in uses(connection, unexpired(connection)) if use.table in self.names}
         ours = {place.location for place in found.places if place.catalog in found.branches}
+        ours |= {location for row in found.tapes for location in (row.tape.location, row.tape.reached)}
         return found, kept | ours | {head.location for head in found.heads}
 
     def _spread(self) -> None:
@@ -262,7 +297,7 @@ class Erasure:
         replaced: dict[str, DataFile | None] = dict.fromkeys(self._touched | self._untold)
         for path in self._touched & live.keys():
             applied = [delete for delete in deletes if places.apply(delete, live[path], self._delete_names)]
-            replaced[path] = self._without(held, live[path], applied)
+            replaced[path] = self._without(held, live[path], applied, keep_empty=held.location in self._tapes)
         names = {spelled(path) for path in self._touched}
         kept = {spelled(path) for path, entry in live.items() if entry.is_data} - names
         for delete in deletes:
@@ -271,23 +306,37 @@ class Erasure:
                 replaced[delete.path] = None
         return replaced
 
-    def _without(self, held: Held, entry: Entry, deletes: list[Entry]) -> DataFile | None:
+    def _without(self, held: Held, entry: Entry, deletes: list[Entry], *, keep_empty: bool) -> DataFile | None:
         """Return a file without the rows to be erased and those that are deleted, whose places would not fit it."""
         known = (entry.path, frozenset(delete.path for delete in deletes))
-        if known not in self._made:
+        if known not in self._made or (keep_empty and self._made[known] is None and known not in self._emptied):
             found = self._matches.places.get(entry.path, np.empty(0, dtype=np.int64))
             gone = np.union1d(found, places.positions(deletes, entry))
-            self._made[known], _ = stripped(self.store, held.metadata, entry, gone)
-        return self._made[known]
+            made, rows = stripped(self.store, held.metadata, entry, gone, keep_empty=keep_empty)
+            self._made[known] = made if rows else None
+            if made is not None and not rows:
+                self._emptied[known] = made
+        return self._emptied.get(known) if keep_empty and self._made[known] is None else self._made[known]
 
-    def _visible(self, held: Held) -> Iterator[int]:
-        """Yield how many rows each file of a version loses that a reader of it sees."""
+    def _count_rows(self) -> None:
+        self.rows_by_branch, self._current = {}, {}
+        for head in self._trail.heads:
+            if head.location not in self.held:
+                continue
+            visible = dict(self._visible(self.held[head.location]))
+            count = sum(len(found) for found in visible.values())
+            self.rows_by_branch[head.branch] = self.rows_by_branch.get(head.branch, 0) + count
+            for path, found in visible.items():
+                self._current[path] = np.union1d(found, self._current.get(path, found))
+
+    def _visible(self, held: Held) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
+        """Yield the places of the rows that each file of a version loses, of those that a reader of it sees."""
         live = {entry.path: entry for at in held.current for entry in at.live}
         deletes = [entry for entry in live.values() if not entry.is_data]
         for path in self._matches.places.keys() & live.keys():
             applied = [delete for delete in deletes if places.apply(delete, live[path], self._delete_names)]
             found = self._matches.places[path]
-            yield len(np.setdiff1d(found, places.positions(applied, live[path])) if applied else found)
+            yield path, np.setdiff1d(found, places.positions(applied, live[path])) if applied else found
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         def told(done: int, total: int) -> None:

@@ -81,13 +81,13 @@ class Mark:
             try:
                 self.version(row.location)
                 if row.is_tape:
-                    self._older_snapshots(row.location)
+                    self.older_snapshots(row.location)
             except Broken:
                 # A name that is no branch may be left over with nothing behind it; a branch must be readable.
                 if row.is_ours or self.store.io.new_input(row.location).exists():
                     raise
 
-    def _older_snapshots(self, location: str) -> None:
+    def older_snapshots(self, location: str) -> None:
         """Mark what lists the files of a tape's older snapshots: a stream reads one snapshot after the other.
 
         Files that were not read yet are in the current one too. What is gone was read long ago.

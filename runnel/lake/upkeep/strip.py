@@ -27,16 +27,19 @@ _SORT_ORDER_ID = 15  # its place in Iceberg's record of a data file
 
 
 def stripped(
-    store: "Store", metadata: TableMetadata, entry: Entry, gone: "np.ndarray[Any, Any]"
+    store: "Store", metadata: TableMetadata, entry: Entry, gone: "np.ndarray[Any, Any]", *, keep_empty: bool = False
 ) -> tuple[DataFile | None, int]:
-    """Return a new file with the rows of `entry` but those at the places `gone`, or None where no row is left."""
+    """Return a new file with the rows of `entry` but those at the places `gone`, or None where no row is left.
+
+    With `keep_empty` there is a file all the same.
+    """
     try:
         source = pq.ParquetFile(plain(entry.path))
     except FileNotFoundError as error:
         raise missing(entry.path) from error
     with source:
         left = source.metadata.num_rows - len(gone)
-        if left == 0:
+        if left == 0 and not keep_empty:
             return None, 0
         location = _beside(entry.path)
         output = store.io.new_output(location)

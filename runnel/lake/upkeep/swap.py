@@ -117,11 +117,13 @@ def _all_versions(connection: Connection) -> list[str]:
 def _record(store: "Store", connection: Connection, target: Branch, commit_id: str, erasure: Erasure) -> str:
     """Record on a branch what was done. The condition may name a person, so only its hash is kept."""
     adopted(store.db, connection, target)
+    rows = erasure.rows_by_branch.get(target.name, 0)
     detail = {
         "erase": {
             "condition_sha256": erasure.condition.sha256,
             "columns": list(erasure.condition.columns),
-            "rows": erasure.rows,
+            "rows": rows,
+            "copies": erasure.copies,
             "files": erasure.files,
             "versions": len(erasure.affected),
         }
@@ -133,7 +135,7 @@ def _record(store: "Store", connection: Connection, target: Branch, commit_id: s
         for table, version in sorted(state.items())
         if str(table) in erasure.names and version.location in new
     )
-    values = {"kind": "erase", "author": store.author, "message": f"erase {erasure.rows} rows of {erasure.table}"}
+    values = {"kind": "erase", "author": store.author, "message": f"erase {rows} rows of {erasure.table}"}
     return record(store.db, connection, branch(connection, target.name), commit_id, values, changes).id
 
 

@@ -14,6 +14,8 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.identity import is_location
 from runnel.lake.results import result_of
+from runnel.lake.tape import Tape, name_in_slot
+from runnel.names import TableName
 
 
 class Appeared(Exception):
@@ -65,6 +67,17 @@ class Made:
 
 
 @dataclass(frozen=True)
+class TapeRow:
+    """The tape of a table, as a stream has it; `text` is all that the stream's row says of its tapes."""
+
+    branch: str
+    stream: str
+    table: str
+    tape: Tape
+    text: str
+
+
+@dataclass(frozen=True)
 class Trail:
     """Everything that names a version of some tables."""
 
@@ -73,6 +86,12 @@ class Trail:
     places: tuple[Place, ...]
     branches: tuple[str, ...]
     results: tuple[Made, ...] = ()
+    tapes: tuple[TapeRow, ...] = ()
+
+    @property
+    def tape_locations(self) -> frozenset[str]:
+        """Return the tapes of streams: private versions, with snapshots that must stay."""
+        return frozenset(row.tape.location for row in self.tapes)
 
     @property
     def locations(self) -> frozenset[str]:
@@ -80,6 +99,7 @@ class Trail:
         found = {text for step in self.steps for text in (step.before, step.after, step.content)}
         found |= {text for head in self.heads for text in (head.location, head.content)}
         found |= {place.location for place in self.places} | {text for made in self.results for text in made.own}
+        found |= {text for row in self.tapes for text in (row.tape.location, row.tape.reached)}
         return frozenset(text for text in found if text and is_location(text))
 
     @property
@@ -106,8 +126,9 @@ def trail(connection: Connection, names: Iterable[str]) -> Trail:
     heads = connection.execute(sa.select(schema.heads).where(head.table_name.in_(wanted)))
     place = schema.iceberg_tables.c
     full_name = place.table_namespace + "." + place.table_name
+    in_slots = [".".join(name_in_slot(TableName.stored(name))) for name in wanted]
     places = connection.execute(
-        sa.select(schema.iceberg_tables).where(full_name.in_(wanted), place.metadata_location.is_not(None))
+        sa.select(schema.iceberg_tables).where(full_name.in_([*wanted, *in_slots]), place.metadata_location != "")
     )
     branches = connection.execute(sa.select(schema.branches.c.name)).scalars()
     return Trail(
@@ -116,7 +137,16 @@ def trail(connection: Connection, names: Iterable[str]) -> Trail:
         tuple(_place(row) for row in places),
         tuple(branches),
         tuple(_results(connection, frozenset(wanted))),
+        tuple(_tapes(connection, frozenset(wanted))),
     )
+
+
+def _tapes(connection: Connection, names: frozenset[str]) -> Iterator[TapeRow]:
+    columns = schema.streams.c
+    for row in connection.execute(sa.select(columns.branch, columns.table_name, columns.tapes)):
+        for table, tape in json.loads(row.tapes).items():
+            if table in names:
+                yield TapeRow(row.branch, row.table_name, table, Tape(**tape), row.tapes)
 
 
 def _results(connection: Connection, names: frozenset[str]) -> Iterator[Made]:
@@ -188,7 +218,28 @@ def swap(connection: Connection, found: Trail, swapped: Swap) -> set[str]:
     for place in found.places:
         if place.location in swapped.locations:
             _swap_place(connection, place, swapped.locations)
+    _swap_tapes(connection, found, swapped)
     return lines
+
+
+def _swap_tapes(connection: Connection, found: Trail, swapped: Swap) -> None:
+    """Let streams read the new tapes; one that has just wound its tape is looked at again."""
+    rows: dict[tuple[str, str], list[TapeRow]] = {}
+    for row in found.tapes:
+        rows.setdefault((row.branch, row.stream), []).append(row)
+    columns = schema.streams.c
+    for (branch, stream), own in rows.items():
+        tapes = json.loads(own[0].text)
+        for row in own:
+            tapes[row.table] = {
+                "location": swapped.locations.get(row.tape.location, row.tape.location),
+                "reached": swapped.locations.get(row.tape.reached, row.tape.reached),
+                "content": swapped.contents.get(row.tape.content, row.tape.content),
+            }
+        here = sa.and_(columns.branch == branch, columns.table_name == stream, columns.tapes == own[0].text)
+        update = schema.streams.update().where(here).values(tapes=json.dumps(tapes))
+        if tapes != json.loads(own[0].text) and connection.execute(update).rowcount != 1:
+            raise Appeared
 
 
 def _swapped_step(step: Step, swapped: Swap) -> dict[str, str]:

@@ -87,11 +87,7 @@ class Course:
             streams.reset(store.db, branch, task.table)  # what it made is gone, so it begins anew
         stack.callback(streams.forget_unbegun, store.db, branch, task.table)
         held = stack.enter_context(streams.hold(store.db, branch, task.table, code.digest))
-        stream = held.stream()
-        tapes = wound(store, task, stream.tapes, state, read_before(store, stream))
-        if tapes != stream.tapes:
-            held.reached(tapes)
-            failpoints.reach(failpoints.WOUND)
+        tapes = _wound_up(store, task, held, state)
         beside = _beside(task, state)
         lent = lender(spark, store, "s", _conf(spark))
         layers = {task.table.layer, QUARANTINE, LAYER}
@@ -132,10 +128,10 @@ class Course:
             moved = self._moved_beside(state)
             if moved and not self._waits():
                 return False  # rows must not meet tables beside that are older than they are
-            tapes = wound(self.store, self.task, self.tapes, state, self._read())
-            if tapes == self.tapes:
+            known = self.held.stream().tapes  # not what is in memory: an erasure may have replaced it
+            tapes = wound(self.store, self.task, known, state, self._read())
+            if tapes == self.tapes or not self.held.reached(tapes, known):
                 return False
-            self.held.reached(tapes)
             failpoints.reach(failpoints.WOUND)
             self.tapes = tapes
             self._place({**versions(tapes), **moved})
@@ -228,6 +224,18 @@ class Course:
     def _tell_inputs(self) -> None:
         wound_up = {table: Version(one.reached, one.content) for table, one in self.tapes.items()}
         self.batches.inputs = {**wound_up, **self.beside}
+
+
+def _wound_up(store: "Store", task: "Task", held: "Hold", state: "State") -> "dict[TableName, Tape]":
+    """Wind the tapes of a stream up to a state, again where an erasure has replaced them meanwhile."""
+    while True:
+        stream = held.stream()
+        tapes = wound(store, task, stream.tapes, state, read_before(store, stream))
+        if tapes == stream.tapes:
+            return tapes
+        if held.reached(tapes, stream.tapes):
+            failpoints.reach(failpoints.WOUND)
+            return tapes
 
 
 def _beside(task: "Task", state: "State") -> "dict[TableName, Version]":

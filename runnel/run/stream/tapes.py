@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runnel.lake.streams import Stream
     from runnel.lake.tape import Tape
 
-LAYER = "tape"  # of a slot: where its tapes are
+LAYER = tape.TAPE_LAYER
 
 
 def streamed(task: "Task") -> list[TableName]:
@@ -30,7 +30,7 @@ def on_tape(table: TableName) -> TableName:
     >>> str(on_tape(TableName.parse("ods.clicks")))
     'tape.ods__clicks'
     """
-    return TableName(LAYER, f"{table.layer}__{table.name}")
+    return TableName(*tape.name_in_slot(table))
 
 
 def wound(

@@ -173,7 +173,7 @@ CASES: dict[str, tuple[Callable[[Store], None], tuple[int, int]]] = {
 def test_no_version_has_the_rows(store: Store, write: Callable[[Store], None], counts: tuple[int, int]) -> None:
     write(store)
     done = erased(store)
-    assert (done.rows, done.files) == counts
+    assert (done.copies, done.files) == counts
 
 
 def test_on_both_databases(both: Store) -> None:

@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import logging
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -12,7 +13,9 @@ from typing import NoReturn
 
 import click
 
+from runnel import farewell
 from runnel.errors import Cancelled, RunnelError, no_room
+from runnel.thread_interrupt import stragglers
 
 _COMMANDS = {
     # name: (module, what `runnel --help` says of it)
@@ -109,7 +112,26 @@ def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides:
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line and exit; at once where a task was left behind that does not stop."""
+    try:
+        _main()
+    except SystemExit as done:
+        if stragglers():
+            _exit_at_once(done.code if isinstance(done.code, int) else int(bool(done.code)))
+        raise
+
+
+def _exit_at_once(code: int) -> NoReturn:
+    """End without waiting for threads of the user's code, which Python would do."""
+    if (session := sys.modules.get("runnel.spark.session")) is not None:
+        session.stop()
+    farewell.say()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _main() -> None:
     gc.set_threshold(50_000)  # what is imported stays; looking through it again and again takes a tenth of a short run
     logging.getLogger().addHandler(logging.NullHandler())  # libraries would print their traces otherwise
     try:

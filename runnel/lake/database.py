@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.util import LRUCache
 
 from runnel.errors import Mistake, NoRoom, RunnelError, Unreachable
+from runnel.thread_interrupt import uninterrupted
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
@@ -66,6 +67,10 @@ class Database:
         self.engine.dispose()
 
     def _trying(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+        with uninterrupted():  # a task that is stopped must not leave a connection in the middle of a transaction
+            return self._try(work, writing=writing)
+
+    def _try(self, work: Callable[[Connection], T], *, writing: bool) -> T:
         unsure = False
         for attempt in range(_ATTEMPTS):
             try:

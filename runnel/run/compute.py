@@ -230,6 +230,7 @@ def _record(
 ) -> Result:
     """Keep the result under its key, so that it is known whatever becomes of the run."""
     assert step.key is not None
+    work.steps.check(task.table)
     result = Result(
         table=task.table,
         key=step.key,

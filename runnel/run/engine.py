@@ -18,12 +18,13 @@ from runnel.plan.steps import Step
 from runnel.run.accounts import Accounts
 from runnel.run.report import Done, Event
 from runnel.run.step import do
+from runnel.run.step_threads import GRACE_SECONDS, INTERRUPT_SECONDS
 from runnel.run.work import Work
+from runnel.thread_interrupt import Interrupted
 
 if TYPE_CHECKING:
     from runnel.plan.facts import Head
 
-_PATIENCE_SECONDS = 30.0
 _BRIEF_SECONDS = 1.0  # what has ended by then needs nobody to watch how far Spark is
 
 
@@ -43,7 +44,7 @@ class Engine:
     def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
         """Do all steps and return what became of them, in the order of the plan.
 
-        Ctrl-C cancels Spark's jobs, waits for the threads, and marks what was not done.
+        Ctrl-C cancels Spark's jobs, interrupts Python code, waits for the threads, and marks what was not done.
         """
         try:
             self._start_ready(spark_is_here=not needs_spark)
@@ -53,7 +54,9 @@ class Engine:
                 self.accounts.spark = (asked_at, time.time())
                 self._start_ready()
             while len(self.done) < len(self.steps):
-                self._settle(self._next())
+                done = self._next()
+                if done.table not in self.done:  # else nobody waited for it any more
+                    self._settle(done)
                 self._start_ready()
         except BaseException as error:
             self._cancel(error)
@@ -63,11 +66,30 @@ class Engine:
 
     def _next(self) -> Done:
         while True:
+            if (done := self._abandoned_step()) is not None:
+                return done
             try:
                 return self._ended.get(timeout=0.2)  # short, so that Ctrl-C is noticed
             except queue.Empty:
                 self.work.check()
                 self._watch_spark()
+
+    def _abandoned_step(self) -> Done | None:
+        """Return a step as failed that did not end although its time is up; its thread is left to itself."""
+        for table in self.work.steps.overdue():
+            if table in self._threads and table not in self.done:
+                self._abandon(table)
+                step = self.steps[table]
+                error = self.work.steps.error_of(table)
+                return Done(table, step.action, "failed", step.reason, error=error)
+        return None
+
+    def _abandon(self, table: TableName) -> None:
+        """Wait no longer for a thread; the slot that it may still use is never used again."""
+        self.work.steps.abandon(table, self._threads[table])
+        self.work.log.write(f"{table} does not stop; its thread is left behind, and its slot is not used again")
+        if self.work.loan is not None:
+            self.work.loan.is_clean = False
 
     def _start_ready(self, *, spark_is_here: bool = True) -> None:
         """Start every step that can go now; those that do nothing are done at once, which may free others."""
@@ -99,9 +121,11 @@ class Engine:
         loan, started = None, time.monotonic()
         with kept("plan") as clock:
             try:
-                done = do(self.work, step, inputs)
+                with self.work.steps.entered(step.table):
+                    done = do(self.work, step, inputs)
             except BaseException as error:
                 done = self._failure(step, error)
+            self.work.steps.settle(step.table)
             loan, did = self.work.loan, clock.stop()
         self.accounts.end(step.table)
         self._ended.put(replace(done, seconds=time.monotonic() - started))
@@ -114,6 +138,8 @@ class Engine:
         if self.work.cancelled.is_set() or isinstance(error, Cancelled):
             return Done(step.table, step.action, "cancelled", "cancelled")
         self.work.log.write(f"trace of {step.table}\n{full_trace(error)}")
+        if isinstance(error, Interrupted) and (late := self.work.steps.error_of(step.table)) is not None:
+            error = late  # it was interrupted when it had just left the part that its timeout is about
         task = self.work.flow.tasks.get(step.table)
         if task is None and (full := no_room(error)) is not None:
             error = full
@@ -142,32 +168,24 @@ class Engine:
         return {table for table in (*step.needs, *(task.refers if task else ())) if table in self.steps}
 
     def _cancel(self, error: BaseException) -> None:
-        """Stop what is under way, and wait until no thread is left in the slot."""
+        """Stop what is under way, and wait until no thread is left in the slot; one that does not stop is abandoned."""
         self.work.cancelled.set()
-        until = time.monotonic() + _PATIENCE_SECONDS
+        until = time.monotonic() + GRACE_SECONDS
         while self._threads and time.monotonic() < until:
-            self._cancel_spark()
+            for table in list(self._threads):
+                self.work.interrupt(table)
             while True:
                 try:
-                    done = self._ended.get(timeout=0.5)
+                    done = self._ended.get(timeout=INTERRUPT_SECONDS)
                 except queue.Empty:
                     break
-                self.done[done.table] = done
+                self.done.setdefault(done.table, done)
                 self._threads.pop(done.table, None)
-        if self._threads and self.work.loan is not None:
-            self.work.loan.is_clean = False
+        for table in self._threads:
+            self._abandon(table)
         for table, step in self.steps.items():
             if table not in self.done:
                 self.done[table] = Done(table, step.action, "cancelled", "cancelled")
-
-    def _cancel_spark(self) -> None:
-        from contextlib import suppress
-
-        loan = self.work.loan
-        if loan is not None:
-            with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
-                for table in list(self._threads):
-                    loan.session.sparkContext.cancelJobGroup(f"{self.work.order.run} {table}")
 
     def _watch_spark(self) -> None:
         from runnel.run.stages import progress

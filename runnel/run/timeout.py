@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
+from runnel.run.step_threads import INTERRUPT_SECONDS
 
 if TYPE_CHECKING:
     from runnel.declare.flow import Task
@@ -14,26 +15,31 @@ if TYPE_CHECKING:
 
 @contextmanager
 def within(work: "Work", task: "Task") -> Iterator[None]:
-    """Cancel Spark's jobs of a task when its time is up, and say so."""
+    """Stop a task when its time is up, and say so: its jobs of Spark are cancelled, its Python code is interrupted.
+
+    What does not end by that within a short grace, because it waits in C code, is abandoned by the run.
+    """
     seconds = task.options.timeout_seconds
     if seconds is None:
         yield
         return
+    work.steps.settle(task.table)  # of an earlier attempt
     late, over = threading.Event(), threading.Event()
-    group = f"{work.order.run} {task.table}"
 
     def stop() -> None:
-        while not over.wait(0 if not late.is_set() else 0.5):  # again and again: the next job may not have started yet
-            late.set()
-            with suppress(Exception):
-                work.borrow().session.sparkContext.cancelJobGroup(group)
+        work.steps.time_out(task.table, _too_late(task, seconds))
+        late.set()
+        while not over.is_set():  # again and again: the next job may not have started yet
+            work.interrupt(task.table)
+            over.wait(INTERRUPT_SECONDS)
 
     timer = threading.Timer(seconds, stop)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
+        over.set()
         if late.is_set():
             raise _too_late(task, seconds) from error
         raise

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from runnel.lake.commits import Commit, State, Version
 from runnel.names import TableName
 from runnel.plan.facts import Facts, Head
 from runnel.run.report import Event, Watch
+from runnel.run.step_threads import StepThreads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,7 @@ class Work:
         self.cancelled = order.cancelled
         self.findings: dict[TableName, tuple[Finding, ...]] = {}  # how the checks of each table went
         self.heads = {table: Head(version.location, version.content) for table, version in order.state.items()}
+        self.steps = StepThreads()
         self._spark = spark
         self._loan: Loan | None = None
         self._guard = threading.Lock()
@@ -141,6 +143,13 @@ class Work:
                 )
                 self._loan = self._stack.enter_context(lent)
             return self._loan
+
+    def interrupt(self, table: TableName) -> None:
+        """Stop what the step of a table does now, jobs of Spark and Python code alike; to be called again and again."""
+        if self._loan is not None:
+            with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
+                self._loan.session.sparkContext.cancelJobGroup(f"{self.order.run} {table}")
+        self.steps.interrupt(table)
 
     def reading(self, table: TableName) -> "Progress":
         """Return what is told how far the reading of a source is; it raises where the run was cancelled."""

@@ -21,11 +21,13 @@ from runnel.errors import Cancelled, Mistake, Moved, NoRoom, RunnelError, Unreac
 from runnel.lake import queue, workers
 from runnel.lake.queue import Queued
 from runnel.run.report import KEPT_GOING, Done, Ran
+from runnel.run.step_threads import GRACE_SECONDS
 from runnel.service import errand
 from runnel.service.flows import Flows
 from runnel.service.footprint import memory_bytes
 from runnel.service.problems import Problems
 from runnel.service.telling import Teller
+from runnel.thread_interrupt import abandon, stragglers
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -37,7 +39,7 @@ PARALLEL = 4
 _ERRANDS = 2  # at a time, beside the runs
 _PAUSE_SECONDS = 0.025  # somebody waits for a small run
 _HEED_SECONDS = 0.5
-_PATIENCE_SECONDS = 60.0  # for a run that was told to stop
+_GRACE_SECONDS = 4 * GRACE_SECONDS  # for a run that was told to stop; its steps have one grace of their own
 _SCHEDULE = "schedule/"  # what the cause of a run starts with that a schedule queued
 _PASSING = frozenset({"SPARK_LOST", "RUN_TIMEOUT"})  # codes of failures that may not come again
 
@@ -56,6 +58,8 @@ class Held:
     stopped_at: float | None = None  # when somebody asked for it, it took too long, or another has it
     is_late: bool = False  # it took longer than it may
     is_given_back: bool = False  # this worker ends, and another is to run it
+    task_retries: int | None = None  # how often the tasks that failed may be tried again
+    thread: threading.Thread | None = None
 
 
 class Worker:
@@ -79,6 +83,7 @@ class Worker:
         self._ended = threading.Event()
         self._taker: threading.Thread | None = None
         self._runs: set[threading.Thread] = set()
+        self._left_behind: set[threading.Thread] = set()  # they do not stop, and nobody waits for them
 
     def start(self) -> None:
         """Say that it is there, and begin to take runs."""
@@ -105,9 +110,9 @@ class Worker:
         until = time.monotonic() + seconds
         if self._taker is not None:
             self._taker.join()
-        for thread in list(self._runs):
+        for thread in self._runs - self._left_behind:
             thread.join(max(until - time.monotonic(), 0.1))
-        is_whole = not any(thread.is_alive() for thread in self._runs)
+        is_whole = not any(thread.is_alive() for thread in self._runs - self._left_behind)
         if not is_whole:
             self._cancel_all()
         self._ended.set()
@@ -146,7 +151,8 @@ class Worker:
             held = Held(found, taken_of(found))
             with self._guard:
                 self._held[found.id] = held
-            self._runs.add(self._thread(f"runnel {found.run}", partial(self._carry_out, held)))
+            held.thread = self._thread(f"runnel {found.run}", partial(self._carry_out, held))
+            self._runs.add(held.thread)
 
     def _kinds(self) -> tuple[str, ...]:
         """Return what there is room for; runs don't hold up what is only asked."""
@@ -172,6 +178,8 @@ class Worker:
             self._drop(held)  # nobody asked the run itself to stop
         else:
             self._finish(held, state, outcome, errors)
+        if left := stragglers():
+            self._tear(f"run {queued.run} left {', '.join(left)} behind")
 
     def _attempt(self, held: Held, teller: Teller) -> "How":
         """Return how a run ended."""
@@ -190,6 +198,8 @@ class Worker:
             return _failed(error)
         if ran.state == "cancelled":
             return self._stopped(held)
+        failed = [flow.tasks[step.table] for step in ran.steps if step.state == "failed" and step.table in flow.tasks]
+        held.task_retries = min((task.options.retries for task in failed), default=None)
         return ran.state, _json(ran), ran.errors
 
     def _run(self, held: Held, teller: Teller, wanted: "Asked", lake: "Lake", flow: "Flow") -> Ran:
@@ -215,6 +225,8 @@ class Worker:
         """Note how a run ended, however long the database is away: the claim is renewed meanwhile."""
         again = state == queue.FAILED and all(_is_passing(error) for error in errors)
         counts = not errors or not all(isinstance(error, NoRoom) for error in errors)
+        if counts and held.task_retries is not None:
+            again = again and held.queued.attempt <= held.task_retries  # what a task says holds for the queue, too
         while True:
             try:
                 queue.finish(self._lake.store.db, held.queued.claim, state, outcome, again=again, counts=counts)
@@ -259,14 +271,24 @@ class Worker:
             one.taken.cancelled.set()
 
     def _look_after_the_stubborn(self) -> None:
-        """End the whole worker where a run goes on although it was told to stop."""
+        """Note how a run ended that goes on although it was told to stop, and end the worker: only that ends it."""
         now = time.monotonic()
         with self._guard:
-            stubborn = [one for one in self._held.values() if now - (one.stopped_at or now) > _PATIENCE_SECONDS]
-        if stubborn:
-            LOG.error("run %s does not stop; this worker ends", stubborn[0].queued.run)
-            self.is_torn = True
-            self.stop.set()
+            stubborn = [one for one in self._held.values() if now - (one.stopped_at or now) > _GRACE_SECONDS]
+        for one in stubborn:
+            state, outcome, errors = self._stopped(one)
+            if one.thread is not None:
+                abandon(one.thread)
+                self._left_behind.add(one.thread)
+            self._finish(one, state, outcome, errors)  # its token is void then: it can't publish any more
+            self._tear(f"run {one.queued.run} does not stop")
+
+    def _tear(self, reason: str) -> None:
+        """Take no more runs, finish the others, and end: a thread that does not stop ends with its process."""
+        if not self.is_torn:
+            LOG.error("%s; this worker takes no more runs, and is replaced", reason)
+        self.is_torn = True
+        self.stop.set()
 
     def _cancel_all(self) -> None:
         with self._guard:

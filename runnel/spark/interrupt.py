@@ -13,11 +13,25 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from runnel.thread_interrupt import uninterrupted
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _PATIENCE_SECONDS = 5.0
 Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+def shield_calls(context: "SparkContext") -> None:
+    """Let no call of Java be torn by an interruption of its thread: it ends by itself once its job is cancelled."""
+    client = context._gateway._gateway_client  # type: ignore[union-attr]
+    send = client.send_command
+
+    def send_whole(*words: Any, **options: Any) -> Any:
+        with uninterrupted():
+            return send(*words, **options)
+
+    client.send_command = send_whole
 
 
 def current() -> Handler:

@@ -209,6 +209,7 @@ def connect(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
         conf.set(key, value)
     try:
         context = SparkContext(conf=conf, gateway=jvm.gateway)
+        interrupt.shield_calls(context)
         interrupt.take_over(context, before)
         return SparkSession(context)
     except Py4JJavaError as error:

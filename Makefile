@@ -10,10 +10,10 @@ PAIRS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-faults bench bench-paired lock clean
+.PHONY: help setup demo test check test-faults test-conformance bench bench-paired lock clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
 setup: $(READY) ## Make .venv with everything that is needed, and fetch Spark's jars
 
@@ -41,6 +41,9 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 
 test-faults: $(READY) ## Kill the lake and the service at 700 random moments, try random histories; SEED=n repeats, ONLY=word picks a part
 	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.many
+
+test-conformance: $(READY) ## Run suites that others wrote: Spark's golden SQL files on DuckDB (10 minutes); ONLY=word picks files
+	@ONLY=$(ONLY) $(BIN)/python -m tests.conformance.golden
 
 bench: $(READY) ## Measure against peers, as ratios; ONLY=word picks a part
 	@ONLY=$(ONLY) $(BIN)/python -m bench.run

@@ -123,6 +123,6 @@ def _bound(spec: exp.WindowSpec, key: str) -> str:
     value, side = spec.args[key], spec.args.get(f"{key}_side")
     if isinstance(value, str):
         return "CURRENT ROW" if value.upper() == "CURRENT ROW" else f"UNBOUNDED {str(side).upper()}"
-    if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit():
+    if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and int(value.this) < 1 << 31:
         return f"{value.this} {str(side).upper()}"
     raise Refused("a frame of such an extent")

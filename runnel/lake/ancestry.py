@@ -5,7 +5,8 @@ number of lines and merges, not of commits.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -97,6 +98,34 @@ def merge_bases(connection: Connection, a: Commit, b: Commit) -> list[Commit]:
         for behind, highest in whole.reach((line, seq)).items():
             covered[behind] = max(highest, covered.get(behind, -1))
     return [commit_at(connection, place) for place in places]
+
+
+def bases_of_next_merges(connection: Connection, heads: Sequence[Place]) -> list[Commit]:
+    """Return the commits that merges between any two of some commits would start from.
+
+    Only lines that several ways lead from can have such a commit: what both have of any other line, both have by the
+    same fork or merge, and so the line of that too. Deleted branches that were merged once cost nothing.
+    """
+    whole = lineage(connection)
+    ways = Counter(line for line, _ in whole.origins.values())
+    ways.update(merge.merged[0] for merges in whole.merges.values() for merge in merges)
+    lines = {line for line, _ in heads} | {line for line, count in ways.items() if count > 1}
+    behind = [whole.reach(head) for head in dict.fromkeys(heads)]
+    own = [{line: seq for line, seq in found.items() if line in lines} for found in behind]
+    reaches: dict[Place, dict[str, int]] = {}
+    places: set[Place] = set()
+    for number, one in enumerate(own):
+        for other in own[:number]:
+            common = {(line, min(one[line], other[line])) for line in one.keys() & other.keys()}
+            for line, seq in sorted(common, key=lambda place: place[1], reverse=True):
+                if (line, seq) in places:
+                    continue
+                for place in common:
+                    if place not in reaches:
+                        reaches[place] = whole.reach(place)
+                if not any(reaches[place].get(line, -1) >= seq for place in common if place != (line, seq)):
+                    places.add((line, seq))
+    return [commit_at(connection, place) for place in sorted(places)]
 
 
 def merge_base(connection: Connection, a: Commit, b: Commit) -> Commit:

@@ -79,7 +79,9 @@ def merge(
         for attempt in range(1, _ATTEMPTS + 1):
             planned = store.db.read(sequence)
             plan = plan_merge(store, source, into)
-            if not any(step.changes or step.action == "conflict" for step in plan.steps):
+            # Where both sides came to the same by themselves, a commit without changes says that they agree: if the
+            # target is set back later, the next merge starts from here and does not bring the change back.
+            if not any(step.changes or step.is_agreed or step.action == "conflict" for step in plan.steps):
                 return Merged(None, plan)
             _refuse(plan, source, computes=compute is not None)
             with pinned(store.db, "read", plan.source.id):

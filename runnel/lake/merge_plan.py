@@ -17,6 +17,7 @@ from runnel.lake.ancestry import contains, lineage, merge_base, merge_bases
 from runnel.lake.branches import branch
 from runnel.lake.commits import Commit, Version, version_at
 from runnel.lake.diff import versions_apart
+from runnel.lake.equal_rows import has_equal_rows
 from runnel.lake.ingested import Seen
 from runnel.lake.merge_feeds import is_fed, only_runs, theirs_is_further
 from runnel.lake.merge_sources import sources
@@ -48,6 +49,7 @@ class Decision:
     replay: "Replay | FileReplay | None" = field(default=None, repr=False)
     seen: tuple[Seen, ...] = field(default=(), repr=False)  # what the source of the table has given on their side
     content: str | None = field(default=None, repr=False)  # of a replayed version, where it can be said
+    is_agreed: bool = field(default=False, repr=False)  # both sides came to the same, each by itself
 
     @property
     def changes(self) -> bool:
@@ -163,7 +165,7 @@ def _decide(
     was, ours, theirs = base[1], versions.ours, versions.theirs
     made = partial(Decision, table, ours=ours, theirs=theirs)
     if _content(ours) == _content(theirs):
-        return made("same", f"{into} has it already")
+        return made("same", f"{into} has it already", is_agreed=True)
     if _content(theirs) == _content(was):
         return made("same", f"unchanged on {source}")
     read = sources(store, base[0], facts.target, facts.source, table)
@@ -178,12 +180,25 @@ def _decide(
     if is_fed(read) and all(only_runs(store, base[0], tip, table) for tip in (facts.target, facts.source)):
         if theirs_is_further(store, read, (facts.target, facts.source), table):
             return made("take", f"{source} has read more of its source", seen=read.taken(whole=True))
-        return made("same", f"{into} has read as much of its source; the next run reads on")
+        return made("same", f"{into} has read as much of its source; the next run reads on", is_agreed=True)
     if was is None:
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, on both {into} and {source}")
+        if not _has_source(read) and has_equal_rows(store, ours, theirs):
+            return made("same", f"created on both {into} and {source} with the same rows", is_agreed=True)
         return made("conflict", f"created on both {into} and {source}")
+    if not _has_source(read) and not _made_by_task(store, ours, theirs):
+        # The tables were created on both sides once, with the same rows: each stands for the other.
+        if has_equal_rows(store, ours, was):
+            return made("take", f"unchanged on {into}")
+        if has_equal_rows(store, theirs, was):
+            return made("same", f"unchanged on {source}")
     return _combine(store, facts, made, base[0], was, ours, theirs, names, read)
+
+
+def _has_source(read: "Sources") -> bool:
+    """Tell whether a source fills the table on some side: its position says what the rows are."""
+    return bool(read.ours or read.theirs or read.base)
 
 
 def _combine(
@@ -216,7 +231,7 @@ def _combine(
             raise
         return made("conflict", f"what both started from is gone: retention of commit {base.id[:8]} ended")
     if found.is_empty and found.onto == ours.location:
-        return made("same", f"{names[0]} has it already")
+        return made("same", f"{names[0]} has it already", is_agreed=True)
     onto_theirs = found.onto != ours.location
     return made(
         "replay",

@@ -1,10 +1,12 @@
 """Which commits lie behind a commit, and where two of them last agreed."""
 
+from random import Random
+
 import pytest
 import sqlalchemy as sa
 
 from runnel.lake import schema
-from runnel.lake.ancestry import contains, merge_base, merge_bases, reach, tables_between
+from runnel.lake.ancestry import bases_of_next_merges, contains, merge_base, merge_bases, reach, tables_between
 from runnel.lake.branches import delete
 from runnel.lake.commits import Commit
 from runnel.lake.publish import Draft, publish
@@ -97,3 +99,27 @@ def test_tables_between_are_those_that_changed(both: Store, flip: bool) -> None:
     assert between(start, main) == ["ods.a"] and between(start, dev) == ["ods.b"]
     assert between(main, dev) == ["ods.a", "ods.b"] and between(main, main) == []
     assert between(both.commit("main~2"), main) == ["ods.a", "ods.c"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bases_of_all_next_merges_are_those_of_each_pair(store: Store, seed: int) -> None:
+    random = Random(seed)
+    commit(store)
+    live = ["main"]
+    for step in range(60):
+        at, act = random.choice(live), random.random()
+        if act < 0.25:
+            branch(store, f"b{step}", at)
+            live.append(f"b{step}")
+        elif act < 0.4 and at != "main":
+            delete(store.db, at)
+            live.remove(at)
+        else:
+            commit(store, at, merged=random.choice(live) if act < 0.7 else None)
+    heads = [store.commit(name) for name in live]
+    with store.db.reading() as connection:
+        found = bases_of_next_merges(connection, [(head.line, head.seq) for head in heads])
+        pairs = [(a, b) for number, a in enumerate(heads) for b in heads[:number]]
+        expected = {base.id for a, b in pairs for base in merge_bases(connection, a, b)}
+    assert {base.id for base in found} >= expected - {head.id for head in heads}
+    assert {base.id for base in found} <= expected | {head.id for head in heads}

@@ -4,15 +4,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
 from runnel.errors import Mistake, Moved
 from runnel.lake import tables
 from runnel.lake.branches import delete
-from runnel.lake.commits import Commit, history
+from runnel.lake.commits import Change, Commit, history
 from runnel.lake.merge import MergeConflict, NeedsRun, merge, plan_merge
 from runnel.lake.publish import Draft, publish
+from runnel.lake.revert import revert
 from runnel.lake.snapshots import Edit
 from runnel.lake.store import Store
 from runnel.lake.write import write
@@ -144,11 +146,13 @@ def test_tables_are_merged(store: Store, here: Act, there: Act, action: str, exp
     plan = plan_merge(store, "dev")
     assert [step.action for step in plan.steps] == ([action] if action else [])
     done = merge(store, "dev")
-    if action in ("", "same"):
+    if action == "":
         assert done.commit is None and store.commit("main") == before
     else:
         assert done.commit is not None and done.commit.merged == store.commit("dev").id
         assert merge(store, "dev").commit is None
+    if action == "same":  # the branches agree, and a commit without changes says so, once
+        assert merge(store, "main", "dev").commit is None
     assert (read(store, T) if expected else []) == sorted(expected, key=repr)
     assert (TableName.parse(T) in store.state("main")) == bool(expected)
 
@@ -231,12 +235,54 @@ def test_an_unpartitioned_table_is_one_partition(store: Store) -> None:
         merge(store, "dev")
 
 
-def test_created_on_both_sides(store: Store) -> None:
+CREATED: dict[str, tuple[pa.Table, str | None]] = {
+    "the same rows": (rows((1, "d1", 1), (2, "d2", 2)), None),
+    "the same rows in another order": (rows((2, "d2", 2), (1, "d1", 1)), None),
+    "other rows": (rows((1, "d1", 1), (2, "d2", 3)), "created on both main and dev"),
+    "a row twice": (rows((1, "d1", 1), (1, "d1", 1)), "created on both main and dev"),
+    "other columns": (rows((1, "d1", 1), (2, "d2", 2)).rename_columns(["id", "on", "amount"]), "created on both"),
+}
+
+
+@pytest.mark.parametrize(("theirs", "conflict"), CREATED.values(), ids=CREATED)
+def test_created_on_both_sides(store: Store, theirs: pa.Table, conflict: str | None) -> None:
     branch(store, "dev")
-    create(store, T, rows((1, "d1", 1)))
-    create(store, T, rows((1, "d1", 1)), branch="dev")
-    with pytest.raises(MergeConflict, match="created on both main and dev"):
-        merge(store, "dev")
+    create(store, T, rows((1, "d1", 1), (2, "d2", 2)))
+    create(store, T, theirs, branch="dev")
+    if conflict is not None:
+        with pytest.raises(MergeConflict, match=conflict):
+            merge(store, "dev")
+        return
+    [step] = plan_merge(store, "dev").steps
+    assert (step.action, step.reason) == ("same", "created on both main and dev with the same rows")
+    merge(store, "dev")
+    assert read(store, T) == [(1, "d1", 1), (2, "d2", 2)]
+    add(store, T, rows((3, "d3", 3)), branch="dev")  # each of both stands for the other from now on
+    merge(store, "dev")
+    assert [row[0] for row in read(store, T)] == [1, 2, 3]
+
+
+BACK: dict[str, Act] = {
+    "reverted": lambda store, on: revert(store, f"{on}~1", on),
+    "dropped": lambda store, on: drop(store, T, branch=on),
+}
+
+
+@pytest.mark.parametrize("back", BACK.values(), ids=BACK)
+def test_a_target_that_is_set_back_after_a_merge_without_changes_stays_so(store: Store, back: Act) -> None:
+    create(store, T, rows(*START))
+    branch(store, "dev")
+    version = add(store, T, rows((3, "d3", 3)))
+    state = store.state("main")[TableName.parse(T)]
+    before = store.state("dev")[TableName.parse(T)].location
+    publish(
+        store.db, Draft("dev", "the same", "ada", (Change(TableName.parse(T), before, state.location, state.content),))
+    )
+    done = merge(store, "dev")
+    assert done.commit is not None and done.commit.parent == version.id and done.commit.merged == store.commit("dev").id
+    back(store, "main")
+    now = store.state("main").get(TableName.parse(T))
+    assert merge(store, "dev").commit is None and store.state("main").get(TableName.parse(T)) == now
 
 
 def test_a_task_made_table_is_work_and_not_a_conflict(store: Store) -> None:
@@ -284,7 +330,8 @@ def crossed(store: Store) -> None:
 def test_branches_merged_crosswise(both: Store) -> None:
     crossed(both)
     plan = plan_merge(both, "dev")
-    assert len(plan.bases) == 2 and merge(both, "dev").commit is None
+    assert len(plan.bases) == 2 and merge(both, "dev").commit is not None  # it says that both agree
+    assert merge(both, "dev").commit is None
     add(both, T, rows((5, "d1", 9)))
     add(both, T, rows((6, "d1", 9)), branch="dev")
     assert merge(both, "dev").commit is not None

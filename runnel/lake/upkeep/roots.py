@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake import schema
+from runnel.lake.ancestry import bases_of_next_merges
 from runnel.lake.database import moment, stamp
 from runnel.lake.streams import streams
 from runnel.lake.upgrade import MAIN
@@ -87,7 +88,7 @@ def outlived(connection: Connection, retention: Retention, now: str) -> list[str
     """
     rows = connection.execute(sa.select(schema.branches.c.line, schema.branches.c.name))
     live: dict[str, str] = {row.line: row.name for row in rows}
-    held, columns = _held(connection, live), schema.commits.c
+    held, columns = _held(connection), schema.commits.c
     kept = sa.select(columns.id, columns.line, columns.kind, columns.at).where(columns.expired_at.is_(None))
     limits: dict[tuple[str, str], str] = {}
     found: list[str] = []
@@ -156,7 +157,7 @@ def open_writes(connection: Connection) -> list[str]:
     return [*connection.execute(pins).scalars(), *connection.execute(slots).scalars()]
 
 
-def _held(connection: Connection, live: dict[str, str]) -> set[str]:
+def _held(connection: Connection) -> set[str]:
     """Return the commits that are kept whatever their age: heads, tags, pins, slots, and what merges start from."""
     columns = (
         schema.branches.c.head,
@@ -165,17 +166,11 @@ def _held(connection: Connection, live: dict[str, str]) -> set[str]:
         schema.slots.c.commit_id,
     )
     held = {commit for column in columns for commit in connection.execute(sa.select(column)).scalars()}
-    # Where a branch was forked off, and what was last merged into it or out of it: the bases of its next merge.
-    forks = connection.execute(sa.select(schema.lines.c.id, schema.lines.c.from_commit)).all()
-    held |= {row.from_commit for row in forks if row.id in live}
-    other = schema.commits.alias()
-    merges = (
-        sa.select(schema.commits.c.line, schema.commits.c.merged, other.c.line.label("source"))
-        .join(other, other.c.id == schema.commits.c.merged)
-        .order_by(schema.commits.c.seq)
+    heads = sa.select(schema.commits.c.line, schema.commits.c.seq).join(
+        schema.branches, schema.branches.c.head == schema.commits.c.id
     )
-    bases = {(row.line, row.source): row.merged for row in connection.execute(merges)}
-    held |= {merged for (line, source), merged in bases.items() if line in live and source in live}
+    places = [(row.line, row.seq) for row in connection.execute(heads)]
+    held |= {commit.id for commit in bases_of_next_merges(connection, places)}
     return held
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from runnel.errors import Mistake, RunnelError
 from runnel.failpoint import Injected
-from runnel.lake import branches, datafiles, schema, slots, snapshots, tables
+from runnel.lake import branches, datafiles, manifests, schema, slots, snapshots, tables
 from runnel.lake.commits import Change, Commit
 from runnel.lake.database import stamp
 from runnel.lake.manifests import entries
+from runnel.lake.merge import merge
 from runnel.lake.ownership import FILE_NAME
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish
@@ -429,3 +430,37 @@ def test_a_dry_run_changes_nothing(store: Store) -> None:
     assert read(store, "ods.orders", first.id) == [(2, "d1", 5)]
     swept = gc(store, AT_ONCE)
     assert (swept.deleted, swept.deleted_bytes) == (foretold.deleted, foretold.deleted_bytes)
+
+
+def through_a_deleted_branch(store: Store) -> None:
+    """Fork y off x, which was forked off main, and delete x."""
+    branches.fork(store.db, "x", store.commit(), "ada")
+    add(store, "ods.orders", rows((2, "d2", 2)), branch="x")
+    branches.fork(store.db, "y", store.commit("x"), "ada")
+    branches.delete(store.db, "x")
+
+
+def through_a_merged_branch(store: Store) -> None:
+    """Merge x into main, fork y off there, merge x into main once more: y has only the first of both."""
+    branches.fork(store.db, "x", store.commit(), "ada")
+    for number in (2, 3):
+        add(store, "ods.orders", rows((number, f"d{number}", 2)), branch="x")
+        add(store, "ods.orders", rows((10 + number, f"m{number}", 2)))
+        merge(store, "x")
+        if number == 2:
+            branches.fork(store.db, "y", store.commit(), "ada")
+    branches.delete(store.db, "x")
+
+
+@pytest.mark.parametrize("forked", [through_a_deleted_branch, through_a_merged_branch])
+def test_branches_can_be_merged_however_long_ago_they_parted(store: Store, forked: Callable[[Store], None]) -> None:
+    create(store, "ods.orders", rows((1, "d1", 1)))
+    forked(store)
+    add(store, "ods.orders", rows((4, "d4", 4)), branch="y")
+    add(store, "ods.orders", rows((5, "d5", 5)))
+    before = {*read(store, "ods.orders"), *read(store, "ods.orders", "y")}
+    gc(store, Retention(commits="0 seconds", grace="0 seconds"))
+    tables.forget()
+    manifests.forget()
+    assert merge(store, "y").commit is not None
+    assert set(read(store, "ods.orders")) == before

@@ -1,0 +1,36 @@
+"""What `runnel erase` prints: what it removes, then exactly what it leaves and what to do about it."""
+
+from runnel.cli.upkeep import _erasure_text
+from runnel.lake.upkeep.derived import Derived
+from runnel.lake.upkeep.erase import Erased, ErasedQuarantine
+
+EXPECTED = """\
+422 rows of ods.events would be erased, 1,933 copies in 12 versions
+from what streams read: dws.pages
+3 events of its inbox would be erased
+1 row of quarantine.ods_events would be erased
+left: 2 rows of quarantine.ods_events, which the condition can't test
+  look at them
+left: dws.pages on dev, main, which was computed from it and may hold what came of the rows
+  runnel stream reset dws.pages
+left: what sink copy has delivered, outside the lake
+left: 4 files until open writes have ended and gc has run"""
+
+
+def test_everything_that_is_left_is_named() -> None:
+    found = Erased(
+        "ods.events",
+        ("user",),
+        rows=422,
+        copies=1933,
+        files=9,
+        versions=12,
+        left=4,
+        streams=("dws.pages",),
+        events=3,
+        quarantine=ErasedQuarantine("quarantine.ods_events", 1, 2, "look at them"),
+        downstream=(Derived("dws.pages", ("dev", "main"), "runnel stream reset dws.pages"),),
+        sinks=("copy",),
+        dry_run=True,
+    )
+    assert _erasure_text(found) == EXPECTED

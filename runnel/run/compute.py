@@ -11,6 +11,7 @@ from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
 from runnel.phases import phase
 from runnel.plan.facts import Head, Result
+from runnel.plan.sliced import slices_to_read
 from runnel.plan.slices import expressions, in_full_reason, is_most, lookback, told
 from runnel.run.analysis import Analysis, analyse, judge, same_use
 from runnel.run.basis import made_by
@@ -85,7 +86,11 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         if not keys.number:
             _record(work, task, step, inputs, used, _unchanged(head, base), why_whole)
             return Done(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
-        if is_most(changed, base.slices):  # what is asked for has been weighed before
+        of = base.slices
+        if is_most(changed, of):
+            of = slices_to_read(task, inputs, base, work.facts, *_counted(context, sliced))
+            why = told(found.changes, changed, of) if step.asked is None else why
+        if is_most(changed, of):  # what is asked for has been weighed before
             return _full(
                 work, task, replace(step, action="full", reason=f"{why}: that is most of them"), inputs, context
             )
@@ -99,6 +104,14 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         return _finish(work, task, replace(step, reason=why), inputs, used, made, (), why_whole)
     finally:
         release(keys)
+
+
+def _counted(context: Context, sliced: "Mapping[TableName, tuple[str, ...]]") -> "Iterator[int]":
+    """Yield how many slices those inputs have whose slices are named by more than their columns."""
+    for table, texts in sliced.items():
+        if not all(text.strip("`").isidentifier() for text in texts):
+            rows = context.session.table(context.identifier(table))
+            yield rows.selectExpr(*(f"({text})" for text in texts)).distinct().count()
 
 
 def _sliced(work: "Work", task: "Task", inputs: "Mapping[TableName, Head]") -> "dict[TableName, tuple[str, ...]]":

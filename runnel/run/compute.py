@@ -21,6 +21,7 @@ from runnel.run.frame import build
 from runnel.run.outcome import Outcome, Unfit, full, rows, slices
 from runnel.run.parts import parts
 from runnel.run.report import Done
+from runnel.run.same_rows import have_same_rows
 from runnel.run.slices.asked import with_asked
 from runnel.run.slices.find import find, release
 from runnel.run.slices.keys import restrict
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 
 def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
     """Compute a task and return what became of its table."""
+    if (head := work.heads.get(task.table)) is not None and have_same_rows(work, step, inputs):
+        assert step.base is not None
+        used = Analysis(columns=step.base.columns)
+        _record(work, task, step, inputs, used, _unchanged(head, step.base), step.base.why_whole)
+        return Done(task.table, "skip", "skipped", f"{step.reason}; the rows are the same")
     with phase("spark"):
         loan = work.borrow()
     context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at, work.findings)
@@ -239,7 +245,7 @@ def _record(
     inputs: "Mapping[TableName, Head]",
     found: Analysis,
     made: Outcome,
-    why_whole: str,
+    why_whole: str | None,
 ) -> Result:
     """Keep the result under its key, so that it is known whatever becomes of the run."""
     assert step.key is not None

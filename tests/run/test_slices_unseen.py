@@ -229,3 +229,30 @@ def test_a_task_that_leaves_out_most_slices_is_still_computed_by_slices(project:
     ran = project.run()
     assert actions(ran) == {"dws.large": "slices"} and step_of(ran, "dws.large").reason.startswith("4 of 30, ")
     assert len(project.rows("dws.large")) == 6
+
+
+def test_a_file_with_the_same_rows_in_another_order_computes_nothing(project: Project) -> None:
+    project.flow(
+        """
+        rn.source("ods.x", rn.files("data/x/*.csv", schema="id long, x double"))
+
+        @rn.task("dws.total", inputs={"x": "ods.x"})
+        def total(x):
+            return x.groupBy().agg(F.count("*").alias("n"))
+
+        @rn.task("dws.copied", inputs={"x": "ods.x"}, rowwise=True)
+        def copied(x):
+            return x
+        """,
+        orders=None,
+    )
+    project.write("data/x/a.csv", "id,x\n1,0.0\n2,1.5\n2,1.5\n")
+    project.run()
+    project.write("data/x/a.csv", "id,x\n2,1.5\n1,0.0\n2,1.5\n")
+    ran = project.run()
+    assert actions(ran) == {"dws.total": "skip", "dws.copied": "skip"}
+    assert step_of(ran, "dws.total").reason.endswith("; the rows are the same")
+    assert {reason.partition(":")[0] for reason in reasons(project.plan("dws.*")).values()} == {"skip"}
+    project.write("data/x/a.csv", "id,x\n2,1.5\n1,-0.0\n2,1.5\n")
+    assert actions(project.run())["dws.copied"] == "full"
+    assert repr(project.rows("dws.copied")[0]) == "(1, -0.0)"

@@ -91,6 +91,14 @@ class LakeFacts:
             self._slices[key] = named(self._store, table, before.location, after.location, expressions)
         return self._slices[key]
 
+    def slice_count(self, table: "TableName", head: Head, expressions: tuple[str, ...]) -> int | None:
+        """Return how many slices a version has; None where only Spark can tell."""
+        from runnel.lake.slices import count
+
+        if not all(_COLUMN.fullmatch(text) for text in expressions):
+            return None
+        return count(self._store, head.location, expressions)
+
     def dated(self, table: "TableName", head: Head, by: tuple[str, ...], days: "Days") -> "Dated | None":
         """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
         from runnel.lake.days import dated

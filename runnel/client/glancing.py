@@ -67,6 +67,9 @@ class _GlanceFacts:
     def slices(self, table: "TableName", before: Head, after: Head, expressions: tuple[str, ...]) -> NoReturn:
         raise Unclear
 
+    def slice_count(self, table: "TableName", head: Head, expressions: tuple[str, ...]) -> NoReturn:
+        raise Unclear
+
     def dated(self, table: "TableName", head: Head, by: tuple[str, ...], days: "Days") -> NoReturn:
         raise Unclear
 

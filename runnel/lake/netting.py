@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 
 from runnel.errors import RunnelError
 from runnel.internal_names import internal_column
@@ -111,7 +111,9 @@ def _net(
 
 
 def _grouped(rows: str, columns: Sequence[Compared]) -> str:
-    keys = ", ".join(column.as_key for column in columns) or "1 = 1"
+    zeros = [quoted(column.name) for column in columns if isinstance(column.kind, DoubleType | FloatType)]
+    signs = [f"({name} = 0 AND signbit({name}))" for name in zeros]  # DuckDB takes -0.0 for 0.0
+    keys = ", ".join([*(column.as_key for column in columns), *signs]) or "1 = 1"
     shown = "".join(
         f", {name if _is_plain(column.kind) else f'any_value({name})'} AS {name}"
         for column in columns

@@ -158,14 +158,14 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
     if not _is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
         return _full(case, facts, f"{why}; {task.quarantine} holds other rows than were set aside with it")
     if reason := in_full_reason(task, base.why_whole):
-        return _full(case, facts, f"{why}; {reason}")
+        return _full(case, facts, f"{why}; {reason}", base=base, changed=changed)
     if task.options.by and not (task.options.rowwise and all(_is_append(move) for move in moves.values())):
         return _by_slices(case, base, facts, moves, why)
     if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
-        return _full(case, facts, why)
+        return _full(case, facts, why, base=base, changed=changed)
     lost = any(move.files_removed for move in moves.values())
     if lost and not task.options.key:
-        return _full(case, facts, f"{why}, and the task has no key")
+        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
     rows = sum(move.rows_added + move.rows_removed for move in moves.values())
     held, _ = whole(case.inputs.items(), facts)
     if held is not None and rows > held:

@@ -10,7 +10,7 @@ from runnel.names import TableName
 from runnel.plan import reasons
 from runnel.plan.decide import Case, changed_inputs, unfit, whole
 from runnel.plan.facts import Arrivals, Facts, Result
-from runnel.plan.slices import Slices, expressions, is_reference
+from runnel.plan.slices import Slices, expressions, in_full_reason, is_reference
 from runnel.plan.steps import Step
 
 
@@ -48,6 +48,8 @@ def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) 
     changed = changed_inputs(case, base)
     moves = [reasons.moved(each, facts.movement(each, base.inputs[each], case.inputs[each])) for each in changed]
     why = reasons.joined([*(each.reason for each in pending.values()), *moves])
+    if whole := in_full_reason(case.task, base.why_whole):
+        return _full(case, pending, facts, f"{why}; {whole}")
     if case.task.options.by and not _concerns_all(case, base, pending, changed, facts):
         return Step(
             table,

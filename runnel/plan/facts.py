@@ -114,6 +114,9 @@ class Facts(Protocol):
     ) -> tuple[Slice, ...] | None:
         """Return the slices in which two versions differ, known by expressions; None where their files don't tell."""
 
+    def slice_count(self, table: TableName, head: Head, expressions: tuple[str, ...]) -> int | None:
+        """Return how many slices a version has, known by expressions; None where only Spark can tell."""
+
     def dated(self, table: TableName, head: Head, by: tuple[str, ...], days: Days) -> Dated | None:
         """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
 

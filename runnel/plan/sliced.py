@@ -46,17 +46,35 @@ def by_slices(
     named = {table: found for table, found in known.items() if found is not None}
     keys = touched(task, named) if len(named) == len(known) else None  # what is wrong with a lookback, the run says
     slices = Slices(keys, base.slices)
+    if slices.is_most:  # of a task that leaves out most of what it reads
+        slices = Slices(keys, slices_to_read(task, inputs, base, facts))
     checked = _checked(task, base)
     if keys is None:
         if _is_most(task, inputs, moves, facts):
             return "that is most of it"
         return Sliced(slices, None)
-    why = told(named, len(keys), base.slices)
+    why = told(named, len(keys), slices.of)
     if slices.is_most:
         return f"{why}: that is most of them"
     share = slices.share
     rows, size = (int(one * share) if one is not None and share is not None else None for one in held)
     return Sliced(slices, why + checked, rows, size)
+
+
+def slices_to_read(
+    task: Task, inputs: "Mapping[TableName, Head]", base: "Result", facts: "Facts", *more: int
+) -> int | None:
+    """Return how many slices a full computation would read: those of its inputs, or of the table if it has more.
+
+    `more` are the numbers of slices of inputs that only Spark can count. Looks through the keys of whole inputs where
+    files don't tell, so it is only asked where all of them would be read otherwise.
+    """
+    known = [base.slices, *more]
+    for table, head in inputs.items():
+        texts = expressions(task, table, facts.columns(table, head))
+        if texts is not None:
+            known.append(facts.slice_count(table, head, texts))
+    return max((number for number in known if number is not None), default=None)
 
 
 def _is_most(

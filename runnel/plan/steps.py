@@ -32,7 +32,7 @@ class Step:
     known: Result | None = field(default=None, repr=False)  # for skip and reuse of a task
     base: Result | None = field(default=None, repr=False)
     slices: Slices | None = None
-    changed: tuple[TableName, ...] = ()  # for rows, slices and analyse: the inputs that differ from those of `base`
+    changed: tuple[TableName, ...] = ()  # the inputs that differ from those of `base`
     rows: int | None = None  # estimate of rows to read
     bytes: int | None = None
     is_expected: bool = False  # decided again during the run

@@ -11,6 +11,7 @@ from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
 from runnel.phases import phase
 from runnel.plan.facts import Head, Result
+from runnel.plan.sliced import slices_to_read
 from runnel.plan.slices import expressions, in_full_reason, is_most, lookback, told
 from runnel.run.analysis import Analysis, analyse, judge, same_use
 from runnel.run.basis import made_by
@@ -20,6 +21,7 @@ from runnel.run.frame import build
 from runnel.run.outcome import Outcome, Unfit, full, rows, slices
 from runnel.run.parts import parts
 from runnel.run.report import Done
+from runnel.run.same_rows import have_same_rows
 from runnel.run.slices.asked import with_asked
 from runnel.run.slices.find import find, release
 from runnel.run.slices.keys import restrict
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 
 def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
     """Compute a task and return what became of its table."""
+    if (head := work.heads.get(task.table)) is not None and have_same_rows(work, step, inputs):
+        assert step.base is not None
+        used = Analysis(columns=step.base.columns)
+        _record(work, task, step, inputs, used, _unchanged(head, step.base), step.base.why_whole)
+        return Done(task.table, "skip", "skipped", f"{step.reason}; the rows are the same")
     with phase("spark"):
         loan = work.borrow()
     context = Context(work.store, loan.slot, loan.session, work.order.run, work.order.started_at, work.findings)
@@ -85,7 +92,11 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         if not keys.number:
             _record(work, task, step, inputs, used, _unchanged(head, base), why_whole)
             return Done(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
-        if is_most(changed, base.slices):  # what is asked for has been weighed before
+        of = base.slices
+        if is_most(changed, of):
+            of = slices_to_read(task, inputs, base, work.facts, *_counted(context, sliced))
+            why = told(found.changes, changed, of) if step.asked is None else why
+        if is_most(changed, of):  # what is asked for has been weighed before
             return _full(
                 work, task, replace(step, action="full", reason=f"{why}: that is most of them"), inputs, context
             )
@@ -99,6 +110,14 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         return _finish(work, task, replace(step, reason=why), inputs, used, made, (), why_whole)
     finally:
         release(keys)
+
+
+def _counted(context: Context, sliced: "Mapping[TableName, tuple[str, ...]]") -> "Iterator[int]":
+    """Yield how many slices those inputs have whose slices are named by more than their columns."""
+    for table, texts in sliced.items():
+        if not all(text.strip("`").isidentifier() for text in texts):
+            rows = context.session.table(context.identifier(table))
+            yield rows.selectExpr(*(f"({text})" for text in texts)).distinct().count()
 
 
 def _sliced(work: "Work", task: "Task", inputs: "Mapping[TableName, Head]") -> "dict[TableName, tuple[str, ...]]":
@@ -226,7 +245,7 @@ def _record(
     inputs: "Mapping[TableName, Head]",
     found: Analysis,
     made: Outcome,
-    why_whole: str,
+    why_whole: str | None,
 ) -> Result:
     """Keep the result under its key, so that it is known whatever becomes of the run."""
     assert step.key is not None

@@ -55,6 +55,7 @@ def main() -> None:
         "model": lambda seed, share: _model(share // 2),
         "law": lambda seed, share: _law(seed, share * 4 // 5),
         "sources": lambda seed, share: _sources(seed, share * 4 // 5),
+        "slices": lambda seed, share: _slices(seed, share * 2),
         "connect": lambda seed, share: _connect(),
         "stream": lambda seed, share: _streams(seed, share // 5),
         "soak": lambda seed, share: _soak(int(os.environ.get("RUNS") or 4 * share)),
@@ -152,6 +153,16 @@ def _law(seed: int, histories: int) -> str:
     if any(ended):
         sys.exit(1)
     return f"{histories} random histories: what is computed from changes equals the whole"
+
+
+def _slices(seed: int, cases: int) -> str:
+    """Try random tasks with `by=`: refused, computed in full, or right slice by slice; never wrong."""
+    law = str(RESULTS.parent.parent / "run" / "test_alignment_law.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "--timeout=86400", law]
+    numbers = {"RUNNEL_ALIGNMENT_CASES": str(cases), "RUNNEL_ALIGNMENT_SEED": str(seed)}
+    if subprocess.run(command, env=os.environ | numbers).returncode:
+        sys.exit(1)
+    return f"{cases} random tasks with by= are refused, computed in full, or right"
 
 
 def _streams(seed: int, faults: int) -> str:

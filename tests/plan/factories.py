@@ -69,6 +69,7 @@ class Known:
     changed: dict[TableName, tuple[Slice, ...]] = field(default_factory=dict)
     has_columns: dict[TableName, tuple[str, ...]] = field(default_factory=dict)
     days: dict[TableName, Dated] = field(default_factory=dict)
+    slice_counts: dict[TableName, int] = field(default_factory=dict)
     streams: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
 
     def head(self, table: TableName) -> Head | None:
@@ -91,6 +92,9 @@ class Known:
         self, table: TableName, before: Head, after: Head, expressions: tuple[str, ...]
     ) -> tuple[Slice, ...] | None:
         return self.changed.get(table)
+
+    def slice_count(self, table: TableName, head: Head, expressions: tuple[str, ...]) -> int | None:
+        return self.slice_counts.get(table)
 
     def dated(self, table: TableName, head: Head, by: tuple[str, ...], days: Days) -> Dated | None:
         return self.days.get(table)

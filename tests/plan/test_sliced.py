@@ -68,6 +68,15 @@ def test_most_slices_are_computed_as_all() -> None:
     assert step.reason.endswith("and changed in 4 more: that is most of them")
 
 
+def test_slices_that_changed_are_counted_against_those_that_a_full_computation_reads() -> None:
+    facts = moved(known(of=5), *(Slice((day,), 1) for day in D[:4]))
+    assert decided(DAY, facts).action == "full"
+    facts.slice_counts[name(ORDERS)] = 1000
+    step = decided(DAY, facts)
+    assert step.action == "slices" and step.reason.startswith("4 of 1,000, ods.orders gained 1 row on 2026-01-01")
+    assert step.slices is not None and step.slices.of == 1000 and step.rows == 4
+
+
 def test_an_input_without_the_key_concerns_all() -> None:
     step = decided(DAY, moved(known(columns=("id",)), Slice((D[0],), 1)))
     assert shown(step) == "full: ods.orders gained 1 row in 1 file; it has no `day` to tell slices by"

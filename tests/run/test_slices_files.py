@@ -62,8 +62,8 @@ CHANGES = {
     "it is renamed": (lambda p: move(p, "2026-01-08", "renamed"), 0, 0),
     "it is rewritten with its rows in another order": (
         lambda p: p.orders("2026-01-09", (108, "2026-01-09", 7), (8, "2026-01-09", 5)),
-        1,  # files name the slice, and rows are not looked at
-        1,
+        0,
+        0,
     ),
 }
 

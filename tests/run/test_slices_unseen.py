@@ -209,3 +209,50 @@ def test_a_time_zone_that_changes_recomputes_everything(project: Project) -> Non
     assert reasons(project.plan())["dws.hours"] == (
         "full: the Spark setting `spark.sql.session.timeZone` is Asia/Tokyo"
     )
+
+
+@pytest.mark.parametrize("by_input", ["", ', by_input={"orders": "date_add(day, 0)"}'], ids=["column", "expression"])
+def test_a_task_that_leaves_out_most_slices_is_still_computed_by_slices(project: Project, by_input: str) -> None:
+    day = "date_add(day, 0)" if by_input else "day"
+    project.flow(
+        f"""
+        @rn.task("dws.large", by="day"{by_input})
+        def large(orders):
+            days = orders.selectExpr("{day} as day", "amount").groupBy("day")
+            return days.agg(F.sum("amount").alias("n")).where("n > 28")
+        """
+    )
+    project.orders("a", *((number, f"2026-01-{number:02}", number) for number in range(1, 31)))
+    project.run()
+    assert len(project.rows("dws.large")) == 2
+    project.orders("b", *((number, f"2026-01-{number:02}", 30) for number in range(1, 5)))
+    ran = project.run()
+    assert actions(ran) == {"dws.large": "slices"} and step_of(ran, "dws.large").reason.startswith("4 of 30, ")
+    assert len(project.rows("dws.large")) == 6
+
+
+def test_a_file_with_the_same_rows_in_another_order_computes_nothing(project: Project) -> None:
+    project.flow(
+        """
+        rn.source("ods.x", rn.files("data/x/*.csv", schema="id long, x double"))
+
+        @rn.task("dws.total", inputs={"x": "ods.x"})
+        def total(x):
+            return x.groupBy().agg(F.count("*").alias("n"))
+
+        @rn.task("dws.copied", inputs={"x": "ods.x"}, rowwise=True)
+        def copied(x):
+            return x
+        """,
+        orders=None,
+    )
+    project.write("data/x/a.csv", "id,x\n1,0.0\n2,1.5\n2,1.5\n")
+    project.run()
+    project.write("data/x/a.csv", "id,x\n2,1.5\n1,0.0\n2,1.5\n")
+    ran = project.run()
+    assert actions(ran) == {"dws.total": "skip", "dws.copied": "skip"}
+    assert step_of(ran, "dws.total").reason.endswith("; the rows are the same")
+    assert {reason.partition(":")[0] for reason in reasons(project.plan("dws.*")).values()} == {"skip"}
+    project.write("data/x/a.csv", "id,x\n2,1.5\n1,-0.0\n2,1.5\n")
+    assert actions(project.run())["dws.copied"] == "full"
+    assert repr(project.rows("dws.copied")[0]) == "(1, -0.0)"

@@ -13,6 +13,7 @@ import runnel
 from runnel.internal_names import ICEBERG_COLUMNS, INTERNAL_WORDS
 
 _FOLDERS = ("connect", "lake", "query", "run", "testing")
+_SPARK_FOLDERS = ("run", "testing")
 _SQL = re.compile(r"\b(SELECT|FROM|JOIN|WHERE|AS|CASE|OVER|VALUES|lambda)\b|->")
 _NAMES = (
     r'\bAS [`"]?([a-z_]\w*)',
@@ -21,32 +22,51 @@ _NAMES = (
     r"lambda ([a-z_]\w*)",
     r"\b([a-z_]\w*) ->",
 )
+_NAMING = ("alias", "withColumn", "observe")
+_SPARKS = ("_metadata", "_change_type", "_rank", "window", "raw", "reason", "run", "rows", "l", "r", "runnel_times")
 _OTHERS = (
-    *("filename", "file_row_number", "file_index", "file_last_modified", "rowid", "input_file_name"),  # DuckDB's
+    *_SPARKS,
+    *("filename", "file_row_number", "file_index", "file_last_modified", "rowid"),  # DuckDB's
     *(
-        "_metadata",
-        "_change_type",
         "_change_ordinal",
         "_commit_snapshot_id",
-        "_rank",
         "file_path",
-    ),  # Spark's, Iceberg's
-    *("raw", "reason", "run", "path", "size", "sha256", "content", "blob", "modified_at", "unnest", "count", "sum"),
-    *("_rescued_data", "window", "excluded", "target", "source", "runnel", "runnel:n", "runnel_side", "runnel_times"),
+        "path",
+        "size",
+        "sha256",
+        "content",
+        "blob",
+        "modified_at",
+    ),
+    *("unnest", "count", "sum", "excluded", "target", "source", "runnel", "runnel:n", "runnel_side", "one", "two"),
 )
 
 
-@cache
 def query_names() -> tuple[str, ...]:
     """Return them, but for those that no column may have."""
-    names = set(_OTHERS) | {f"runnel {word}" for word in INTERNAL_WORDS} | {"runnel slice 0"}
+    return _sorted({*_OTHERS, *(f"runnel {word}" for word in INTERNAL_WORDS)} | _names_below(_FOLDERS))
+
+
+def spark_names() -> tuple[str, ...]:
+    """Return those that matter to Spark only: wide tables take it long."""
+    texts = [text for text in _texts(_SPARK_FOLDERS) if "import internal_column" in text]
+    words = {word for word in INTERNAL_WORDS if any(f'"{word}"' in text for text in texts)}
+    return _sorted({*_SPARKS, "runnel slice 0", *(f"runnel {word}" for word in words)} | _names_below(_SPARK_FOLDERS))
+
+
+def _sorted(names: set[str]) -> tuple[str, ...]:
+    return tuple({name.lower(): name for name in sorted(names) if name.lower() not in ICEBERG_COLUMNS}.values())
+
+
+@cache
+def _texts(folders: tuple[str, ...]) -> tuple[str, ...]:
     root = Path(runnel.__file__).parent
-    for folder in _FOLDERS:
-        for path in (root / folder).rglob("*.py"):
-            if "migrations" not in path.parts and path.name != "schema.py":
-                names |= set(_names_in(ast.parse(path.read_text())))
-    lower = {name.lower(): name for name in sorted(names)}
-    return tuple(name for key, name in lower.items() if key not in ICEBERG_COLUMNS)
+    paths = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
+    return tuple(path.read_text() for path in paths if "migrations" not in path.parts and path.name != "schema.py")
+
+
+def _names_below(folders: tuple[str, ...]) -> set[str]:
+    return {name for text in _texts(folders) for name in _names_in(ast.parse(text))}
 
 
 def _names_in(tree: ast.Module) -> Iterator[str]:
@@ -60,6 +80,8 @@ def _names_in(tree: ast.Module) -> Iterator[str]:
             yield from _names_of(node.value)
             if re.fullmatch(r"runnel_[a-z]+", node.value):
                 yield node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _NAMING:
+            yield from (str(given.value) for given in node.args[:1] if isinstance(given, ast.Constant))
 
 
 def _names_of(text: str) -> Iterator[str]:

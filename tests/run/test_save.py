@@ -87,7 +87,7 @@ def test_writes_side_by_side_each_get_their_own_counts(context: Context) -> None
     assert found == {number: [0, number, 10 * number] for number in range(1, 5)}
 
 
-@pytest.mark.parametrize("news", [None, {"rows": 99}], ids=["lost", "wrong"])
+@pytest.mark.parametrize("news", [None, {tally.ROWS: 99}], ids=["lost", "wrong"])
 def test_what_spark_observed_is_counted_again_if_it_is(
     context: Context, monkeypatch: pytest.MonkeyPatch, news: dict[str, int] | None
 ) -> None:

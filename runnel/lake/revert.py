@@ -181,6 +181,8 @@ def _changes(
     for undo in undos:
         try:
             change = _change(store, commit, name, undo, staged)
+            if change is not None and undo.files is not None and (path := undo.files.read_since(store)):
+                raise Clash(f"{path} was read again since, or its rows were released or taken back")
         except Clash as clash:
             clashes.append((undo, clash.reason))
         else:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
-from runnel.lake.commits import Commit, Version
+from runnel.declare.flow import quarantine_of
+from runnel.lake.commits import Commit, Version, version_at
 from runnel.lake.delta import delta
 from runnel.lake.ingested import has_ingested, position
 from runnel.lake.manifests import entries
@@ -35,6 +36,18 @@ class ReadFiles:
     before: Position
     after: Position
     now: Position
+    versions: tuple[tuple[Version | None, Version | None, Version | None], ...]  # of its table and its quarantine
+
+    def read_since(self, store: "Store") -> str | None:
+        """Return a file that the commit read and that was read again, or its rows released, since; None if none was.
+
+        Its table and its quarantine are looked at together: a row that left one may have come to the other.
+        """
+        by_commit, since = set[str](), set[str]()
+        for before, after, now in self.versions:
+            by_commit |= _owners_apart(store, before, after)
+            since |= _owners_apart(store, after, now)
+        return min((self.paths.get(owner, owner) for owner in by_commit & since), default=None)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -70,7 +83,15 @@ def read_files(
         return None
     found = (position(connection, commit, source) for commit in (parent, undone, tip))
     before, after, now = ({path: seen for path, seen in at.items() if path != STATE or not seen.state} for at in found)
-    return ReadFiles(source, before, after, now)
+    versions = tuple(
+        (
+            version_at(connection, parent, table),
+            version_at(connection, undone, table),
+            version_at(connection, tip, table),
+        )
+        for table in (source, quarantine_of(source))
+    )
+    return ReadFiles(source, before, after, now, versions)
 
 
 def source_of(store: "Store", table: TableName, versions: Iterable[Version | None]) -> TableName:
@@ -80,6 +101,14 @@ def source_of(store: "Store", table: TableName, versions: Iterable[Version | Non
     location = next((version.location for version in versions if version is not None), None)
     of = load(store, location).properties.get(_OF) if location is not None else None
     return TableName.stored(of) if of else table
+
+
+def _owners_apart(store: "Store", before: Version | None, after: Version | None) -> set[str]:
+    if before == after:
+        return set()
+    found = delta(store, before.location if before else None, after.location if after else None)
+    named = (prefix_of(entry.path) for entry in (*found.added, *found.removed) if entry.is_data)
+    return {owner for owner in named if owner}
 
 
 def owners_back(store: "Store", before: str | None, after: str | None) -> set[str]:

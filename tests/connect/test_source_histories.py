@@ -84,6 +84,10 @@ NAMED = {
         "keep",
         "put a Z; run; put b Y; run; revert; rewind 2; remove b; put c W; run; revert 1; put b V; run",
     ),
+    "a release is reverted after the file was read again": (
+        "keep",
+        "put a Z; run; release a; put a EMPTY; run; revert 1; release a",
+    ),
     "two commits are reverted, the newest first": (
         "keep",
         "put a X; run; put a V; run; put a W; run; revert 0; revert 2; put a X; run",

@@ -95,7 +95,8 @@ def after_run(state: State, folder: Mapping[str, Contents], numbers: Numbers, *,
             renamed[path] = former
             del free[former]
     if not state.exists:
-        result.holdings, result.position = {}, {}
+        forgotten = {path: Entry((), entry.contents, is_removed=True) for path, entry in state.position.items()}
+        result.holdings, result.position = {}, forgotten
     for former in renamed.values():
         result.position[former] = Entry((), live[former].contents, is_removed=True)
     for path, former in renamed.items():

@@ -24,6 +24,7 @@ from runnel.telemetry import tracing
 
 QUEUED, RUNNING, CANCELLED, SUCCEEDED, FAILED = "queued", "running", "cancelled", "succeeded", "failed"
 OPEN = (QUEUED, RUNNING)
+LOST = "lost"  # only shown: running, by a worker that is not heard of
 PAUSED = "paused"  # a backfill whose chunks wait for a person
 BACKFILL = "backfill/"  # what the cause of its chunks starts with
 RENEW_SECONDS = 3.0
@@ -96,7 +97,7 @@ class Queued:
     @property
     def is_open(self) -> bool:
         """Tell whether something will still become of it."""
-        return self.state in OPEN
+        return self.state in (*OPEN, LOST)  # one whose worker is lost is run again, or is ended
 
 
 def add(connection: Connection, db: Database, entries: Iterable[Entry]) -> list[str]:

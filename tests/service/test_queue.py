@@ -266,3 +266,14 @@ def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
     (item,) = both.db.read(lambda c: journal.listed(c, journal.Filter(), 10))
     assert item.run.detail["error"]["what"].startswith("worker w1, which ran it, was last heard of at ")
     assert both.db.read(lambda c: queue.held(c, [held.claim])) == {entry.id: None}, "the claim keeps its token"
+
+
+def test_what_a_worker_gives_back_is_queued_again_and_does_not_count(both: Store) -> None:
+    entry = Entry({}, "ada", retries=0)
+    queue.submit(both.db, entry)
+    queue.claim(both.db, "w1")
+    (found,) = queue.give_back(both.db, "w1")
+    assert (found.id, found.state, found.attempt, found.retries) == (entry.id, "queued", 1, 1)
+    assert (found.outcome or {})["error"]["what"] == (
+        "it was interrupted, because its worker was told to stop, and is queued again"
+    )

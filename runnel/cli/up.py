@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
     from runnel.client.lake import Lake
     from runnel.service.home import Home
+    from runnel.service.under_way import RunUnderWay
 
-_DOWN_SECONDS = 120.0
+_DOWN_SECONDS = 120.0  # after everything was interrupted
+_ORPHAN_SECONDS = 60.0
 
 
 @command()
@@ -62,33 +65,74 @@ def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
                 opened, url, branch, number, parallel, lambda: _greet(opened, here, str(path), as_json)
             )
     if not is_whole:
-        say("something did not end in time; nothing of it was published, and the next `runnel up` takes it up")
+        say("something was interrupted; nothing of it was published, and the next `runnel up` takes it up")
     sys.exit(0 if is_whole else 1)
 
 
 @command()
-def down(as_json: bool) -> None:
-    """Stop the `runnel up` of this project, after what is under way."""
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="SECONDS",
+    help="Interrupt what is still under way then; the next `runnel up` runs it again.",
+)
+@click.option("--now", is_flag=True, help="Interrupt what is under way at once, as --timeout 0 does.")
+def down(timeout: float | None, now: bool, as_json: bool) -> None:
+    """Stop the `runnel up` of this project, after what is under way, however long that takes."""
     from runnel.cli.base import settings
-    from runnel.errors import Unreachable
     from runnel.service import home
 
     folder = settings().home
     found = home.found(folder)
-    if found is not None:
-        say(f"stopping process {found.pid} after what is under way")
-        os.kill(found.pid, signal.SIGTERM)
-        until = threading.Event()
-        for _ in range(int(_DOWN_SECONDS / 0.2)):
-            if home.found(folder) is None:
-                break
-            until.wait(0.2)
-        else:
-            raise Unreachable("DOWN_SLOW", f"process {found.pid} has not ended yet", fix="wait, or kill it")
+    if found is None:
+        print_json({"stopped": None, "interrupted": []}) if as_json else click.echo("nothing is up here")
+        return
+    say(f"stopping process {found.pid}{' now' if now else ' after what is under way'}")
+    with lake() as opened:
+        runs = _await_down(opened, found, 0.0 if now else timeout)
     if as_json:
-        print_json({"stopped": found.pid if found else None})
-    else:
-        click.echo("it is down" if found else "nothing is up here")
+        print_json({"stopped": found.pid, "interrupted": [run.json() for run in runs]})
+        return
+    for run in runs:
+        click.echo(
+            f"interrupted, and queued again for the next `runnel up`: run {run.run} ({run.select or 'everything'})"
+        )
+    click.echo("it is down")
+
+
+def _await_down(opened: "Lake", found: "Home", timeout: float | None) -> "list[RunUnderWay]":
+    """Stop a `runnel up`, show what it waits for, and return the runs that were interrupted."""
+    from runnel.errors import RunnelError, Unreachable
+    from runnel.service import home
+    from runnel.service.under_way import interrupted, runs_under_way
+
+    db, folder, begun, pause = opened.store.db, opened.settings.home, time.monotonic(), threading.Event()
+    runs: dict[str, RunUnderWay] = {}
+    is_hurried = False
+
+    def look() -> None:
+        with suppress(RunnelError):  # the database is away
+            for run in runs_under_way(db):
+                if run.run not in runs:
+                    runs[run.run] = run
+                    say(f"waiting for {run.text}" if timeout != 0 else f"interrupting {run.text}")
+
+    look()
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGTERM)
+    while home.found(folder) is not None:
+        waited = time.monotonic() - begun
+        if timeout is not None and waited >= timeout and not is_hurried:
+            is_hurried = True
+            with suppress(ProcessLookupError):
+                os.kill(found.pid, signal.SIGUSR1)
+        if timeout is not None and waited > timeout + _DOWN_SECONDS:
+            raise Unreachable("DOWN_SLOW", f"process {found.pid} has not ended yet", fix="wait, or kill it")
+        pause.wait(0.2)
+        if not is_hurried:
+            look()
+    return interrupted(db, list(runs.values()))
 
 
 @command()
@@ -110,8 +154,9 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
         env, tell = chosen().get("env"), _tell
         working = Working(opened, os.environ, tell, env=env, branch=branch, name=name, parallel=parallel)
         _heed(working.worker.stop)
+        signal.signal(signal.SIGUSR1, lambda number, frame: working.hurry())
         if watched:
-            _end_with_parent(working.worker.stop)
+            _end_with_parent(working.worker.stop, working.hurry)
         elif as_json:
             print_json({"worker": working.worker.name, "project": opened.settings.name, "branch": branch})
         else:
@@ -161,6 +206,7 @@ def _supervise(opened: "Lake", url: str, branch: str, number: int, parallel: int
     children += [Child("worker", worker_command, beats(db)) for _ in range(number)]
     supervisor = Supervisor(children, db, _tell)
     _heed(supervisor.stop, supervisor.kill)
+    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.hurry.set())
     greeted = threading.Thread(target=_when_ready, args=(url, supervisor.stop, greet), daemon=True)
     greeted.start()
     supervisor.run()
@@ -221,14 +267,21 @@ def _heed(stop: threading.Event, at_once: "Callable[[], None] | None" = None) ->
         signal.signal(number, heard)
 
 
-def _end_with_parent(stop: threading.Event) -> None:
-    """Stop when whoever started this process is gone; Ctrl-C on a terminal is for the parent, which tells us."""
+def _end_with_parent(stop: threading.Event, hurry: "Callable[[], None] | None" = None) -> None:
+    """Stop when whoever started this process is gone, in a hurry after a while; Ctrl-C on a terminal is for the parent.
+
+    The parent tells us of it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.read(0, 1):
             pass
+        was_told = stop.is_set()
         stop.set()
+        if hurry is not None and not was_told:
+            time.sleep(_ORPHAN_SECONDS)  # nobody waits for what is under way, and nobody could interrupt it
+            hurry()
 
     threading.Thread(target=watch, name="runnel parent", daemon=True).start()
 

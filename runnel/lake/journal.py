@@ -1,7 +1,8 @@
 """All runs in one list: what was queued, with its attempts, and what commands ran by themselves. Reads only."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -9,11 +10,15 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake
 from runnel.lake import queue, runs, schema
+from runnel.lake.database import clock, moment, stamp
 from runnel.lake.queue import Queued
 from runnel.lake.runs import Run
+from runnel.lake.upkeep.leases import is_dead
 
 _ID_LENGTH = 24  # of an id of a run; a later attempt adds its number
 _PAGE = 500
+_SILENT_SECONDS = queue.CLAIM_SECONDS + queue.RENEW_SECONDS  # a worker that is not heard of for longer has lost its run
+_SILENT_HERE_SECONDS = 60.0  # where its process can be looked for, and is there: the machine may just be busy
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,8 @@ def one(connection: Connection, text: str) -> Item:
             raise
         return Item(None, (_by_itself(connection, text, error),))
     names = [entry.id, *(f"{entry.id}-{number}" for number in range(2, entry.attempt + 1))]
-    known = runs.some(connection, names)
-    return Item(entry, tuple(known[name] for name in names if name in known))
+    known, lost = runs.some(connection, names), _lost(connection, [entry])
+    return Item(lost.get(entry.id, entry), tuple(known[name] for name in names if name in known))
 
 
 def _by_itself(connection: Connection, text: str, unknown: Mistake) -> Run:
@@ -123,9 +128,38 @@ def _items(connection: Connection, ids: "list[Any] | Any") -> list[Item]:
     queued = queue.some(connection, [row.id for row in ids if row.is_queued])
     names = [queued[row.id].run if row.is_queued else row.id for row in ids]
     known = runs.some(connection, names)
+    queued |= _lost(connection, queued.values())
     return [
         Item(queued.get(row.id), (known[name],) if name in known else ()) for row, name in zip(ids, names, strict=True)
     ]
+
+
+def _lost(connection: Connection, entries: Iterable[Queued]) -> dict[str, Queued]:
+    """Return, as lost, the entries that are running by a worker that has died or is not heard of any more.
+
+    Only what is shown: the claim is ended by whoever sees by a clock that never jumps that nobody renews it.
+    """
+    running = {entry.id: entry for entry in entries if entry.state == queue.RUNNING}
+    if not running:
+        return {}
+    columns, is_sqlite = schema.workers.c, connection.dialect.name == "sqlite"  # used from one machine
+    owners = {row.id: row.owner for row in connection.execute(sa.select(columns.id, columns.owner))}
+    silent = timedelta(seconds=_SILENT_HERE_SECONDS if is_sqlite else _SILENT_SECONDS)
+    heard_after = stamp(moment(clock(connection)) - silent)
+    return {
+        name: _as_lost(entry)
+        for name, entry in running.items()
+        if (entry.renewed_at or "") < heard_after or (is_sqlite and is_dead(owners.get(entry.worker or "", "")))
+    }
+
+
+def _as_lost(entry: Queued) -> Queued:
+    heard = (entry.renewed_at or "")[:19].replace("T", " ")
+    what = f"worker {entry.worker}, which ran it, was last heard of at {heard} UTC"
+    fix = "nothing where a service or another worker is there: it is run again; else `runnel up` does so"
+    return replace(
+        entry, state=runs.LOST, outcome={"error": {"code": "RUN_LOST", "what": what, "at": None, "fix": fix}}
+    )
 
 
 def _ids(wanted: Filter, limit: int, before: str | None) -> "sa.CompoundSelect[Any]":
@@ -137,7 +171,7 @@ def _ids(wanted: Filter, limit: int, before: str | None) -> "sa.CompoundSelect[A
     if wanted.state is not None:
         # That it is lost nobody may have said.
         states = {wanted.state, runs.RUNNING} if wanted.state == runs.LOST else {wanted.state}
-        entries, others = entries.where(queued.state == wanted.state), others.where(ran.state.in_(states))
+        entries, others = entries.where(queued.state.in_(states)), others.where(ran.state.in_(states))
     if wanted.branch is not None:
         entries, others = entries.where(queued.branch == wanted.branch), others.where(ran.branch == wanted.branch)
     if wanted.cause is not None:

@@ -24,6 +24,7 @@ from runnel.telemetry import tracing
 
 QUEUED, RUNNING, CANCELLED, SUCCEEDED, FAILED = "queued", "running", "cancelled", "succeeded", "failed"
 OPEN = (QUEUED, RUNNING)
+LOST = "lost"  # only shown: running, by a worker that is not heard of
 PAUSED = "paused"  # a backfill whose chunks wait for a person
 BACKFILL = "backfill/"  # what the cause of its chunks starts with
 RENEW_SECONDS = 3.0
@@ -96,7 +97,7 @@ class Queued:
     @property
     def is_open(self) -> bool:
         """Tell whether something will still become of it."""
-        return self.state in OPEN
+        return self.state in (*OPEN, LOST)  # one whose worker is lost is run again, or is ended
 
 
 def add(connection: Connection, db: Database, entries: Iterable[Entry]) -> list[str]:
@@ -201,6 +202,13 @@ def finish(
     return db.write(work)
 
 
+def give_back(db: Database, worker: str) -> list[Queued]:
+    """Queue again what a worker interrupts because it was told to stop; that does not count as an attempt."""
+    what = "it was interrupted, because its worker was told to stop, and is queued again"
+    error = {"code": "RUN_INTERRUPTED", "what": what, "at": None, "fix": None}
+    return _release(db, [schema.queue.c.worker == worker], {"error": error}, counts=False)
+
+
 def release(db: Database, *, worker: str | None = None, stale: Iterable[tuple[str, str]] = ()) -> list[Queued]:
     """End the claims of a worker that has died, or those that were not renewed; return the entries as they are then.
 
@@ -210,6 +218,13 @@ def release(db: Database, *, worker: str | None = None, stale: Iterable[tuple[st
     lost = [sa.and_(columns.id == entry, columns.renewed_at == renewed_at) for entry, renewed_at in stale]
     lost += [columns.worker == worker] if worker is not None else []
     outcome = {"error": {"code": "RUN_LOST", "what": "the worker that ran it went away", "at": None, "fix": None}}
+    return _release(db, lost, outcome) if lost else []
+
+
+def _release(
+    db: Database, lost: "list[sa.ColumnElement[bool]]", outcome: Mapping[str, Any], *, counts: bool = True
+) -> list[Queued]:
+    columns = schema.queue.c
 
     def work(connection: Connection) -> list[Queued]:
         query = sa.select(columns.id).where(columns.state == RUNNING, sa.or_(*lost)).with_for_update(skip_locked=True)
@@ -219,10 +234,11 @@ def release(db: Database, *, worker: str | None = None, stale: Iterable[tuple[st
             if one.commit is not None:
                 _end(connection, db, one, SUCCEEDED, {"commit": one.commit}, again=False)
             else:
-                _end(connection, db, one, CANCELLED if one.cancel_at else FAILED, outcome, again=not one.cancel_at)
+                state, again = (CANCELLED, False) if one.cancel_at else (FAILED, True)
+                _end(connection, db, one, state, outcome, again=again, counts=counts)
         return [_one(connection, one.id) for one in found]
 
-    return db.write(work) if lost else []
+    return db.write(work)
 
 
 def cancel(db: Database, entry: str) -> Queued:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
 from runnel.lake import queue, workers
+from runnel.service.under_way import runs_under_way
 
 if TYPE_CHECKING:
     from runnel.lake.database import Database
@@ -27,7 +28,7 @@ LOG = logging.getLogger("runnel.supervisor")
 Tell = Callable[[str], None]
 PATIENCE_SECONDS = 15.0  # for one that shows no sign of life
 START_SECONDS = 120.0  # until it must have shown one
-END_SECONDS = 100.0  # for what is under way
+END_SECONDS = 30.0  # for a process that was told to end and has nothing to wait for
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
 _PAUSE_SECONDS = 0.2
 _WELL_SECONDS = 60.0
@@ -56,8 +57,11 @@ class Supervisor:
     def __init__(self, children: Sequence[Child], db: "Database", tell: Tell) -> None:
         self.stop = threading.Event()
         self.children = list(children)
+        self.hurry = threading.Event()  # interrupt what is under way instead of waiting for it
         self._db = db
         self._tell = tell
+        self._hurried_at: float | None = None
+        self._shown: set[str] = set()
 
     def run(self) -> None:
         """Keep everything running until told to stop."""
@@ -66,24 +70,48 @@ class Supervisor:
                 self._look(child)
             self.stop.wait(_PAUSE_SECONDS)
 
-    def end(self, seconds: float = END_SECONDS) -> bool:
-        """Tell all to stop, wait, and kill what does not; return whether all ended by themselves."""
+    def end(self) -> bool:
+        """Stop all after what is under way, however long that takes; return whether all ended by themselves.
+
+        Once `hurry` is set, workers interrupt their runs, and what has not ended soon after that is killed.
+        """
         self.stop.set()
         there = [child for child in self.children if child.process is not None and child.process.poll() is None]
         for child in there:
             _signal(child, signal.SIGTERM)
-        until, is_whole = time.monotonic() + seconds, True
-        for child in there:
-            assert child.process is not None
-            try:
-                is_whole = child.process.wait(max(until - time.monotonic(), 0.1)) == 0 and is_whole
-            except subprocess.TimeoutExpired:
+        ended = [self._await_end(child, time.monotonic()) for child in there]
+        return all(ended)
+
+    def _await_end(self, child: Child, begun: float) -> bool:
+        """Wait for the end of a child, and tell whether it ended in order; a worker may take long, if it lives."""
+        assert child.process is not None
+        while child.process.poll() is None:
+            now = time.monotonic()
+            if self._hurried_at is None and self.hurry.is_set():
+                self._hurried_at = now
+                for worker in [one for one in self.children if one.kind == "worker"]:
+                    _signal(worker, signal.SIGUSR1)
+            waits_since = self._hurried_at if child.kind == "worker" else begun
+            if waits_since is not None and now - waits_since > END_SECONDS:
                 self._tell(f"the {child.kind} did not end in time, it is killed")
                 _signal(child, signal.SIGKILL)
-                child.process.wait()
-                is_whole = False
-            self._bury(child)
+            elif child.kind == "worker":
+                self._watch(child, now)
+                self._show_runs()
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(_PAUSE_SECONDS)
+        is_whole = child.process.returncode == 0
+        self._bury(child)
         return is_whole
+
+    def _show_runs(self) -> None:
+        """Say which runs it waits for, each once."""
+        with suppress(RunnelError):  # the database is away
+            names = frozenset(child.name for child in self.children)
+            for run in runs_under_way(self._db, names):
+                if run.run not in self._shown:
+                    self._shown.add(run.run)
+                    self._tell(f"waiting for {run.text}")
 
     def kill(self) -> None:
         """End everything at once."""

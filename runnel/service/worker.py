@@ -70,6 +70,7 @@ class Worker:
     ) -> None:
         self.name = name or f"{socket.gethostname()[:40]}-{secrets.token_hex(4)}"
         self.stop = threading.Event()
+        self.hurry = threading.Event()  # interrupt what is under way instead of waiting for it
         self.is_torn = False
         self.problems = Problems()  # of its loops, and of what it keeps going
         self._lake = lake
@@ -103,23 +104,35 @@ class Worker:
             self._has_declared = has_declared
             self._tell()
 
-    def end(self, seconds: float = 60.0) -> bool:
-        """Stop after what is under way, and tell whether all of it has ended in time; the rest is given back."""
+    def end(self, seconds: float | None = None) -> bool:
+        """Stop after what is under way, and tell whether all of it has ended by itself.
+
+        Where that takes longer than `seconds`, or `hurry` is set, the rest is interrupted and given back to the queue.
+        """
         self._state = "stopping"
         self.stop.set()
-        until = time.monotonic() + seconds
+        until = time.monotonic() + seconds if seconds is not None else float("inf")
         if self._taker is not None:
             self._taker.join()
-        for thread in self._runs - self._left_behind:
-            thread.join(max(until - time.monotonic(), 0.1))
-        is_whole = not any(thread.is_alive() for thread in self._runs - self._left_behind)
+        is_whole = self._await_runs(lambda: self.hurry.is_set() or time.monotonic() > until)
         if not is_whole:
             self._cancel_all()
+            grace = time.monotonic() + 2 * GRACE_SECONDS
+            self._await_runs(lambda: time.monotonic() > grace)
         self._ended.set()
         with suppress(RunnelError):  # the claims end by themselves then
-            queue.release(self._lake.store.db, worker=self.name)
+            queue.give_back(self._lake.store.db, self.name)
             workers.leave(self._lake.store.db, self.name)
         return is_whole
+
+    def _await_runs(self, is_over: Callable[[], bool]) -> bool:
+        """Wait for the runs, and tell whether they have ended; those that were left behind don't count."""
+        for thread in self._runs:
+            while thread.is_alive() and thread not in self._left_behind:
+                if is_over():
+                    return False
+                thread.join(0.1)
+        return True
 
     @property
     def at(self) -> list[str]:

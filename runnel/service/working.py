@@ -76,6 +76,13 @@ class Working:
         kept = self._keeping.end()
         return self.worker.end() and kept and not self.worker.is_torn
 
+    def hurry(self) -> None:
+        """Once it is to stop, interrupt what is under way, and give it back to the queue.
+
+        That it is to stop somebody else says: a signal that came second would be taken for an order to end at once.
+        """
+        self.worker.hurry.set()
+
     def _needs_spark(self) -> bool:
         """Tell whether the project has tasks; sources are read without Spark, or start it when they need it."""
         try:

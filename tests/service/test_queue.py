@@ -1,5 +1,8 @@
 """The queue: who gets what, once, and what becomes of what nobody finishes."""
 
+import os
+import socket
+import subprocess
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -8,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Cancelled, Mistake, RunnelError
-from runnel.lake import queue, runs, schema
+from runnel.lake import journal, queue, runs, schema, workers
 from runnel.lake.database import moment, stamp
 from runnel.lake.queue import Entry, Queued
 from runnel.lake.store import Store
@@ -232,3 +235,45 @@ def hurry(store: Store) -> None:
     """Let what waits for another attempt wait no longer."""
     past = "2000-01-01T00:00:00.000000Z"
     store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before=past)))
+
+
+def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
+    """At once where its process can be looked for, else when it was not heard of for 13 seconds; the claim stays."""
+    entry, is_sqlite = Entry({}, "ada"), both.db.is_sqlite
+    queue.submit(both.db, entry)
+    held = queue.claim(both.db, "w1")
+    assert held is not None
+    workers.tell(both.db, "w1", workers.WORKER, "ready", {})
+
+    def shown() -> str:
+        return both.db.read(lambda connection: journal.find(connection, entry.id)).state
+
+    def heard(seconds: float, owner: str) -> None:
+        then = stamp(moment(both.db.now()) - timedelta(seconds=seconds))
+        both.db.write(lambda c: c.execute(schema.queue.update().values(renewed_at=then)))
+        both.db.write(lambda c: c.execute(schema.workers.update().values(owner=owner)))
+
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    here, killed = f"{socket.gethostname()}:{os.getpid()}", f"{socket.gethostname()}:{dead.pid}"
+    cases = {(1, here): "running", (1, killed): "lost" if is_sqlite else "running"}
+    cases |= {(14, here): "running" if is_sqlite else "lost", (61, here): "lost"}
+    for (seconds, owner), expected in cases.items():
+        heard(seconds, owner)
+        assert shown() == expected, (seconds, owner)
+        listed = both.db.read(lambda c: journal.listed(c, journal.Filter(state="lost"), 10))
+        assert [one.id for one in listed] == ([entry.id] if expected == "lost" else [])
+    (item,) = both.db.read(lambda c: journal.listed(c, journal.Filter(), 10))
+    assert item.run.detail["error"]["what"].startswith("worker w1, which ran it, was last heard of at ")
+    assert both.db.read(lambda c: queue.held(c, [held.claim])) == {entry.id: None}, "the claim keeps its token"
+
+
+def test_what_a_worker_gives_back_is_queued_again_and_does_not_count(both: Store) -> None:
+    entry = Entry({}, "ada", retries=0)
+    queue.submit(both.db, entry)
+    queue.claim(both.db, "w1")
+    (found,) = queue.give_back(both.db, "w1")
+    assert (found.id, found.state, found.attempt, found.retries) == (entry.id, "queued", 1, 1)
+    assert (found.outcome or {})["error"]["what"] == (
+        "it was interrupted, because its worker was told to stop, and is queued again"
+    )

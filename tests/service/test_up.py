@@ -97,6 +97,19 @@ class Shop:
     def there(self, kind: str = workers.WORKER) -> list[str]:
         return [one.id for one in self.lake.store.db.read(lambda connection: workers.present(connection, kind))]
 
+    def entry(self, name: str) -> queue.Queued:
+        return self.lake.store.db.read(lambda connection: queue.find(connection, name))
+
+    def begin(self, table: str, **options: Any) -> str:
+        """Queue a run, and return its id when a worker is at it."""
+        entry = queue.Entry({"select": [table]}, "ada", **options)
+        queue.submit(self.lake.store.db, entry)
+        until(lambda: self.entry(entry.id).state == "running", 60, lambda: f"nobody took it\n{tail(self.log)}")
+        return entry.id
+
+    def command(self, name: str, *words: str) -> "_Spoken":
+        return _Spoken(self.root, self.root / name, words)
+
     def close(self) -> None:
         self.lake.close()
         self.up.__exit__()
@@ -175,6 +188,29 @@ def test_a_command_stops_its_run_by_ctrl_c_and_follows_it_when_the_service_is_go
     assert second.said().count("ods.slow: ingest") == 1, second.said()
 
 
+def test_down_waits_for_what_is_under_way_or_interrupts_and_names_it(shop: Shop) -> None:
+    shop.has(1)
+    finished = shop.begin("ods.slow")
+    with shop.command("down.txt", "down") as waiting:
+        until(lambda: f"waiting for run {finished} (ods.slow), going on since" in waiting.said(), 30, waiting.said)
+        until(lambda: not shop.there(workers.SERVICE), 30, lambda: "the service goes on")
+        assert shop.up.is_alive and waiting.process.poll() is None
+        (shop.root / "gate").touch()
+        assert waiting.process.wait(60) == 0, waiting.said()
+    assert "it is down" in waiting.said() and "interrupted" not in waiting.said()
+    assert (shop.up.process.wait(30), shop.entry(finished).state) == (0, "succeeded")
+    (shop.root / "gate").unlink()
+    shop.up = Up(shop.root, shop.log)
+    stopped = shop.begin("ods.slow", retries=0)
+    with shop.command("now.txt", "down", "--now", "--json") as now:
+        assert now.process.wait(60) == 0, now.said()
+    told = json.loads(now.said().splitlines()[-1])
+    assert [run["run"] for run in told["interrupted"] if run["cause"] == "user"] == [stopped], now.said()
+    found = shop.entry(stopped)
+    assert (found.state, "RUN_INTERRUPTED" in str(found.outcome)) == ("queued", True), "it does not count as an attempt"
+    assert shop.up.process.wait(30) == 1
+
+
 @pytest.mark.crash
 def test_whoever_is_killed_comes_back_and_nothing_is_lost(shop: Shop) -> None:
     shop.has(1)
@@ -232,6 +268,28 @@ def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, cli: Cli, monkeypa
         (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
         done = cli("up")
     assert (done.code, "SERVICE_PORT" in done.err, "RUNNEL__SERVICE__PORT" in done.err) == (2, True, True), done
+
+
+class _Spoken:
+    """A command in a process of its own, and what it says."""
+
+    def __init__(self, root: Path, log: Path, words: tuple[str, ...]) -> None:
+        self._log = log
+        with log.open("w") as file:
+            code = "from runnel.cli.main import main; main()"
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, "-C", str(root), *words], stdout=file, stderr=file
+            )
+
+    def __enter__(self) -> "_Spoken":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        return self._log.read_text()
 
 
 class _Command:

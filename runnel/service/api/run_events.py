@@ -112,7 +112,12 @@ def _news(db: "Database", run: str, number: int) -> tuple[str, list[told.Told]]:
 def _seen(connection: "Connection", run: str, number: int, limit: int) -> tuple[str, str, list[told.Told]]:
     """Return the whole id of a run, its state, and its events after one: all before it ended are there by then."""
     found = one(connection, run)
-    return found.id, found.state, told.after(connection, found.id, number, limit) if limit else []
+    is_open = found.entry is not None and found.entry.is_open  # also one whose worker is lost: it is run again
+    return (
+        found.id,
+        OPEN[-1] if is_open else found.state,
+        told.after(connection, found.id, number, limit) if limit else [],
+    )
 
 
 def _json(event: told.Told) -> dict[str, Any]:

@@ -19,6 +19,7 @@ _KINDS = (Files, Jdbc, Kafka, Webhook)
 _TARGETS = "rn.jdbc(...), rn.files(...), rn.kafka(...) or rn.webhook(...), or decorate a function"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}\Z", re.ASCII)
 _KNOWN = ("name", "branch", "retries")
+_OWN_TABLES = "runnel_"
 _STORES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss")  # where an object is there whole
 
 
@@ -126,6 +127,9 @@ def _files(target: Files) -> tuple[str, str, str] | None:
 def _jdbc(target: Jdbc) -> tuple[str, str, str] | None:
     if target.query is not None or target.table is None:
         return "table", "rows go to a table", 'name it: rn.jdbc("postgresql://...", table="seller_day", ...)'
+    if target.table.rpartition(".")[2].strip('"`').lower().startswith(_OWN_TABLES):
+        what = f"{shown(target.table)}: tables of that name are where Runnel notes its deliveries in the database"
+        return "table", what, f"choose a name that does not begin with {_OWN_TABLES}"
     if target.mode is None and not target.key:
         return "mode", "`mode` is missing", 'write mode="upsert", key=[...], or mode="overwrite", or mode="append"'
     if target.mode == "upsert" and not target.key:

@@ -195,3 +195,12 @@ def test_a_mistake_is_told(shop: Shop, given: dict[str, Any], told: str, more: s
         feed_of(shop, **given).news(None)
     text = str(raised.value)
     assert told in text and more in text and "flows/flow.py:3" in text
+
+
+@pytest.mark.parametrize("name", ["runnel_view", "runnel_sum", "runnel_keys"])
+def test_a_table_may_be_called_like_anything_of_ours(small: Shop, name: str) -> None:
+    small.insert(ONE, TWO)
+    small.execute(f"ALTER TABLE orders RENAME TO {name}")
+    small.flow(f'rn.source("ods.orders", rn.jdbc("{{url}}", table="{name}", key="id"))')
+    small.run()
+    assert small.names == "ab"

@@ -15,6 +15,7 @@ MISTAKES = {
     "no table's name": ('rn.sink("orders", rn.files("a.csv"))', "orders"),
     "no target": ('rn.sink("ods.orders", 5)', "can't go to '5'"),
     "upsert without key": (JDBC.format('table="o", mode="upsert"'), "key"),
+    "a table of our own": (JDBC.format('table="Runnel_staged", mode="append"'), "does not begin with runnel_"),
     "no mode": (JDBC.format('table="o"'), "`mode` is missing"),
     "a glob": (FILES.format('"out/*.csv"'), "is a glob"),
     "no store of objects": (FILES.format('"hdfs://host/out.csv"'), "nor in an object store"),

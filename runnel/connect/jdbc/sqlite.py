@@ -12,10 +12,11 @@ from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is
 from runnel.connect.jdbc.sqlite_types import declared, found_in
 from runnel.declare.duration import seconds_of
 from runnel.errors import Mistake
+from runnel.internal_names import INTERNAL_MARK
 
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 * 1024 * 1024
-_VIEW = "runnel_view"
+_VIEW = f'"{INTERNAL_MARK}runnel view"'
 _DAY_SECONDS = 86_400
 _SLACK_DAYS = 1e-7  # what a day as a floating-point number may be off
 _TABLES = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"

@@ -119,12 +119,27 @@ def test_a_folder_that_cannot_be_written_is_told(shop: Shop) -> None:
 
 
 def test_a_table_that_was_dropped_takes_its_file_along(shop: Shop) -> None:
+    sinks = [f'rn.sink("ref.cities", rn.files({target}))' for target in ('"out.csv"', '"out/", format="csv"')]
+    shop.sinks('rn.source("ref.cities", rn.manual())', *sinks)
+    shop.write("cities.csv", "id,city\n1,Lima\n")
+    with shop.open() as lake:
+        loaded = lake.load("ref.cities", shop.root / "cities.csv")
+    shop.deliver()
+    assert (shop.root / "out.csv").read_text() == "id,city\n1,Lima\n"
+    with shop.open() as lake:
+        lake.revert(loaded.commit.id)
+    shop.deliver()
+    assert not (shop.root / "out.csv").exists()
+    assert json.loads((shop.root / "out/_manifest.json").read_text())["rows"] == 0
+
+
+def test_a_source_whose_first_run_is_reverted_leaves_an_empty_file(shop: Shop) -> None:
     shop.sinks('rn.sink("ods.orders", rn.files("out.csv"))', 'rn.sink("ods.orders", rn.files("out/", format="csv"))')
     ran = shop.run()
     with shop.open() as lake:
         lake.revert(ran.commit or "")
     shop.deliver()
-    assert not (shop.root / "out.csv").exists()
+    assert (shop.root / "out.csv").read_text() == "id,day,amount\n"
     assert json.loads((shop.root / "out/_manifest.json").read_text())["rows"] == 0
 
 

@@ -130,7 +130,7 @@ class LakeFacts:
         known = None
         if not found.is_empty and found.content is not None and self._may_reuse(table):
             version = self._known(table, found.content)
-            known = Head(version, found.content) if version else None
+            known = Head(version, found.content) if version and not self._lacks_rows(table, found) else None
         return Arrivals(
             new=len(found.new),
             changed=len(found.changed),
@@ -146,6 +146,13 @@ class LakeFacts:
     def _may_reuse(self, table: "TableName") -> bool:
         """Tell whether a known version is all that there is to a source: not so where rows may be in quarantine."""
         return self._flow.sources[table].on_bad != "quarantine" and quarantine_of(table) not in self._heads
+
+    def _lacks_rows(self, table: "TableName", found: "Found") -> bool:
+        """Tell whether a known version lacks bad rows of these files that stop a run of this source."""
+        from runnel.lake.ingested import was_incomplete
+
+        identities = [arrival.identity for arrival in found.reads]
+        return self._flow.sources[table].on_bad == "stop" and was_incomplete(self._store.db, table, identities)
 
     def found(self, table: "TableName") -> "Found | None":
         """Return the files of a source that came, changed or went; None for a source that has none."""

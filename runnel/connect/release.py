@@ -20,11 +20,13 @@ from runnel.errors import Mistake, Moved
 from runnel.lake.commits import Change, Commit, Version
 from runnel.lake.identity import of_files
 from runnel.lake.ingested import position
-from runnel.lake.owners import prefix
+from runnel.lake.manifests import entries
+from runnel.lake.owners import name_of, prefix, prefix_of
 from runnel.lake.pins import pinned
 from runnel.lake.publish import Draft, publish, sequence
 from runnel.lake.seen import Seen
 from runnel.lake.snapshots import Edit, stage
+from runnel.lake.tables import load
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -82,6 +84,7 @@ def _released(
         return Released(len(chosen), 0, batch.dropped, None)
     message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
     seen = store.db.read(lambda connection: position(connection, commit, source.table)) if rows else {}
+    live = _data_files(store, now) if rows else ()
     draft = Draft(
         branch,
         message,
@@ -91,7 +94,7 @@ def _released(
         head=commit.id,
         planned=planned,
         pin=pin,
-        seen=tuple((source.table, entry) for entry in _position(seen, batch, owners)),
+        seen=tuple((source.table, entry) for entry in _position(seen, batch, owners, live)),
     )
     return Released(len(chosen), rows, batch.dropped, publish(store.db, draft))
 
@@ -105,14 +108,39 @@ def _table_change(store: "Store", source: Source, batch: Batch, now: Version | N
     return Change(source.table, now.location if now else None, location, content)
 
 
-def _position(now: Mapping[str, Seen], batch: Batch, owners: Mapping[str, str]) -> tuple[Seen, ...]:
-    """Return what is recorded of files whose rows are in more data files now, by the names that they have by now."""
+def _data_files(store: "Store", version: Version | None) -> tuple[str, ...]:
+    return (
+        tuple(entry.path for entry in entries(store, load(store, version.location)) if entry.is_data) if version else ()
+    )
+
+
+def _position(
+    now: Mapping[str, Seen], batch: Batch, owners: Mapping[str, str], live: Sequence[str]
+) -> tuple[Seen, ...]:
+    """Return what is recorded of files whose rows are in more data files now, by the names that they have by now.
+
+    `live` are the data files that the table had. After a revert those of a file are of an earlier reading of it.
+    """
     by_owner = {owner: entry for entry in now.values() for owner in entry.owned}
     more = {by_owner[owners[path]].path: made for path, made in batch.made.items() if owners.get(path) in by_owner}
     return tuple(
-        replace(now[path], files=(*now[path].files, *(file.file_path for file in made)), owners=now[path].owned)
+        replace(
+            now[path],
+            files=(*_held(now, path, live), *(file.file_path for file in made)),
+            owners=now[path].owned,
+        )
         for path, made in more.items()
     )
+
+
+def _held(now: Mapping[str, Seen], path: str, live: Sequence[str]) -> list[str]:
+    """Return the data files that hold rows of a file: those that were recorded, and those that bear its name."""
+    others = {
+        name_of(file) for other in now.values() if other.path != path and not other.is_gone for file in other.files
+    }
+    recorded, owned = {name_of(file) for file in now[path].files}, now[path].owned
+    own = [file for file in live if name_of(file) in recorded or prefix_of(file) in owned]
+    return [file for file in own if name_of(file) not in others]
 
 
 def _files(

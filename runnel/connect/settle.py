@@ -145,6 +145,27 @@ def bad_rows(
     return sorted(found, key=_order)
 
 
+def files_with_bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File]
+) -> frozenset[str]:
+    """Return the names of the files of which rows are left out."""
+    names: set[str] = set()
+    if settled.bad:
+        names |= {files[path].name for path in _bad_paths(con, reader, settled)}
+    if settled.rejected.count:
+        con.execute(f"SELECT count(*) FROM ({reader.rows()})").fetchall()
+        names |= {row.file for row in reader.rejected(None).examples}
+    return frozenset(names)
+
+
+def _bad_paths(con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled) -> list[str]:
+    paths = con.execute(
+        f"SELECT DISTINCT file FROM ({reader.rows()}) WHERE {_any_bad(settled.choices)} ORDER BY file"
+    ).fetchall()
+    reader.rejected()
+    return [path for (path,) in paths]
+
+
 def _order(row: BadRow) -> tuple[str, int]:
     number = row.place.split()[-1]
     return row.file, int(number) if number.isdigit() else 0
@@ -155,12 +176,8 @@ def _examples(
 ) -> list[BadRow]:
     if not settled.bad:
         return []
-    paths = con.execute(
-        f"SELECT DISTINCT file FROM ({reader.rows()}) WHERE {_any_bad(settled.choices)} ORDER BY file"
-    ).fetchall()
-    reader.rejected()
     found: list[BadRow] = []
-    for (path,) in paths:
+    for path in _bad_paths(con, reader, settled):
         left = None if most is None else most - len(found)
         if left is None or left > 0:
             found += _examples_of(con, reader, settled.choices, files[path], left)

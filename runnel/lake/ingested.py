@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Row
 from runnel.lake import schema
 from runnel.lake.commits import Commit, path, version_at
 from runnel.lake.database import Database
-from runnel.lake.seen import COLUMNS, STATE, stored
+from runnel.lake.seen import COLUMNS, INCOMPLETE, STATE, stored
 from runnel.lake.seen import Seen as Seen  # here is where it is looked for
 from runnel.names import TableName
 
@@ -116,6 +116,15 @@ def once_read(db: Database, table: TableName, identity: str) -> list[tuple[str, 
     )
     found = db.read(lambda connection: connection.execute(query).scalars().all())
     return list(dict.fromkeys(tuple(json.loads(files)) for files in found))
+
+
+def was_incomplete(db: Database, table: TableName, identities: Sequence[str]) -> bool:
+    """Tell whether bad rows were left out when a file with one of these identities was read, on any branch."""
+    columns = schema.ingested.c
+    here = sa.and_(columns.table_name == str(table), columns.path != STATE, columns.state.contains(f'"{INCOMPLETE}"'))
+    chunks = [identities[start : start + _AT_ONCE] for start in range(0, len(identities), _AT_ONCE)]
+    queries = [sa.select(columns.seq).where(here, columns.identity.in_(chunk)).limit(1) for chunk in chunks]
+    return db.read(lambda connection: any(connection.execute(query).first() for query in queries))
 
 
 def version_with(db: Database, table: TableName, content: str) -> str | None:

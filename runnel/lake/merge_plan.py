@@ -169,6 +169,8 @@ def _decide(
     if _content(theirs) == _content(was):
         return made("same", f"unchanged on {source}")
     read = sources(store, base[0], facts.target, facts.source, table)
+    if renamed := read.renamed_apart():
+        return made("conflict", renamed)
     if _content(ours) == _content(was):
         if theirs is None:
             return made("drop", f"dropped on {source}, unchanged on {into}")
@@ -181,7 +183,10 @@ def _decide(
         if theirs_is_further(store, read, (facts.target, facts.source), table):
             return made("take", f"{source} has read more of its source", seen=read.taken(whole=True))
         return made("same", f"{into} has read as much of its source; the next run reads on", is_agreed=True)
+    quarantined = _quarantined_files(store, facts, base[0], table, (ours, theirs))
     if was is None:
+        if quarantined is not None and _are_same(store, theirs, quarantined):
+            return made("same", f"{into} has set aside the same rows", is_agreed=True)
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, on both {into} and {source}")
         if not _has_source(read) and has_equal_rows(store, ours, theirs):
@@ -193,7 +198,28 @@ def _decide(
             return made("take", f"unchanged on {into}")
         if has_equal_rows(store, theirs, was):
             return made("same", f"unchanged on {source}")
-    return _combine(store, facts, made, base[0], was, ours, theirs, names, read)
+    return _combine(store, facts, made, base[0], was, ours, theirs, names, read, quarantined)
+
+
+def _quarantined_files(
+    store: "Store", facts: _Facts, base: Commit, table: TableName, versions: tuple[Version, Version]
+) -> "Sources | None":
+    """Return what both sides have read of the files whose bad rows a quarantine table has; None for another table."""
+    from runnel.lake.revert_sources import source_of
+
+    source = source_of(store, table, versions)
+    return sources(store, base, facts.target, facts.source, source) if source != table else None
+
+
+def _are_same(store: "Store", theirs: Version, read: "Sources") -> bool:
+    """Tell whether each bad row on their side is of a file that our side has read with the same contents."""
+    from runnel.lake.manifests import entries
+    from runnel.lake.owners import prefix_of
+    from runnel.lake.tables import load
+
+    paths, same = read.paths, read.same
+    live = entries(store, load(store, theirs.location))
+    return all(paths.get(prefix_of(entry.path) or "") in same for entry in live)
 
 
 def _has_source(read: "Sources") -> bool:
@@ -211,6 +237,7 @@ def _combine(
     theirs: Version,
     names: tuple[str, str],
     read: "Sources",
+    quarantined: "Sources | None",
 ) -> Decision:
     from runnel.lake.definition import Clash
     from runnel.lake.replay import Side
@@ -223,7 +250,7 @@ def _combine(
     try:
         if _made_by_task(store, ours, theirs):
             return made("compute", f"made by a task, and changed on both {names[0]} and {names[1]}")
-        found = combine(store, was.location, *sides, read=read)
+        found = combine(store, was.location, *sides, read=quarantined or read)
     except Clash as clash:
         return made("conflict", clash.reason)
     except Broken:

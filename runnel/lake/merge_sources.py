@@ -42,13 +42,38 @@ class Sources:
         """Return the files that both sides read with different contents."""
         return self._both() - self.same
 
+    @property
+    def paths(self) -> dict[str, str]:
+        """Return the path of each owner of data files, see `Seen.owned`."""
+        found = (self.base, self.ours, self.theirs)
+        return {owner: path for at in found for path, seen in at.items() for owner in seen.owned}
+
+    def renamed_apart(self) -> str | None:
+        """Return why the positions can't be merged: two paths would claim the rows of one file, or nobody; else None.
+
+        That is so where one side renamed a file that the other side renamed otherwise, changed or removed.
+        """
+        base, ours, theirs = (_places(at) for at in (self.base, self.ours, self.theirs))
+        for owner in sorted({*ours, *theirs, *base}):
+            before, mine, other = base.get(owner), ours.get(owner), theirs.get(owner)
+            paths = {place[0] for place in (before, mine, other) if place}
+            if mine != other and before not in (mine, other) and len(paths) > 1:
+                return _renamed(paths)
+        for path in sorted(_moved(self.base, self.ours) & _moved(self.base, self.theirs)):
+            here, there = self.ours[path], self.theirs[path]
+            if not here.is_gone and not there.is_gone and here.owned[0] != there.owned[0]:
+                return _renamed({path})
+        return None
+
     def taken(self, *, whole: bool = False) -> tuple[Seen, ...]:
         """Return what our position gains by a merge.
 
-        Files that both have read stay as they are here, unless our table becomes theirs as a `whole`.
+        Files that we have read since stay as they are here, also those that they only saw with another time. If our
+        table becomes theirs as a `whole`, files that both have read are as they are there.
         """
         news = [path for path in self.theirs if self.theirs[path] != self.base.get(path)]
-        kept = frozenset() if whole else self._both()
+        kept = _moved(self.base, self.ours)
+        kept -= _moved(self.base, self.theirs) if whole else set()
         return tuple(self.theirs[path] for path in sorted(news) if path not in kept)
 
     def content(self, ours: str, theirs: str) -> str | None:
@@ -72,6 +97,16 @@ def sources(store: "Store", base: "Commit", ours: "Commit", theirs: "Commit", ta
 
 def _moved(base: Position, now: Position) -> set[str]:
     return {path for path in now if _rows(now, path) != _rows(base, path)}
+
+
+def _places(at: Position) -> dict[str, tuple[str, str]]:
+    """Return the path and the contents of the file that each owner of data files stands for, of those that are read."""
+    return {owner: (path, seen.identity) for path, seen in at.items() if not seen.is_gone for owner in seen.owned}
+
+
+def _renamed(paths: set[str]) -> str:
+    named = " and ".join(sorted(paths))
+    return f"{named}: a file was renamed on one side and read otherwise on the other; run both branches, then merge"
 
 
 def _rows(at: Position, path: str) -> str | None:

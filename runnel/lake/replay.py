@@ -172,7 +172,7 @@ def _owners(read: "Sources | None", mine: Delta, news: Delta) -> Mapping[str, st
     if read is None:
         return {}
     if all(entry.is_data for found in (mine, news) for entry in (*found.added, *found.removed)):
-        return read.owners
+        return {**_paths_of(read.paths, mine, news), **read.owners}
     if both := sorted(read.same | read.apart):
         raise Clash(f"both sides read {both[0]}, and rows were deleted by another engine")
     return {}

@@ -8,6 +8,7 @@ from typing import Any
 from runnel.lake.owners import prefix, prefix_of
 
 STATE = "state"  # the path of the one row of a source that is no files
+INCOMPLETE = "incomplete"  # what the database says of a file of which rows were left out
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Seen:
     is_gone: bool = False
     state: str | None = None  # JSON, of a source that is no files
     owners: tuple[str, ...] | None = None  # how the names of its data files start; None: as its path says
+    is_incomplete: bool = False  # bad rows of it were left out, or all of it
 
     @property
     def owned(self) -> tuple[str, ...]:
@@ -47,9 +49,14 @@ class Seen:
     @property
     def stored_state(self) -> str | None:
         """Return what the database keeps beside the other columns."""
-        if self.path == STATE or self.owners is None or self.owners == (prefix(self.path),):
+        if self.path == STATE:
             return self.state
-        return json.dumps({"owners": self.owners})
+        details: dict[str, Any] = {}
+        if self.owners is not None and self.owners != (prefix(self.path),):
+            details["owners"] = self.owners
+        if self.is_incomplete:
+            details[INCOMPLETE] = True
+        return json.dumps(details) if details else self.state
 
 
 COLUMNS = ("path", "size", "modified_ns", "sha256", "identity", "files", "gone", "state")
@@ -69,5 +76,16 @@ def stored(rows: "Iterable[tuple[Any, ...]]") -> Iterator[Seen]:
         if path == STATE or state is None:
             yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), state)
         else:
-            owners = tuple(json.loads(state)["owners"])
-            yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), owners=owners)
+            details = json.loads(state)
+            owners = tuple(details["owners"]) if "owners" in details else None
+            yield Seen(
+                path,
+                size,
+                modified_ns,
+                sha256,
+                identity,
+                tuple(held),
+                bool(gone),
+                owners=owners,
+                is_incomplete=INCOMPLETE in details,
+            )

@@ -88,6 +88,10 @@ NAMED = {
         "keep",
         "put a Z; run; release a; put a EMPTY; run; revert 1; release a",
     ),
+    "rows of an earlier reading are released, and the file changes": (
+        "keep",
+        "put a W; run; put a Z; run; revert; release a; put a X; run",
+    ),
     "two commits are reverted, the newest first": (
         "keep",
         "put a X; run; put a V; run; put a W; run; revert 0; revert 2; put a X; run",

@@ -22,7 +22,7 @@ from runnel.connect.opening import AnyReader, Unread, damaged, look_into, open_r
 from runnel.connect.quarantine import Aside
 from runnel.connect.request import Request
 from runnel.connect.scratch import Scratch
-from runnel.connect.settle import Settled, refuse, settle
+from runnel.connect.settle import Settled, files_with_bad_rows, refuse, settle
 from runnel.declare.flow import Source
 from runnel.internal_names import internal_column
 from runnel.lake import tables
@@ -42,7 +42,8 @@ _PATH = internal_column("path")
 class Batch:
     """Data files that wait to be staged onto `target`, by the path that their rows came from.
 
-    `unread` are files that were skipped, with why; `dropped` counts the rows that were.
+    `unread` are files that were skipped, with why; `dropped` counts the rows that were. `incomplete` are the paths of
+    files that are not in the table whole: skipped, or with bad rows.
     """
 
     target: Target
@@ -51,6 +52,7 @@ class Batch:
     asides: tuple[Aside, ...] = ()
     new_columns: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    incomplete: frozenset[str] = frozenset()
 
 
 def target_of(store: "Store", source: Source, choices: Sequence[Choice], base: str | None, *, is_anew: bool) -> Target:
@@ -130,13 +132,14 @@ class _Taken:
             raise refuse(con, reader, settled, scratch.files, where)
         aside = source.on_bad == "quarantine" and settled.dropped
         asides = set_aside(con, reader, settled, scratch.files, self.run) if aside else []
+        incomplete = files_with_bad_rows(con, reader, settled, scratch.files) if settled.dropped else frozenset()
         wanted = as_declared(settled.choices, choices)
         target = target_of(self.store, source, wanted, self.base, is_anew=self.is_anew)
         made = _written(
             self.store, con, reader, settled, target, scratch, progress, self.owners, together=self.together
         )
         new = tuple(choice.name for choice in settled.choices if choice.stored is None) if self.schema else ()
-        return Batch(target, made, settled.dropped, tuple(asides), new)
+        return Batch(target, made, settled.dropped, tuple(asides), new, incomplete=incomplete)
 
 
 def _with(batch: Batch, unread: Sequence[Unread], source: Source, run: str) -> Batch:
@@ -144,7 +147,8 @@ def _with(batch: Batch, unread: Sequence[Unread], source: Source, run: str) -> B
     at = datetime.now(UTC)
     rows = [Aside(None, each.error.what, each.file.name, run, at) for each in unread]
     asides = (*batch.asides, *rows) if source.on_bad == "quarantine" else batch.asides
-    return replace(batch, asides=asides, unread=tuple(each.error.what for each in unread))
+    incomplete = batch.incomplete | {each.file.name for each in unread}
+    return replace(batch, asides=asides, unread=tuple(each.error.what for each in unread), incomplete=incomplete)
 
 
 def _written(

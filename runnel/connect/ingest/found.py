@@ -31,9 +31,18 @@ class Arrival:
         """Return how the names of all data files start that hold rows of it; what is written starts with the first."""
         return self.owners or (prefix(self.path),)
 
-    def seen(self, files: tuple[str, ...]) -> Seen:
+    def seen(self, files: tuple[str, ...], *, is_incomplete: bool = False) -> Seen:
         """Return what is recorded of it, its rows being in these data files."""
-        return Seen(self.path, self.size, self.modified_ns, self.sha256, self.identity, files, owners=self.owned)
+        return Seen(
+            self.path,
+            self.size,
+            self.modified_ns,
+            self.sha256,
+            self.identity,
+            files,
+            owners=self.owned,
+            is_incomplete=is_incomplete,
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,9 @@ class Found:
         """Return what has to be recorded though no rows change: files under a new name, or with a new time."""
         there = {arrival.path for arrival in self.reads} | {arrival.path for _, arrival in self.renamed}
         left = [old.removed() for old, _ in self.renamed if old.path not in there]
-        kept = [arrival.seen(old.files) for old, arrival in (*self.renamed, *self.touched)]
+        kept = [
+            arrival.seen(old.files, is_incomplete=old.is_incomplete) for old, arrival in (*self.renamed, *self.touched)
+        ]
         return (*left, *kept)
 
     def without(self, paths: Collection[str]) -> "Found":
@@ -105,10 +116,11 @@ class Found:
             left=tuple(sorted({*self.left, *paths})),
         )
 
-    def position(self, files: Mapping[str, tuple[str, ...]]) -> tuple[Seen, ...]:
+    def position(self, files: Mapping[str, tuple[str, ...]], incomplete: Collection[str] = ()) -> tuple[Seen, ...]:
         """Return everything to record once the table has the rows, given the data files of each path that was read.
 
-        Where a version with this content was known and nothing was read, the files are not known: give none.
+        `incomplete` are the paths of files that were not read whole. Where a version with this content was known and
+        nothing was read, the files are not known: give none.
         """
         found = {old.path: old.removed() for old in self.forgotten}
         found |= {old.path: replace(old, is_gone=True, owners=old.owned) for old in self.gone}
@@ -117,5 +129,7 @@ class Found:
             if old is not None and old.path != arrival.path:
                 found[old.path] = old.removed()
         found |= {seen.path: seen for seen in self.moved}
-        found |= {arrival.path: arrival.seen(files.get(arrival.path, ())) for arrival in self.reads}
+        for arrival in self.reads:
+            rows = files.get(arrival.path, ())
+            found[arrival.path] = arrival.seen(rows, is_incomplete=arrival.path in incomplete)
         return tuple(found.values())

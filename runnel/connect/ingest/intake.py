@@ -111,7 +111,7 @@ def _ingested(
         content=_content(store, found, base, batch, gone, location, is_anew=is_anew),
         rows=sum(file.record_count for files in batch.made.values() for file in files),
         files=len(found.reads),
-        seen=found.position(made),
+        seen=found.position(made, batch.incomplete),
         dropped=batch.dropped,
         quarantine=_quarantined(store, source, found, batch, aside),
         new_columns=batch.new_columns,

@@ -92,6 +92,14 @@ NAMED = {
         "keep",
         "put a W; run; put a Z; run; revert; release a; put a X; run",
     ),
+    "a file with released rows vanishes, and another has the contents that it had": (
+        "delete",
+        "put a Y; run; release a; put b Z; run; put b Y; run; put a W; run; remove a; run",
+    ),
+    "a file with released rows vanishes after a rewind, and another has the contents that it had": (
+        "delete",
+        "put a Y; run; release a; put b Z; run; revert 1; rewind 1; put b Y; run; put a W; run; remove a; run",
+    ),
     "two commits are reverted, the newest first": (
         "keep",
         "put a X; run; put a V; run; put a W; run; revert 0; revert 2; put a X; run",

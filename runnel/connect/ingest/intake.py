@@ -158,7 +158,10 @@ def _staged(store: "Store", batch: Batch, gone: Leaving, *, is_anew: bool) -> st
 def _content(
     store: "Store", found: Found, base: str | None, batch: Batch, gone: Leaving, location: str, *, is_anew: bool
 ) -> str:
-    """Return whose rows and columns these are. Where it can't be told what went, they are nobody else's."""
+    """Return whose rows and columns these are. Where it can't be told what went, they are nobody else's.
+
+    So it is where the content before was not the sum of the files that were read: rows may go that were released.
+    """
     before = tables.load(store, base).properties.get(UNDECLARED, "") if base is not None else ""
     after = batch.target.undeclared
     came, went = ([after], [before]) if after != before else ([], [])
@@ -166,7 +169,7 @@ def _content(
     if is_anew:
         content, went = of_files(None, added), []
         came = [after]
-    elif gone.is_exact:
+    elif gone.is_exact and (found.content is not None or not found.replaced):
         content = of_files(found.before, added, gone.identities)
     else:
         return of_files(location, ())

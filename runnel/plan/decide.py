@@ -21,6 +21,8 @@ from runnel.plan.sliced import by_slices
 from runnel.plan.slices import in_full_reason
 from runnel.plan.steps import Step
 
+COPIES_SHARE = 0.2  # past this share of changed rows those without a key are not taken out one by one
+
 
 @dataclass(frozen=True)
 class Case:
@@ -159,22 +161,36 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
     if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
         return _full(case, facts, why, base=base, changed=changed)
     lost = any(move.files_removed for move in moves.values())
-    if lost and not task.options.key:
-        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
     rows = sum(move.rows_added + move.rows_removed for move in moves.values())
     held, _ = whole(case.inputs.items(), facts)
+    if lost and not task.options.key and not _is_by_copies(task, rows, held):
+        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
     if held is not None and rows > held:
         return _full(case, facts, f"{why}; that is more than the {reasons.counted(held, 'row')} to read in full")
     return Step(
         task.table,
         "rows",
-        f"{why}; by key {', '.join(task.options.key)}" if lost else why,
+        f"{why}; {_how_removed(task)}" if lost else why,
         key=case.key,
         base=base,
         changed=changed,
         rows=rows,
         bytes=sum(move.bytes_added + move.bytes_removed for move in moves.values()),
     )
+
+
+def _is_by_copies(task: Task, rows: int, held: int | None) -> bool:
+    """Tell whether rows are taken out by all of their values: the whole table is looked through, so few have to go.
+
+    Rows that checks set aside are not in the table, and nobody knows which of them were made of which.
+    """
+    if held is None or rows > COPIES_SHARE * held:
+        return False
+    return not any(check.on_fail in ("drop", "quarantine") for check in task.checks)
+
+
+def _how_removed(task: Task) -> str:
+    return f"by key {', '.join(task.options.key)}" if task.options.key else "without a key, by all values of a row"
 
 
 def _by_slices(case: Case, base: Result, facts: Facts, moves: Mapping[TableName, Movement], why: str) -> Step:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runnel.errors import listed
 from runnel.lake import results
 from runnel.lake.database import stamp
 from runnel.lake.descent import check_descent
@@ -194,7 +195,7 @@ def _unchanged(head: Head, base: Result) -> Outcome:
 
 
 def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
-    """Compute the rows that came, and where there is a key, those that went."""
+    """Compute the rows that came and those that went."""
     head = _start(work, task, step)
     assert step.base is not None and head is not None
     why_whole = step.base.why_whole
@@ -206,6 +207,8 @@ def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, 
         added, found = _frame(work, task, context, came)
         warnings = judge(task, found)
         removed = _frame(work, task, context, went)[0] if went is not None else None
+        if removed is not None and not task.options.key and found.nondeterministic:
+            raise Unfit(task, f"it uses {listed(found.nondeterministic)}, which may differ whenever it is computed")
         work.check()
         made = rows(context, task, added, removed, head, step.base.tally)
     return _finish(work, task, step, inputs, found, made, warnings, why_whole)

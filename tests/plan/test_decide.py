@@ -93,6 +93,7 @@ ADDED = {"rows_added": 1204, "files_added": 2, "bytes_added": 9000}
 LOST = {"rows_removed": 3, "files_removed": 1, "bytes_removed": 70}
 GAINED = "ods.orders gained 1,204 rows in 2 files"
 BOTH = "ods.orders gained up to 1,204 rows in 2 files and lost up to 3 rows in 1 file"
+NO_KEY = "without a key, by all values of a row"
 GONE = "the version of ods.orders last used is gone (retention)"
 MOVES = {
     "plain: rows added": (PLAIN, ADDED, "full", GAINED),
@@ -100,8 +101,14 @@ MOVES = {
     "plain: version gone": (PLAIN, {"is_known": False}, "full", GONE),
     "rowwise: rows added": (ROWS, ADDED, "rows", GAINED),
     "rowwise: one row": (ROWS, {"rows_added": 1, "files_added": 1}, "rows", "ods.orders gained 1 row in 1 file"),
-    "rowwise: rows lost": (ROWS, LOST, "full", "ods.orders lost 3 rows in 1 file, and the task has no key"),
-    "rowwise: both": (ROWS, ADDED | LOST, "full", f"{BOTH}, and the task has no key"),
+    "rowwise: rows lost": (ROWS, LOST, "rows", f"ods.orders lost 3 rows in 1 file; {NO_KEY}"),
+    "rowwise: both": (ROWS, ADDED | LOST, "rows", f"{BOTH}; {NO_KEY}"),
+    "rowwise: many rows lost": (
+        ROWS,
+        {"rows_removed": 2_001, "files_removed": 1},
+        "full",
+        "ods.orders lost 2,001 rows in 1 file, and the task has no key",
+    ),
     "rowwise: version gone": (ROWS, {"is_known": False}, "full", GONE),
     "rowwise: deletes": (ROWS, {"deletes": True}, "full", "ods.orders had rows deleted in place"),
     "rowwise: rows and a column": (

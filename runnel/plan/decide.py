@@ -84,6 +84,8 @@ def decide(case: Case, known: Result | None, facts: Facts) -> Step:
         usual = _full(case, facts, reason or reasons.NOT_YET)
     else:
         usual = _from(case, base, facts)
+        if in_full_reason(case.task, base.why_whole):
+            return usual  # so it would be from any other result of the same code
     return usual if case.days is not None else _with_least_change(case, usual, facts)
 
 

@@ -64,6 +64,18 @@ class LakeFacts:
 
         return results.made(self._store.db, table, head.content)
 
+    def recent(self, table: "TableName") -> "tuple[Result, ...]":
+        """Return the last few results of a table, newest first."""
+        from runnel.lake import results
+
+        return results.recent(self._store.db, table)
+
+    def versions(self, table: "TableName", content: str) -> "tuple[Head, ...]":
+        """Return a few retained versions of a table that have this content, newest first."""
+        from runnel.lake import ingested
+
+        return tuple(Head(at, content) for at in ingested.versions_with(self._store.db, table, content))
+
     def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
         """Return how a table changed between two versions, counted in files."""
         from runnel.lake.movement import movement

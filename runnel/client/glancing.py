@@ -61,6 +61,12 @@ class _GlanceFacts:
     def made(self, table: "TableName", head: Head) -> NoReturn:
         raise Unclear
 
+    def recent(self, table: "TableName") -> NoReturn:
+        raise Unclear
+
+    def versions(self, table: "TableName", content: str) -> NoReturn:
+        raise Unclear
+
     def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
         raise Unclear
 

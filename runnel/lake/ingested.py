@@ -129,13 +129,19 @@ def was_incomplete(db: Database, table: TableName, identities: Sequence[str]) ->
 
 def version_with(db: Database, table: TableName, content: str) -> str | None:
     """Return a version of a table that has this content and that a retained commit of any branch made, or None."""
+    return next(iter(versions_with(db, table, content, most=1)), None)
+
+
+def versions_with(db: Database, table: TableName, content: str, most: int = 3) -> tuple[str, ...]:
+    """Return versions of a table that have this content and that retained commits made, the newest first."""
     changes, commits = schema.changes.c, schema.commits.c
     query = (
         sa.select(changes.after)
         .join(schema.commits, commits.id == changes.commit_id)
         .where(changes.line.in_(sa.select(schema.lines.c.id)), changes.table_name == str(table))  # as its index is
         .where(changes.content == content, commits.expired_at.is_(None))
+        .where(changes.after.is_not(None))
         .order_by(changes.seq.desc())
-        .limit(1)
+        .limit(most)
     )
-    return db.read(lambda connection: connection.execute(query).scalar())
+    return db.read(lambda connection: tuple(connection.execute(query).scalars()))

@@ -20,6 +20,7 @@ from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 
 AT_ONCE = 500
+_RECENT = 3
 _LOOK = 1  # counts up when Runnel looks closer at whether a task can be computed from changes
 Key = tuple[TableName, str]
 
@@ -89,6 +90,23 @@ def made(db: Database, table: TableName, content: str) -> Result | None:
     )
     row = db.read(lambda connection: connection.execute(query).first())
     return result_of(row) if row else None
+
+
+def recent(db: Database, table: TableName) -> tuple[Result, ...]:
+    """Return the last few results of a table, of any branch and also of failed runs, newest first."""
+    return db.read(lambda connection: tuple(_recent(connection, str(table))))
+
+
+def _recent(connection: Connection, table: str) -> Iterator[Result]:
+    columns = schema.results.c
+    newest = sa.select(schema.results).where(columns.table_name == table).order_by(columns.made_at.desc(), columns.key)
+    yield from map(result_of, connection.execute(newest.limit(_RECENT)))
+
+
+def unheld(connection: Connection) -> Iterator[Result]:
+    """Yield the recent results of every table, from which a table may be computed on though no branch holds them."""
+    for (table,) in connection.execute(sa.select(schema.results.c.table_name).distinct()).all():
+        yield from _recent(connection, table)
 
 
 def forget(db: Database, table: TableName) -> None:

@@ -61,7 +61,8 @@ def expected(case: "Case", usual: "Step", pending: "Mapping[TableName, Pending]"
 
     An input that is computed because it was asked for most likely stays as it is.
     """
-    from runnel.plan.decide import unfit, whole
+    from runnel.plan.bases import unfit
+    from runnel.plan.decide import whole
 
     table, days = case.task.table, case.days
     head = facts.head(table)

@@ -11,14 +11,17 @@ from runnel.declare.flow import Task
 from runnel.names import TableName
 from runnel.plan import reasons
 from runnel.plan.again import dated, whole_reason, with_days
+from runnel.plan.bases import change_size, changed_inputs, is_aside, unfit, unheld_results, with_nearest_inputs
 from runnel.plan.days import Asked, Days
 from runnel.plan.facts import Facts, Head, Movement, Result
-from runnel.plan.fingerprint import Fingerprint, difference
+from runnel.plan.fingerprint import Fingerprint
 from runnel.plan.key import task_key
 from runnel.plan.missing import refuse_missing
 from runnel.plan.sliced import by_slices
-from runnel.plan.slices import in_full_reason, is_reference
+from runnel.plan.slices import in_full_reason
 from runnel.plan.steps import Step
+
+COPIES_SHARE = 0.2  # past this share of changed rows those without a key are not taken out one by one
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,34 @@ def decide(case: Case, known: Result | None, facts: Facts) -> Step:
     head = facts.head(case.task.table)
     base = facts.made(case.task.table, head) if head is not None else None
     reason = unfit(case, head, base)
-    if reason is not None or base is None or head is None:
-        return _full(case, facts, reason or reasons.NOT_YET)
-    return _again(case, known, head, base, case.days, facts) if case.days is not None else _from(case, base, facts)
+    if case.days is not None and reason is None and base is not None and head is not None:
+        return _again(case, known, head, base, case.days, facts)
+    if reason is not None or base is None:
+        usual = _full(case, facts, reason or reasons.NOT_YET)
+    else:
+        usual = _from(case, base, facts)
+        if in_full_reason(case.task, base.why_whole):
+            return usual  # so it would be from any other result of the same code
+    return usual if case.days is not None else _with_least_change(case, usual, facts)
+
+
+def _with_least_change(case: Case, usual: Step, facts: Facts) -> Step:
+    """Return a step that continues a result which the table does not hold, where less changed since, else `usual`."""
+    if usual.analyse:  # most likely nothing is computed
+        return usual
+    best = usual
+    for result in unheld_results(case, facts):
+        step = _from(case, result, facts)
+        if step.action in ("rows", "slices") and _is_less(case, step, best, facts):
+            best = replace(step, reason=f"{step.reason}; {reasons.starting_from(result, case.branch)}", is_unheld=True)
+    return best
+
+
+def _is_less(case: Case, step: Step, other: Step, facts: Facts) -> bool:
+    """Tell whether a step has less of a change to follow than another one."""
+    if other.action == "full" or other.base is None or step.base is None:
+        return other.action == "full"
+    return change_size(case, step.base, facts) < change_size(case, other.base, facts)
 
 
 def _again(case: Case, known: Result | None, head: Head, base: Result, days: Days, facts: Facts) -> Step:
@@ -101,42 +129,12 @@ def _again(case: Case, known: Result | None, head: Head, base: Result, days: Day
 def settled(case: Case, known: Result, facts: Facts) -> Step:
     """Return the step for a case whose result is known: the table holds it already, or it is put in place."""
     table, head = case.task.table, facts.head(case.task.table)
-    if head is not None and head.content == known.head.content and _is_aside(case.task, known, facts):
+    if head is not None and head.content == known.head.content and is_aside(case.task, known, facts):
         return Step(table, "skip", reasons.UNCHANGED, key=case.key, head=head, known=known)
     why = reasons.known_since(known, case.branch)
     if head is not None and facts.made(table, head) is None:
         why = f"{reasons.outside(table)}; {why}"
     return Step(table, "reuse", why, key=case.key, head=known.head, known=known)
-
-
-def _is_aside(task: Task, known: Result, facts: Facts) -> bool:
-    """Tell whether the rows that were set aside are those of a known result."""
-    if task.quarantine is None:
-        return True
-    now = facts.head(task.quarantine)
-    return (now.content if now else None) == (known.quarantine.content if known.quarantine else None)
-
-
-def unfit(case: Case, head: Head | None, base: Result | None) -> str | None:
-    """Return why nothing can be built on `base`, the result that the table holds now, or None where it can."""
-    if head is None:
-        return reasons.NOT_YET
-    if base is None:
-        return reasons.outside(case.task.table)
-    if set(base.inputs) != set(case.task.reads):
-        return difference(base.code, case.fingerprint) or "it reads other tables"
-    if task_key(case.task, case.fingerprint.digest, base.inputs) != base.key:
-        return difference(base.code, case.fingerprint) or "its code changed"
-    return None
-
-
-def changed_inputs(case: Case, base: Result) -> tuple[TableName, ...]:
-    """Return the inputs whose content is another than the one that `base` was made from, but for references."""
-    return tuple(
-        table
-        for table, head in case.inputs.items()
-        if head.content != base.inputs[table].content and not is_reference(case.task, table)
-    )
 
 
 def whole(heads: Iterable[tuple[TableName, Head | None]], facts: Facts) -> tuple[int | None, int | None]:
@@ -150,12 +148,13 @@ def whole(heads: Iterable[tuple[TableName, Head | None]], facts: Facts) -> tuple
 
 def _from(case: Case, base: Result, facts: Facts) -> Step:
     """Return the step for a case that differs from `base` in its inputs only."""
+    base = with_nearest_inputs(case, base, facts)
     task, changed = case.task, changed_inputs(case, base)
     moves = {table: facts.movement(table, base.inputs[table], case.inputs[table]) for table in changed}
     why = reasons.joined([reasons.moved(table, move) for table, move in moves.items()])
     if not any(_moved_rows(move) for move in moves.values()):
         return _full(case, facts, why, base=base, changed=changed, analyse=True)
-    if not _is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
+    if not is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
         return _full(case, facts, f"{why}; {task.quarantine} holds other rows than were set aside with it")
     if reason := in_full_reason(task, base.why_whole):
         return _full(case, facts, f"{why}; {reason}", base=base, changed=changed)
@@ -164,22 +163,36 @@ def _from(case: Case, base: Result, facts: Facts) -> Step:
     if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
         return _full(case, facts, why, base=base, changed=changed)
     lost = any(move.files_removed for move in moves.values())
-    if lost and not task.options.key:
-        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
     rows = sum(move.rows_added + move.rows_removed for move in moves.values())
     held, _ = whole(case.inputs.items(), facts)
+    if lost and not task.options.key and not _is_by_copies(task, rows, held):
+        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
     if held is not None and rows > held:
         return _full(case, facts, f"{why}; that is more than the {reasons.counted(held, 'row')} to read in full")
     return Step(
         task.table,
         "rows",
-        f"{why}; by key {', '.join(task.options.key)}" if lost else why,
+        f"{why}; {_how_removed(task)}" if lost else why,
         key=case.key,
         base=base,
         changed=changed,
         rows=rows,
         bytes=sum(move.bytes_added + move.bytes_removed for move in moves.values()),
     )
+
+
+def _is_by_copies(task: Task, rows: int, held: int | None) -> bool:
+    """Tell whether rows are taken out by all of their values: the whole table is looked through, so few have to go.
+
+    Rows that checks set aside are not in the table, and nobody knows which of them were made of which.
+    """
+    if held is None or rows > COPIES_SHARE * held:
+        return False
+    return not any(check.on_fail in ("drop", "quarantine") for check in task.checks)
+
+
+def _how_removed(task: Task) -> str:
+    return f"by key {', '.join(task.options.key)}" if task.options.key else "without a key, by all values of a row"
 
 
 def _by_slices(case: Case, base: Result, facts: Facts, moves: Mapping[TableName, Movement], why: str) -> Step:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.decide import Case, changed_inputs, unfit, whole
+from runnel.plan.bases import changed_inputs, unfit, unheld_results
+from runnel.plan.decide import Case, whole
 from runnel.plan.facts import Arrivals, Facts, Result
 from runnel.plan.slices import Slices, expressions, in_full_reason, is_reference
 from runnel.plan.steps import Step
@@ -42,7 +43,9 @@ def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) 
     table = case.task.table
     head = facts.head(table)
     base = facts.made(table, head) if head is not None and not case.forced else None
-    reason = case.forced or unfit(case, head, base)
+    reason, start = case.forced or unfit(case, head, base), ""
+    if reason is not None and not case.forced and (left := next(unheld_results(case, facts), None)) is not None:
+        base, reason, start = left, None, f"; {reasons.starting_from(left, case.branch)}"
     if reason is not None or base is None:
         return _full(case, pending, facts, reason or reasons.NOT_YET)
     changed = changed_inputs(case, base)
@@ -54,7 +57,7 @@ def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) 
         return Step(
             table,
             "slices",
-            f"{why}; its slices are found first",
+            f"{why}; its slices are found first{start}",
             base=base,
             changed=(*pending, *changed),
             is_expected=True,
@@ -62,7 +65,7 @@ def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) 
         )
     if changed or not _is_by_rows(case, pending):
         return _full(case, pending, facts, why)
-    return Step(table, "rows", why, base=base, changed=tuple(pending), is_expected=True)
+    return Step(table, "rows", why + start, base=base, changed=tuple(pending), is_expected=True)
 
 
 def _is_by_rows(case: Case, pending: Mapping[TableName, Pending]) -> bool:

@@ -1,6 +1,6 @@
 """The facts that a plan is made from. Whoever plans asks for them as it goes, so that a skip costs next to nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -105,6 +105,12 @@ class Facts(Protocol):
 
     def made(self, table: TableName, head: Head) -> Result | None:
         """Return the newest result whose content is the table's, or None where a task did not make it."""
+
+    def recent(self, table: TableName) -> Sequence[Result]:
+        """Return the last few results of a table, on any branch and of failed runs too, newest first."""
+
+    def versions(self, table: TableName, content: str) -> Sequence[Head]:
+        """Return a few retained versions of a table that have this content, newest first."""
 
     def movement(self, table: TableName, before: Head, after: Head) -> Movement:
         """Return how a table changed between two versions."""

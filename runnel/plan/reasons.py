@@ -44,6 +44,13 @@ def known_since(result: Result, branch: str | None) -> str:
     return f"known since run {result.run}" + (f" on branch {result.branch}" if elsewhere else "")
 
 
+def starting_from(result: Result, branch: str | None) -> str:
+    """Return which result a table is computed on from, where it is another than the one that the table holds."""
+    elsewhere = branch is not None and result.branch != branch
+    where = f" on branch {result.branch}" if elsewhere else ", which was not published"
+    return f"starting from the result of run {result.run}{where}"
+
+
 def moved(table: TableName, movement: Movement) -> str:
     """Return how a table changed.
 

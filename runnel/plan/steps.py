@@ -37,6 +37,7 @@ class Step:
     bytes: int | None = None
     is_expected: bool = False  # decided again during the run
     asked: Asked | None = None  # days that are computed although nothing changed
+    is_unheld: bool = False  # `base` is not what the table holds: the step starts from the version of `base`
     analyse: bool = False  # no row moved: skipped where the analysed plan does not use what changed
 
     @property

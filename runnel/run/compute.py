@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runnel.errors import listed
 from runnel.lake import results
 from runnel.lake.database import stamp
 from runnel.lake.descent import check_descent
 from runnel.lake.sides import Indivisible
 from runnel.phases import phase
+from runnel.plan import reasons
 from runnel.plan.facts import Head, Result
 from runnel.plan.sliced import slices_to_read
 from runnel.plan.slices import expressions, in_full_reason, is_most, lookback, told
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 
 def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]") -> Done:
     """Compute a task and return what became of its table."""
-    if (head := work.heads.get(task.table)) is not None and have_same_rows(work, step, inputs):
+    head = work.heads.get(task.table)
+    if head is not None and not step.is_unheld and have_same_rows(work, step, inputs):
         assert step.base is not None
         used = Analysis(columns=step.base.columns)
         _record(work, task, step, inputs, used, _unchanged(head, step.base), step.base.why_whole)
@@ -53,10 +56,24 @@ def compute(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
         if step.action in ("rows", "slices"):
             some = _rows if step.action == "rows" else _slices
             try:
+                _claim_base(work, task, step)
                 return some(work, task, step, inputs, context)
             except (Unfit, Indivisible) as error:
                 step = replace(step, action="full", reason=f"{step.reason}; in full, because {error.what}")
         return _full(work, task, step, inputs, context)
+
+
+def _claim_base(work: "Work", task: "Task", step: "Step") -> None:
+    """Make sure that a result which no branch may hold stays until the run ends; raise Unfit if gc let it go."""
+    if step.is_unheld and (step.base is None or not results.use(work.store.db, step.base)):
+        raise Unfit(task, "the result to start from is gone (retention)")
+
+
+def _start(work: "Work", task: "Task", step: "Step") -> "Head | None":
+    """Return the version of a task's table that a step starts from."""
+    if step.is_unheld and step.base is not None and step.action in ("rows", "slices"):
+        return step.base.head
+    return work.heads.get(task.table)
 
 
 def _full(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
@@ -75,7 +92,8 @@ def _full(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, 
 def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
     """Compute the slices that changed, from the rows that belong to them."""
     assert step.base is not None
-    base, head = step.base, work.heads[task.table]
+    base, head = step.base, _start(work, task, step)
+    assert head is not None
     why_whole = base.why_whole
     if why_whole is None:  # of an earlier Runnel, which looked less closely
         why_whole = _followed(work, task, inputs, context)[2]
@@ -87,15 +105,18 @@ def _slices(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName
     if step.asked is not None:
         keys = with_asked(context, task, keys, step.asked, sliced)
     try:
-        why = step.reason if step.asked is not None else told(found.changes, changed, base.slices)
+        start = f"; {reasons.starting_from(base, work.order.branch)}" if step.is_unheld else ""
+        why = step.reason if step.asked is not None else told(found.changes, changed, base.slices) + start
         used = Analysis(columns=base.columns)
+        if not keys.number and step.is_unheld:
+            return _finish(work, task, step, inputs, used, _unchanged(head, base), (), why_whole)
         if not keys.number:
             _record(work, task, step, inputs, used, _unchanged(head, base), why_whole)
             return Done(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
         of = base.slices
         if is_most(changed, of):
             of = slices_to_read(task, inputs, base, work.facts, *_counted(context, sliced))
-            why = told(found.changes, changed, of) if step.asked is None else why
+            why = told(found.changes, changed, of) + start if step.asked is None else why
         if is_most(changed, of):  # what is asked for has been weighed before
             return _full(
                 work, task, replace(step, action="full", reason=f"{why}: that is most of them"), inputs, context
@@ -174,9 +195,9 @@ def _unchanged(head: Head, base: Result) -> Outcome:
 
 
 def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: Context) -> Done:
-    """Compute the rows that came, and where there is a key, those that went."""
-    assert step.base is not None
-    head = work.heads[task.table]
+    """Compute the rows that came and those that went."""
+    head = _start(work, task, step)
+    assert step.base is not None and head is not None
     why_whole = step.base.why_whole
     if why_whole is None:
         why_whole = _followed(work, task, inputs, context)[2]
@@ -186,6 +207,8 @@ def _rows(work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, 
         added, found = _frame(work, task, context, came)
         warnings = judge(task, found)
         removed = _frame(work, task, context, went)[0] if went is not None else None
+        if removed is not None and not task.options.key and found.nondeterministic:
+            raise Unfit(task, f"it uses {listed(found.nondeterministic)}, which may differ whenever it is computed")
         work.check()
         made = rows(context, task, added, removed, head, step.base.tally)
     return _finish(work, task, step, inputs, found, made, warnings, why_whole)
@@ -218,7 +241,7 @@ def _finish(
     warnings: tuple[str, ...],
     why_whole: str,
 ) -> Done:
-    before = work.heads.get(task.table)
+    before = _start(work, task, step)
     if made.head != before:
         with phase("write"):
             check_descent(work.store, before.location if before else None, made.head.location, work.order.run)

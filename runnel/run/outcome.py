@@ -19,6 +19,7 @@ from runnel.phases import phase
 from runnel.plan.facts import Head
 from runnel.run import tally as tallies
 from runnel.run.aside import Put, put, quarantined
+from runnel.run.copies import Incomparable, Remainder, without_copies
 from runnel.run.extension import extended
 from runnel.run.findings import judge
 from runnel.run.removal import total_rows, without
@@ -194,9 +195,10 @@ def rows(
     base: Head,
     tally: tuple[int, int, int] | None = None,
 ) -> Outcome:
-    """Take out what the task makes of rows that went, known by its key, and append what it makes of rows that came.
+    """Take out what the task makes of rows that went, and append what it makes of rows that came.
 
-    `tally` is that of `base`. Raises Unfit where the table lacks the columns for it.
+    Rows that went are known by the task's key, or without one by all of their values, as a multiset. `tally` is that of
+    `base`. Raises Unfit where the table lacks the columns for it.
     """
     with _or_back(context, task, base):
         refuse_unreadable(context, added, _of_table(task))
@@ -204,21 +206,33 @@ def rows(
         if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
             raise Unfit(task)
         rest, aside = start, quarantined(context, task)
-        if removed is not None:
+        gone: Tally | None = None
+        if removed is not None and task.options.key:
             rest, aside = without(context, task, removed, start, aside)
             _refuse_more_removed(context, task, removed, (start, rest))
+        elif removed is not None:
+            remainder = _remainder(context, task, removed, start)
+            rest, gone = remainder.location, remainder.removed
+            added = added.unionByName(remainder.rewritten)
         counted = () if tally is None else None  # the content is not told by the rows then
         made = put(context, task, added, "append", rest, aside, content=counted)
         warnings = _checked(context, task, made, _with_key_of_added(context, task, rest, made.written.location))
     total, new = total_rows(context.store, made.written.location), made.written.tally
-    if rest != start or tally is None:
+    if tally is None or (rest != start and gone is None):
         return _outcome(Head(made.written.location, made.written.location), total, None, made, warnings)
-    if not new.rows:
+    whole = Tally(*tally).minus(gone or NOTHING).plus(new)
+    if whole == Tally(*tally):
         slots.place(context.store.db, context.slot, {task.table: base.location})
-        return _outcome(base, total, Tally(*tally), made, warnings)
-    whole = Tally(*tally).plus(new)
+        return _outcome(base, whole.rows, whole, made, warnings)
     head = Head(made.written.location, tallies.content(columns_of(added.schema), whole))
     return _outcome(head, total, whole, made, warnings)
+
+
+def _remainder(context: "Context", task: Task, removed: "DataFrame", start: str) -> Remainder:
+    try:
+        return without_copies(context, task, removed, start)
+    except Incomparable as error:
+        raise Unfit(task, str(error)) from error
 
 
 def _outcome(head: Head, total: int, tally: Tally | None, made: Put, warnings: tuple[str, ...]) -> Outcome:

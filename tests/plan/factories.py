@@ -71,6 +71,8 @@ class Known:
     days: dict[TableName, Dated] = field(default_factory=dict)
     slice_counts: dict[TableName, int] = field(default_factory=dict)
     streams: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
+    others: dict[TableName, tuple[Head, ...]] = field(default_factory=dict)
+    moves_between: dict[tuple[str, str], Movement] = field(default_factory=dict)
 
     def head(self, table: TableName) -> Head | None:
         return self.heads.get(table)
@@ -84,9 +86,15 @@ class Known:
         found = [each for each in self.kept if each.table == table and each.head.content == head.content]
         return found[-1] if found else None
 
+    def recent(self, table: TableName) -> list[Result]:
+        return [each for each in reversed(self.kept) if each.table == table][:3]
+
+    def versions(self, table: TableName, content: str) -> tuple[Head, ...]:
+        return tuple(each for each in self.others.get(table, ()) if each.content == content)
+
     def movement(self, table: TableName, before: Head, after: Head) -> Movement:
         assert before.location and after.location, "only versions that are there can be compared"
-        return self.moves[table]
+        return self.moves_between.get((before.location, after.location)) or self.moves[table]
 
     def slices(
         self, table: TableName, before: Head, after: Head, expressions: tuple[str, ...]

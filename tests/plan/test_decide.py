@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.facts import Size
+from runnel.plan.facts import Head, Movement, Size
 from tests.plan.factories import Known, decided, head, name, task
 
 PLAIN = task("dws.day", "ods.orders")
@@ -93,6 +93,7 @@ ADDED = {"rows_added": 1204, "files_added": 2, "bytes_added": 9000}
 LOST = {"rows_removed": 3, "files_removed": 1, "bytes_removed": 70}
 GAINED = "ods.orders gained 1,204 rows in 2 files"
 BOTH = "ods.orders gained up to 1,204 rows in 2 files and lost up to 3 rows in 1 file"
+NO_KEY = "without a key, by all values of a row"
 GONE = "the version of ods.orders last used is gone (retention)"
 MOVES = {
     "plain: rows added": (PLAIN, ADDED, "full", GAINED),
@@ -100,8 +101,14 @@ MOVES = {
     "plain: version gone": (PLAIN, {"is_known": False}, "full", GONE),
     "rowwise: rows added": (ROWS, ADDED, "rows", GAINED),
     "rowwise: one row": (ROWS, {"rows_added": 1, "files_added": 1}, "rows", "ods.orders gained 1 row in 1 file"),
-    "rowwise: rows lost": (ROWS, LOST, "full", "ods.orders lost 3 rows in 1 file, and the task has no key"),
-    "rowwise: both": (ROWS, ADDED | LOST, "full", f"{BOTH}, and the task has no key"),
+    "rowwise: rows lost": (ROWS, LOST, "rows", f"ods.orders lost 3 rows in 1 file; {NO_KEY}"),
+    "rowwise: both": (ROWS, ADDED | LOST, "rows", f"{BOTH}; {NO_KEY}"),
+    "rowwise: many rows lost": (
+        ROWS,
+        {"rows_removed": 2_001, "files_removed": 1},
+        "full",
+        "ods.orders lost 2,001 rows in 1 file, and the task has no key",
+    ),
     "rowwise: version gone": (ROWS, {"is_known": False}, "full", GONE),
     "rowwise: deletes": (ROWS, {"deletes": True}, "full", "ods.orders had rows deleted in place"),
     "rowwise: rows and a column": (
@@ -209,3 +216,51 @@ def test_an_input_that_does_not_exist():
     with pytest.raises(Mistake, match=r"dws.day reads `ods.orders`, which does not exist yet") as caught:
         decided(PLAIN, Known())
     assert (caught.value.code, caught.value.at) == ("PLAN_INPUT_MISSING", "flows/shop.py:12")
+
+
+def left_by_a_failed_run(**movement: int) -> Known:
+    """Return facts with a published result, and a newer one of a run that failed; then the input changed again."""
+    facts = once(ROWS).has("ods.orders", "2").computed(ROWS, "other", run="r2", publish=False).has("ods.orders", "3")
+    facts.sizes[name("ods.orders")] = BIG
+    facts.moves_between[head("ods.orders", "1").location, head("ods.orders", "3").location] = Movement(
+        rows_added=20, files_added=2
+    )
+    facts.moves_between[head("ods.orders", "2").location, head("ods.orders", "3").location] = Movement(**movement)
+    return facts
+
+
+LEFT = {
+    "less since the failed run": (
+        {"rows_added": 10, "files_added": 1},
+        "ods.orders gained 10 rows in 1 file; starting from the result of run r2, which was not published",
+    ),
+    "as much since": ({"rows_added": 20, "files_added": 2}, "ods.orders gained 20 rows in 2 files"),
+    "its input is gone": ({"is_known": False}, "ods.orders gained 20 rows in 2 files"),
+    "its input was read into other files": (
+        {"rows_added": 20, "files_added": 2, "rows_removed": 10, "files_removed": 1},
+        "ods.orders gained 20 rows in 2 files",
+    ),
+}
+
+
+@pytest.mark.parametrize(("movement", "reason"), LEFT.values(), ids=LEFT)
+def test_the_base_with_the_least_change(movement, reason):
+    step = decided(ROWS, left_by_a_failed_run(**movement))
+    assert (step.action, step.reason) == ("rows", reason)
+    assert step.is_unheld == ("starting" in reason)
+
+
+def test_a_result_of_other_code_is_no_start():
+    facts = Known().has("ods.orders", size=BIG).computed(ROWS, code="b", publish=False).has("ods.orders", "2")
+    assert (decided(ROWS, facts).action, decided(ROWS, facts).reason) == ("full", "not computed yet")
+
+
+def test_a_version_of_the_same_content_is_as_good_an_input():
+    facts = once(ROWS).has("ods.orders", "2")
+    copy = Head("ods.orders/copy.json", "1")
+    facts.moves[name("ods.orders")] = Movement(rows_added=90, files_added=9, rows_removed=80, files_removed=8)
+    facts.moves_between[copy.location, head("ods.orders", "2").location] = Movement(rows_added=10, files_added=1)
+    facts.others[name("ods.orders")] = (copy,)
+    step = decided(ROWS, facts)
+    assert (step.action, step.reason) == ("rows", "ods.orders gained 10 rows in 1 file")
+    assert step.base and step.base.inputs[name("ods.orders")] == copy

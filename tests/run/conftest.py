@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.run.contexts import context  # noqa: F401
+from tests.run.law.mutations import swift
 from tests.run.project import Project
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def few_rows() -> "Iterator[None]":
+    """Let runs have sessions that compile no code, which takes far longer than computing a few rows."""
+    with swift():
+        yield
 
 
 @pytest.fixture

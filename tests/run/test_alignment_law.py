@@ -24,6 +24,7 @@ from runnel.spark.catalog import CatalogSettings
 from runnel.spark.session import slot_session
 from tests.lake.factories import create
 from tests.run.law.bodies import Case, case
+from tests.run.law.mutations import SWIFT
 from tests.run.tasks import task_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def rows(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Data
     taken = slots.take(store.db, "alignment_law", 0, store.commit("main"), store.state("main"))
     address = store.db.url.render_as_string(hide_password=False)
     session = slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
-    session.conf.set("spark.sql.shuffle.partitions", "1")
+    for name, value in (SWIFT | {"spark.sql.shuffle.partitions": "1"}).items():
+        session.conf.set(name, value)
     assert taken.name == IDENTIFIER.partition(".")[0]
     yield session.table(IDENTIFIER)
     slots.release(store.db, taken)

@@ -10,6 +10,7 @@ from runnel.internal_names import ICEBERG_COLUMNS, internal_column
 from tests.query_names import spark_names
 from tests.run.project import Project, did
 
+pytestmark = pytest.mark.usefixtures("few_rows")  # wide tables make long code
 NAMES = spark_names()
 SOURCE = f"""
 WIDE = {", ".join(f"`{name}` string" for name in NAMES)!r}

@@ -96,6 +96,16 @@ BOTH = Task(
 )
 
 
+COPIED = Task(
+    "dwd.copied",
+    "rowwise",
+    ("ods.sales",),
+    'return a.select("day", "amount")',
+    ("day", "amount"),
+    (("rowwise", True),),
+)
+
+
 def row(number: int, day: int | None, amount: int = 1) -> Row:
     at = None if day is None else dt.date(2026, 1, day)
     return {"id": number, "day": at, "ts": None, "region": "north", "customer": 1, "amount": amount, "price": None}
@@ -106,6 +116,10 @@ FIRST = [row(number, number) for number in range(1, 9)]
 
 def take_away(machine: Machine) -> None:
     machine.put(machine.paths(SALES)[0], FIRST[1:])
+
+
+def replace_small(machine: Machine) -> None:
+    machine.put(machine.paths(SALES)[1], [row(31, 7)])
 
 
 def add_late(machine: Machine) -> None:
@@ -131,6 +145,7 @@ SHOWN: dict[str, tuple[Task, Callable[[Machine], None]]] = {
     "null keys are lost": (BY_DAY, add_null),
     "only one bucket is looked at": (BY_DAY, add_late),
     "old rows stay": (BY_DAY, add_late),
+    "copies stay": (COPIED, replace_small),
 }
 
 
@@ -139,6 +154,7 @@ def begun(root: Path, spark: "SparkSession", *tasks: Task) -> Machine:
     machine.declare(machine.world)
     for source in (SALES, RETURNS):
         machine.add(source, FIRST)
+    machine.add(SALES, [row(30, 8)])
     machine.settle()
     return machine
 

@@ -8,6 +8,8 @@ from runnel.run.report import Ran
 from tests.run.project import Project, reasons
 from tests.run.slicing import actions, step_of
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 # Each of these looks at rows of all days while it is called, or in a function that nobody can look into.
 TASKS = """
 @rn.task("dws.counted", by="day")

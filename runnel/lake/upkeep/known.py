@@ -76,10 +76,10 @@ def kept(connection: Connection, but: frozenset[Key] = frozenset()) -> Iterator[
 
 
 def inputs(connection: Connection, but: frozenset[Key] = frozenset()) -> Iterator[Kept]:
-    """Yield the versions that current results were made of, so that a change since can be told.
+    """Yield the versions that current and recent results were made of, so that a change since can be told.
 
     They are kept, not promised: one may have gone while its result was not current.
     """
-    for result in results.current(connection):
+    for result in (*results.current(connection), *results.unheld(connection)):
         if (str(result.table), result.key) not in but:
             yield from (Kept(str(table), head.location) for table, head in result.inputs.items())

@@ -121,7 +121,7 @@ def test_a_current_result_is_known_after_a_compaction(both: Store) -> None:
     assert version.location != location and results.made(both.db, DAY, version.content) is not None
 
 
-def test_the_inputs_of_a_current_result_are_kept(both: Store) -> None:
+def test_the_inputs_of_current_and_recent_results_are_kept(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     used = both.state()[ORDERS].location
     location = staged(both, DAY, (1, "d1", 5))
@@ -132,6 +132,10 @@ def test_the_inputs_of_a_current_result_are_kept(both: Store) -> None:
     assert is_there(both, used)
     assert orphans(fsck(both, retention=AT_ONCE)) == ()
     published(both, DAY, staged(both, DAY, (2, "d2", 6)), "rows:2")
+    gc(both, AT_ONCE)
+    assert is_there(both, used), "the table may be computed on from a recent result, though it does not hold it"
+    for number in (3, 4, 5):
+        known(both, staged(both, DAY, (number, "d2", 6)), f"k{number}", f"rows:{number}")
     gc(both, AT_ONCE)
     assert not Path(used).exists() and is_there(both, location)  # the result itself has its own time
     published(both, DAY, location, "rows:1")

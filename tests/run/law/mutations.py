@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from runnel.plan.slices import Slice
+from runnel.run.copies import Remainder
 from runnel.run.slices.find import Found
 from runnel.run.slices.find import find as real_find
 from runnel.run.slices.keys import Keys
@@ -36,6 +37,7 @@ def thresholds(*, most: float | None = None, few: int | None = None, layout: str
     values: list[tuple[str, float | None]] = [
         ("runnel.plan.slices.MOST", most),
         ("runnel.plan.sliced.MOST", most),
+        ("runnel.plan.decide.COPIES_SHARE", most),
         ("runnel.run.slices.find.FEW", few),
         ("runnel.run.slices.replace._SMALL_BYTES", None if few is None else 0),
         ("runnel.run.slices.layout._LEAST_BYTES", 1 if layout == "slices" else None),
@@ -80,6 +82,9 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "old rows stay": {
         "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
         "runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base,
+    },
+    "copies stay": {
+        "runnel.run.outcome.without_copies": lambda context, task, removed, base: Remainder(base, removed.limit(0)),
     },
 }
 

@@ -90,8 +90,8 @@ def decide(case: Case, known: Result | None, facts: Facts) -> Step:
 
 
 def _with_least_change(case: Case, usual: Step, facts: Facts) -> Step:
-    """Return a step that continues a result which the table does not hold, where less changed since, else `usual`."""
-    if usual.analyse:  # most likely nothing is computed
+    """Return a step that continues a result which the table does not hold, if `usual` computes everything."""
+    if usual.analyse or usual.action != "full":  # files say how much they hold, not how few rows of it changed
         return usual
     best = usual
     for result in unheld_results(case, facts):

@@ -101,7 +101,7 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
     click.echo("it is down")
 
 
-def _await_down(opened: "Lake", found: "Home", timeout: float | None) -> "list[RunUnderWay]":
+def _await_down(opened: "Lake", instance: "Home", timeout: float | None) -> "list[RunUnderWay]":
     """Stop a `runnel up`, show what it waits for, and return the runs that were interrupted."""
     from runnel.errors import RunnelError, Unreachable
     from runnel.service import home
@@ -120,15 +120,15 @@ def _await_down(opened: "Lake", found: "Home", timeout: float | None) -> "list[R
 
     look()
     with suppress(ProcessLookupError):
-        os.kill(found.pid, signal.SIGTERM)
+        os.kill(instance.pid, signal.SIGTERM)
     while home.found(folder) is not None:
         waited = time.monotonic() - begun
         if timeout is not None and waited >= timeout and not is_hurried:
             is_hurried = True
             with suppress(ProcessLookupError):
-                os.kill(found.pid, signal.SIGUSR1)
+                os.kill(instance.pid, signal.SIGUSR1)
         if timeout is not None and waited > timeout + _DOWN_SECONDS:
-            raise Unreachable("DOWN_SLOW", f"process {found.pid} has not ended yet", fix="wait, or kill it")
+            raise Unreachable("DOWN_SLOW", f"process {instance.pid} has not ended yet", fix="wait, or kill it")
         pause.wait(0.2)
         if not is_hurried:
             look()

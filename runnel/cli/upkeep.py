@@ -115,10 +115,10 @@ def _erasure_text(done: "Erased", *, is_done: bool = False) -> str:
         rows = count(done.quarantine.untold, "row")
         lines.append(f"left: {rows} of {done.quarantine.table}, which the condition can't test")
         lines.append(f"  {done.quarantine.fix}")
-    for found in done.downstream:
-        where = ", ".join(found.branches)
-        lines.append(f"left: {found.table} on {where}, which was computed from it and may hold what came of the rows")
-        lines.append(f"  {found.fix}")
+    for derived in done.downstream:
+        where = ", ".join(derived.branches)
+        lines.append(f"left: {derived.table} on {where}, which was computed from it and may hold what came of the rows")
+        lines.append(f"  {derived.fix}")
     lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in done.sinks]
     if done.left:
         lines.append(f"left: {count(done.left, 'file')} until open writes have ended and gc has run")

@@ -159,11 +159,11 @@ class LakeFacts:
         """Tell whether a known version is all that there is to a source: not so where rows may be in quarantine."""
         return self._flow.sources[table].on_bad != "quarantine" and quarantine_of(table) not in self._heads
 
-    def _lacks_rows(self, table: "TableName", found: "Found") -> bool:
+    def _lacks_rows(self, table: "TableName", changes: "Found") -> bool:
         """Tell whether a known version lacks bad rows of these files that stop a run of this source."""
         from runnel.lake.ingested import was_incomplete
 
-        identities = [arrival.identity for arrival in found.reads]
+        identities = [arrival.identity for arrival in changes.reads]
         return self._flow.sources[table].on_bad == "stop" and was_incomplete(self._store.db, table, identities)
 
     def found(self, table: "TableName") -> "Found | None":

@@ -45,9 +45,12 @@ def timetable(lake: "Lake") -> list[Line]:
 
     declared, now = [one.json() for one in flow_of(lake).schedules], datetime.now(UTC)
     with lake.store.db.reading() as connection:
-        known = {one.name: one for one in schedules.standing(connection)}
-        new = {str(one["name"]): schedules.Standing(str(one["name"]), one, {}, "{}", stamp(now)) for one in declared}
-        return [line_of(connection, known.get(name, one), now) for name, one in sorted(new.items())]
+        recorded = {schedule.name: schedule for schedule in schedules.standing(connection)}
+        unrecorded = {
+            str(options["name"]): schedules.Standing(str(options["name"]), options, {}, "{}", stamp(now))
+            for options in declared
+        }
+        return [line_of(connection, recorded.get(name, schedule), now) for name, schedule in sorted(unrecorded.items())]
 
 
 def pause(lake: "Lake", name: str, *, resume: bool = False) -> Line:
@@ -77,10 +80,10 @@ def line_of(connection: "Connection", one: "Standing", now: datetime) -> Line:
     )
 
 
-def _next(one: "Standing", now: datetime) -> tuple[str | None, str | None]:
+def _next(schedule: "Standing", now: datetime) -> tuple[str | None, str | None]:
     """Return when a schedule is due next, and what is wrong with it; one that can't be read hides no other."""
-    after = max(now, moment(one.cursor["slot"])) if "slot" in one.cursor else now
-    declared = one.declared
+    after = max(now, moment(schedule.cursor["slot"])) if "slot" in schedule.cursor else now
+    declared = schedule.declared
     try:
         coming = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
     except RunnelError as error:

@@ -23,7 +23,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m runnel.spark.fetch
+	@$(BIN)/python -m runnel.spark.jvm.fetch_jars
 	@touch $(READY)
 
 demo: $(READY) ## Tell the story of a flow: run, a new file, failing checks, a branch with new code, merge

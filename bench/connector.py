@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import Stock
-from runnel.spark import cache, resolver
-from runnel.spark.jars import Jar, is_present, is_right
-from runnel.spark.java import find_java
+from runnel.spark.jvm import cache_dir, maven_resolver
+from runnel.spark.jvm.jars import Jar, is_present, is_right
+from runnel.spark.jvm.java_home import find_java
 
 JARS = (
     Jar(
@@ -95,7 +95,7 @@ class Streaming(Stock):
 
 def connector() -> list[Path]:
     """Return the paths of the connector's jars, fetching what is not there yet."""
-    home = cache.folder("jars")
+    home = cache_dir.folder("jars")
     for jar in JARS:
         if not is_present(home, jar):
             _fetch(jar, home)
@@ -105,7 +105,7 @@ def connector() -> list[Path]:
 def _fetch(jar: Jar, home: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="runnel-bench-", dir=home) as staging:
         unused = [name for name in UNUSED if name != f"{jar.group}:{jar.name}"]
-        outcome = resolver.resolve(find_java(), [jar.coordinate], Path(staging), unused)
+        outcome = maven_resolver.resolve(find_java(), [jar.coordinate], Path(staging), unused)
         came = outcome.folder / f"{jar.group}_{jar.file_name}"
         if not came.is_file():
             raise RuntimeError(f"{jar.file_name} did not come: {outcome.reason}")

@@ -59,8 +59,8 @@ class Stock:
         return self.folder / "catalog.db"
 
     def conf(self) -> dict[str, str]:
-        from runnel.spark.jars import ensure_jars
-        from runnel.spark.java import find_java
+        from runnel.spark.jvm.jars import ensure_jars
+        from runnel.spark.jvm.java_home import find_java
 
         name = f"spark.sql.catalog.{CATALOG}"
         return {
@@ -83,7 +83,7 @@ class Stock:
         return f"from pyspark.sql import SparkSession\n\n{start}"
 
     def env(self) -> dict[str, str]:
-        from runnel.spark.java import find_java
+        from runnel.spark.jvm.java_home import find_java
 
         return {"JAVA_HOME": str(stock_java(find_java().home, self.folder)), "PYSPARK_PYTHON": sys.executable}
 
@@ -95,7 +95,7 @@ class Stock:
         """Run `spark-pipelines run` on the project in the folder; it makes no namespaces, so these are made before."""
         from pyiceberg.catalog.sql import SqlCatalog
 
-        from runnel.spark.command import spark_home
+        from runnel.spark.jvm.command_line import spark_home
 
         made = SqlCatalog(CATALOG, uri=f"sqlite:///{self.database}", warehouse=str(self.folder / "warehouse"))
         for layer in layers:

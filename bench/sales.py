@@ -9,7 +9,7 @@ from contextlib import closing
 
 from bench.sliced import Rows, change, register, spread
 from runnel.client.lake import Lake
-from runnel.spark.catalog import CatalogSettings, catalog_conf
+from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
 from runnel.spark.session import slot_session
 
 DAYS = 100

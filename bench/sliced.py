@@ -19,9 +19,9 @@ import duckdb
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake import tables
-from runnel.lake.manifests import entries
-from runnel.lake.storage import plain
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.file_io import plain
+from runnel.lake.iceberg.manifests import entries
 from runnel.names import TableName
 from runnel.spark.session import stop
 
@@ -161,7 +161,7 @@ def require_answer(lake: Lake, table: str, sql: str) -> None:
 
 
 def _rows(lake: Lake, location: str) -> str:
-    metadata = tables.load(lake.store, location)
+    metadata = table_metadata.load(lake.store, location)
     found = list(entries(lake.store, metadata))
     if not all(entry.is_data for entry in found):
         raise RuntimeError(f"{location} has delete files, which this comparison does not read")

@@ -34,10 +34,21 @@ __all__ = [
 
 if TYPE_CHECKING:
     from runnel import testing
-    from runnel.client import open
-    from runnel.declare.alert import alert
-    from runnel.declare.changes import changes
-    from runnel.declare.check import (
+    from runnel.client.open import open
+    from runnel.declare.api.alert import alert
+    from runnel.declare.api.changes import changes
+    from runnel.declare.api.files import files
+    from runnel.declare.api.http import http
+    from runnel.declare.api.jdbc import jdbc
+    from runnel.declare.api.kafka import kafka
+    from runnel.declare.api.manual import manual
+    from runnel.declare.api.schedule import schedule
+    from runnel.declare.api.secret import secret
+    from runnel.declare.api.sink import sink
+    from runnel.declare.api.source import source
+    from runnel.declare.api.task import task
+    from runnel.declare.api.webhook import webhook
+    from runnel.declare.options.checks import (
         accepted,
         between,
         check,
@@ -48,17 +59,6 @@ if TYPE_CHECKING:
         row_count,
         unique,
     )
-    from runnel.declare.files import files
-    from runnel.declare.http import http
-    from runnel.declare.jdbc import jdbc
-    from runnel.declare.kafka import kafka
-    from runnel.declare.manual import manual
-    from runnel.declare.schedule import schedule
-    from runnel.declare.secret import secret
-    from runnel.declare.sink import sink
-    from runnel.declare.source import source
-    from runnel.declare.task import task
-    from runnel.declare.webhook import webhook
     from runnel.errors import RunnelError
 
 _CHECKS = ("accepted", "between", "check", "fresh", "matches", "not_null", "references", "row_count", "unique")
@@ -78,10 +78,10 @@ _OWN = (
     "webhook",
 )
 _HOMES = {
-    "open": "runnel.client",
+    "open": "runnel.client.open",
     "RunnelError": "runnel.errors",
-    **dict.fromkeys(_CHECKS, "runnel.declare.check"),
-    **{name: f"runnel.declare.{name}" for name in _OWN},
+    **dict.fromkeys(_CHECKS, "runnel.declare.options.checks"),
+    **{name: f"runnel.declare.api.{name}" for name in _OWN},
 }
 _ROOMS = ("kit", "testing")
 

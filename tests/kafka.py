@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from runnel.spark.command import spark_home
-from runnel.spark.jars import ensure_jars
-from runnel.spark.java import find_java
+from runnel.spark.jvm.command_line import spark_home
+from runnel.spark.jvm.jars import ensure_jars
+from runnel.spark.jvm.java_home import find_java
 from tests.http_server import certificate
 from tests.kafka_jars import BROKER, OF_SPARK
 

@@ -1,6 +1,6 @@
 """The jars of a Kafka broker for tests, pinned as Runnel's own are. The rest of its class path comes with Spark."""
 
-from runnel.spark.jars import Jar
+from runnel.spark.jvm.jars import Jar
 
 BROKER = (
     Jar(

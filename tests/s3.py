@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from runnel.spark.jars import ensure_jars
-from runnel.spark.java import find_java
-from runnel.spark.process import Process, spawn
+from runnel.spark.jvm.child_process import Process, spawn
+from runnel.spark.jvm.jars import ensure_jars
+from runnel.spark.jvm.java_home import find_java
 from tests.s3_jars import STORE
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The jars of S3Proxy, an object store for tests that keeps objects in memory, pinned as Runnel's own are."""
 
-from runnel.spark.jars import Jar
+from runnel.spark.jvm.jars import Jar
 
 STORE = (
     Jar(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel import temporary
+from runnel import temp_dirs
 from runnel.errors import RunnelError
 
 Running = Callable[[str], "subprocess.Popen[str]"]
@@ -22,7 +22,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the system's folder for temporary files be an empty one, for this process and those that it starts."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(temporary, "_own", None)
+    monkeypatch.setattr(temp_dirs, "_own", None)
     return tmp_path
 
 
@@ -47,7 +47,7 @@ def left(system: Path) -> list[str]:
 
 
 def test_a_folder_goes_with_its_block(system: Path) -> None:
-    with temporary.folder("load") as name:
+    with temp_dirs.folder("load") as name:
         assert Path(name).is_dir() and system in Path(name).parents
     assert not Path(name).exists()
 
@@ -66,7 +66,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one(running: Running, sys
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert lost.is_dir()
-        with temporary.folder("load"):
+        with temp_dirs.folder("load"):
             assert not lost.exists() and held.is_dir()
         alive.communicate("\n")
 
@@ -79,14 +79,14 @@ def test_a_forked_child_has_a_folder_of_its_own(running: Running, system: Path) 
 
 
 def test_a_folder_that_the_system_cleared_is_made_again(system: Path) -> None:
-    first = Path(temporary.path("feed"))
+    first = Path(temp_dirs.path("feed"))
     shutil.rmtree(system / f"runnel-{os.getuid()}")
-    again = Path(temporary.path("feed"))
+    again = Path(temp_dirs.path("feed"))
     assert again.is_dir() and again.parent != first.parent
 
 
 def test_a_folder_of_someone_else_is_not_used(system: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (system / f"runnel-{os.getuid()}").symlink_to(tmp_path_factory.mktemp("other"))
     with pytest.raises(RunnelError) as raised:
-        temporary.path("feed")
+        temp_dirs.path("feed")
     assert raised.value.code == "TEMPORARY_FOLDER" and "TMPDIR" in str(raised.value.fix)

@@ -11,8 +11,8 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.figure import Figure
-from runnel.lake import datafiles, snapshots, tables
-from runnel.lake.commits import Change, Commit, changes_of, history
+from runnel.lake.history.commits import Change, Commit, changes_of, history
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -44,10 +44,10 @@ def _lake(folder: Path, count: int) -> tuple[Store, Commit]:
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
     data = pa.table({"id": range(1000), "amount": range(1000)})
     schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(data.schema))
-    location, metadata = tables.create(store, TABLE, schema)
+    location, metadata = table_metadata.create(store, TABLE, schema)
     versions: list[str | None] = [None]
     for _ in range(2):
-        files = datafiles.write_rows(store, metadata, data.to_batches())
+        files = parquet_writer.write_rows(store, metadata, data.to_batches())
         location = snapshots.stage(store, location, snapshots.Edit(added=files))
         versions.append(location)
     old = None

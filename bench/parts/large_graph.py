@@ -51,14 +51,15 @@ def settle(project: Path) -> None:
     from pyiceberg.types import LongType, NestedField
 
     from runnel.client.lake import Lake
-    from runnel.client.planning import plan_project
-    from runnel.client.wish import Wish
     from runnel.declare.settings import load
-    from runnel.lake import results, tables
-    from runnel.lake.commits import Change
+    from runnel.lake.flow_state import results
+    from runnel.lake.history.commits import Change
+    from runnel.lake.iceberg import table_metadata
     from runnel.lake.publish import Draft, publish
-    from runnel.plan.decide import Case
+    from runnel.plan.decisions.task import Case
     from runnel.plan.facts import Head, Result
+    from runnel.project.planning.plan_project import plan_project
+    from runnel.project.planning.run_request import Wish
 
     runnel(project, "run", "-s", "ods.*")
     schema = Schema(NestedField(1, "id", LongType()))
@@ -72,7 +73,7 @@ def settle(project: Path) -> None:
                 continue
             inputs = {table: heads[table] for table in task.reads}
             fingerprint = planned.fingerprints(task)
-            location, _ = tables.create(lake.store, task.table, schema)
+            location, _ = table_metadata.create(lake.store, task.table, schema)
             head = heads[task.table] = Head(location, f"rows:{task.table}")
             key = Case(task, fingerprint, inputs).key
             at = planned.commit.at

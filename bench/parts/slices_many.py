@@ -14,7 +14,7 @@ from bench.figure import Figure
 from bench.peers import runnel
 from bench.sliced import Rows, change, register, rounded, seconds, warm
 from runnel.client.lake import Lake
-from runnel.lake import manifests, tables
+from runnel.lake.iceberg import manifests, table_metadata
 
 MANY, FEW = 100_000, 10
 TIMES = 7
@@ -65,7 +65,7 @@ def _plans(lake: Lake) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"many": [], "few": []}
     for _ in range(TIMES + 1):
         for name, times in found.items():
-            tables.forget()
+            table_metadata.forget()
             manifests.forget()
             times.append(seconds(lake.plan, f"dws.{name}"))
     for name in found:

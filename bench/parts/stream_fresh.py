@@ -26,12 +26,12 @@ from bench.connector import Streaming
 from bench.figure import Figure
 from bench.freshness import Watcher, part, up
 from bench.peers import CATALOG
-from runnel.client.insight import series
 from runnel.client.lake import Lake
 from runnel.errors import RunnelError
-from runnel.lake.database import moment
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.catalog.database import moment
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
+from runnel.project.inspection.stream_health import series
 from tests.kafka import Server
 
 RATE, SECONDS = 1_000, 600

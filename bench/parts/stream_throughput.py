@@ -21,11 +21,11 @@ from bench.clicks import SCHEMA, fill
 from bench.connector import Streaming
 from bench.figure import Figure
 from bench.peers import CATALOG
-from runnel.client.insight import series
-from runnel.client.keep import Keeper
 from runnel.client.lake import Lake
-from runnel.client.planning import flow_of
 from runnel.names import TableName
+from runnel.project.inspection.stream_health import series
+from runnel.project.planning.plan_project import flow_of
+from runnel.service.worker.loops.loop_supervisor import Keeper
 from tests.kafka import Server
 
 EVENTS = 5_000_000

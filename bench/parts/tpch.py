@@ -17,11 +17,11 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.figure import Figure
-from runnel.lake import datafiles, snapshots, tables
-from runnel.lake.commits import Change
-from runnel.lake.manifests import entries
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.iceberg.file_io import plain
+from runnel.lake.iceberg.manifests import entries
 from runnel.lake.publish import Draft, publish
-from runnel.lake.storage import plain
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.query.engine import query
@@ -57,8 +57,8 @@ def load(store: Store, folder: Path, scale: float) -> None:
         name = TableName("tpch", path.stem)
         with pq.ParquetFile(path) as found:
             schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(found.schema_arrow))
-            empty, metadata = tables.create(store, name, schema)
-            files = datafiles.write_rows(store, metadata, found.iter_batches(datafiles.ROW_GROUP_ROWS))
+            empty, metadata = table_metadata.create(store, name, schema)
+            files = parquet_writer.write_rows(store, metadata, found.iter_batches(parquet_writer.ROW_GROUP_ROWS))
         changes.append(Change(name, None, snapshots.stage(store, empty, snapshots.Edit(added=files))))
         path.unlink()
     publish(store.db, Draft("main", "TPC-H", "bench", tuple(changes)))
@@ -69,7 +69,7 @@ def _straight(store: Store) -> Callable[[str], Rows]:
     connection = duckdb.connect()
     connection.execute("create schema tpch")
     for name, version in store.state().items():
-        paths = [plain(entry.path) for entry in entries(store, tables.load(store, version.location))]
+        paths = [plain(entry.path) for entry in entries(store, table_metadata.load(store, version.location))]
         connection.execute(f"create view {name} as select * from read_parquet({paths})")
     return lambda sql: connection.sql(sql).fetchall()
 

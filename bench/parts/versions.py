@@ -10,9 +10,9 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.figure import Figure
-from runnel.lake import datafiles, snapshots, tables
-from runnel.lake.branches import delete, fork
-from runnel.lake.commits import Change
+from runnel.lake.history.branches import delete, fork
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -28,7 +28,7 @@ def run() -> list[Figure]:
         changes = []
         for number in range(TABLES):
             name = TableName.parse(f"ods.t{number}")
-            location, _ = tables.create(store, name, schema)
+            location, _ = table_metadata.create(store, name, schema)
             changes.append(Change(name, None, location))
         publish(store.db, Draft("main", "1,000 tables", "bench", tuple(changes)))
         return [_fork(store), *_publish(store, data, Path(folder))]
@@ -49,7 +49,7 @@ def _publish(store: Store, data: pa.Table, folder: Path) -> list[Figure]:
     state = list(store.state("main").items())[:PUBLISHED]
     staged = []
     for name, version in state:
-        files = datafiles.write_rows(store, tables.load(store, version.location), data.to_batches())
+        files = parquet_writer.write_rows(store, table_metadata.load(store, version.location), data.to_batches())
         staged.append(
             Change(name, version.location, snapshots.stage(store, version.location, snapshots.Edit(added=files)))
         )
@@ -66,7 +66,7 @@ def _publish(store: Store, data: pa.Table, folder: Path) -> list[Figure]:
 
 def _spark_commits(store: Store, names: list[TableName]) -> float:
     """Commit to each table by itself, metadata only, so that no data is written on either side."""
-    from runnel.spark.catalog import catalog_conf
+    from runnel.spark.catalog_conf import catalog_conf
     from runnel.spark.session import SparkSettings, start, stop
 
     conf = catalog_conf("main", store.db.url.render_as_string(hide_password=False), store.warehouse)

@@ -13,56 +13,56 @@ from typing import NoReturn
 
 import click
 
-from runnel import farewell
+from runnel import shutdown
 from runnel.errors import Cancelled, RunnelError, no_room
 from runnel.thread_interrupt import stragglers
 
 _COMMANDS = {
     # name: (module, what `runnel --help` says of it)
-    "init": ("project", "Make a project that runs at once."),
-    "validate": ("validate", "Show all mistakes of a project."),
-    "doctor": ("doctor", "Say what is installed, reachable, wrong."),
-    "plan": ("run", "Show what would be computed and why."),
-    "run": ("run", "Plan, compute, check, publish."),
-    "backfill": ("backfill", "Compute the slices of some days again."),
-    "backfills": ("backfill", "List backfills; pause, resume or cancel one."),
-    "up": ("up", "Answer, schedule and compute, until stopped."),
-    "down": ("up", "Stop what `runnel up` started."),
-    "status": ("status", "Say how the service, streams and sources are."),
-    "worker": ("up", "Compute as one more worker of a lake."),
-    "stream": ("status", "Repair streams: let one begin anew."),
-    "sinks": ("sinks", "List sinks; deliver to them now."),
-    "load": ("load", "Add data by hand: CSV, JSON lines, Parquet."),
-    "put": ("files", "Put files into a file table."),
-    "get": ("files", "Get files out of a file table."),
-    "ls": ("files", "List the files of a file table."),
-    "query": ("query", "Ask the lake, in Spark SQL."),
-    "tables": ("tables", "List the tables."),
-    "table": ("tables", "Show one table: schema, versions, size."),
-    "log": ("log", "Show the history."),
-    "show": ("log", "Show one commit."),
-    "why": ("why", "Show why a table holds what it holds."),
-    "lineage": ("lineage", "Show the graph around a table."),
-    "replay": ("replay", "Compute a commit again, and compare."),
-    "runs": ("runs", "List runs, or show one."),
-    "logs": ("runs", "Print the log of a run."),
-    "cancel": ("queue", "Stop a run that waits or goes on."),
-    "retry": ("queue", "Run again what a run was asked for."),
-    "schedules": ("schedules", "List schedules; pause or resume one."),
-    "diff": ("diff", "Compare two versions of the lake."),
-    "branch": ("branch", "List, create or delete branches."),
-    "tag": ("branch", "List, create or delete tags."),
-    "merge": ("merge", "Merge a branch."),
-    "revert": ("merge", "Undo a commit with a new one."),
-    "rewind": ("rewind", "Read a source again from an earlier position on."),
-    "quarantine": ("quarantine", "Show rows that were set aside, or release them."),
-    "token": ("token", "Make, list and revoke tokens of the service."),
-    "gc": ("upkeep", "Remove what no retained version needs."),
-    "compact": ("upkeep", "Rewrite small files into large ones."),
-    "erase": ("upkeep", "Remove rows through all retained versions."),
-    "fsck": ("upkeep", "Check the lake; mend a moved one."),
+    "init": ("flow.init", "Make a project that runs at once."),
+    "validate": ("flow.validate", "Show all mistakes of a project."),
+    "doctor": ("flow.doctor", "Say what is installed, reachable, wrong."),
+    "plan": ("flow.run", "Show what would be computed and why."),
+    "run": ("flow.run", "Plan, compute, check, publish."),
+    "backfill": ("flow.backfill", "Compute the slices of some days again."),
+    "backfills": ("flow.backfill", "List backfills; pause, resume or cancel one."),
+    "up": ("flow.up", "Answer, schedule and compute, until stopped."),
+    "down": ("flow.up", "Stop what `runnel up` started."),
+    "status": ("flow.status", "Say how the service, streams and sources are."),
+    "worker": ("flow.up", "Compute as one more worker of a lake."),
+    "stream": ("flow.status", "Repair streams: let one begin anew."),
+    "sinks": ("flow.sinks", "List sinks; deliver to them now."),
+    "load": ("lake.load", "Add data by hand: CSV, JSON lines, Parquet."),
+    "put": ("lake.files", "Put files into a file table."),
+    "get": ("lake.files", "Get files out of a file table."),
+    "ls": ("lake.files", "List the files of a file table."),
+    "query": ("lake.query", "Ask the lake, in Spark SQL."),
+    "tables": ("lake.tables", "List the tables."),
+    "table": ("lake.tables", "Show one table: schema, versions, size."),
+    "log": ("lake.log", "Show the history."),
+    "show": ("lake.log", "Show one commit."),
+    "why": ("flow.why", "Show why a table holds what it holds."),
+    "lineage": ("flow.lineage", "Show the graph around a table."),
+    "replay": ("flow.replay", "Compute a commit again, and compare."),
+    "runs": ("flow.runs", "List runs, or show one."),
+    "logs": ("flow.runs", "Print the log of a run."),
+    "cancel": ("flow.cancel_retry", "Stop a run that waits or goes on."),
+    "retry": ("flow.cancel_retry", "Run again what a run was asked for."),
+    "schedules": ("flow.schedules", "List schedules; pause or resume one."),
+    "diff": ("lake.diff", "Compare two versions of the lake."),
+    "branch": ("lake.branch", "List, create or delete branches."),
+    "tag": ("lake.branch", "List, create or delete tags."),
+    "merge": ("lake.merge", "Merge a branch."),
+    "revert": ("lake.merge", "Undo a commit with a new one."),
+    "rewind": ("lake.rewind", "Read a source again from an earlier position on."),
+    "quarantine": ("lake.quarantine", "Show rows that were set aside, or release them."),
+    "token": ("flow.token", "Make, list and revoke tokens of the service."),
+    "gc": ("lake.upkeep", "Remove what no retained version needs."),
+    "compact": ("lake.upkeep", "Rewrite small files into large ones."),
+    "erase": ("lake.upkeep", "Remove rows through all retained versions."),
+    "fsck": ("lake.upkeep", "Check the lake; mend a moved one."),
 }
-_HIDDEN = {"service": "up"}  # started by other commands
+_HIDDEN = {"service": "flow.up"}  # started by other commands
 
 
 class Commands(click.Group):
@@ -125,7 +125,7 @@ def _exit_at_once(code: int) -> NoReturn:
     """End without waiting for threads of the user's code, which Python would do."""
     if (session := sys.modules.get("runnel.spark.session")) is not None:
         session.stop()
-    farewell.say()
+    shutdown.say()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,5 +1,4 @@
-"""The client: `rn.open`, one face for notebooks, tests and scripts."""
+"""`rn.open`: one facade for notebooks, tests and scripts, local or remote.
 
-from runnel.client.opening import open
-
-__all__ = ["open"]
+May import `project` and everything below it.
+"""

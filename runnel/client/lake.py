@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.client.contents import Contents
+from runnel.client.lake_reader import Contents
 from runnel.declare.settings import Settings
 from runnel.names import TableName
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from runnel.client.backfilling import Backfilled, Preview
-    from runnel.client.lineage import Lineage
-    from runnel.client.quarantine import Quarantined
-    from runnel.client.replaying import Replay
-    from runnel.client.shapes.backfill import BackfillFacts
-    from runnel.client.spark import Frames
-    from runnel.client.status import Status
-    from runnel.client.timetable import Line
-    from runnel.connect.quarantine import Aside
-    from runnel.connect.release import Released
-    from runnel.lake.merge import Merged
-    from runnel.lake.rewind import Rewound
-    from runnel.lake.runs import Run
+    from runnel.client.json_views.backfill import BackfillFacts
+    from runnel.connect.ingest.release import Released
+    from runnel.connect.load.quarantine import Aside
+    from runnel.lake.flow_state.runs import Run
+    from runnel.lake.merge.merge import Merged
+    from runnel.lake.merge.rewind import Rewound
     from runnel.plan.steps import Plan
+    from runnel.project.execution.backfill import Backfilled, Preview
+    from runnel.project.execution.replay import Replay
+    from runnel.project.inspection.lineage import Lineage
+    from runnel.project.inspection.quarantine import Quarantined
+    from runnel.project.inspection.schedule_list import Line
+    from runnel.project.inspection.status import Status
+    from runnel.project.spark_session import Frames
     from runnel.query.result import Result
-    from runnel.run.report import Ran, Watch
+    from runnel.run.results.run_result import Ran, Watch
 
 
 class Lake(Contents):
@@ -70,14 +70,14 @@ class Lake(Contents):
 
     def _repr_html_(self) -> str:
         """Return the project, its branches and its tables, for notebooks."""
-        from runnel.client.showing import lake_html
+        from runnel.client.lake_html import lake_html
 
         return lake_html(self)
 
     @cached_property
     def spark(self) -> "SparkSession":
         """Return the Spark session of this process, started on first use."""
-        from runnel.client.spark import session
+        from runnel.project.spark_session import session
 
         return session(self.settings, self._tell, brief=self.is_brief)
 
@@ -93,7 +93,7 @@ class Lake(Contents):
 
     @cached_property
     def _frames(self) -> "Frames":
-        from runnel.client.spark import Frames
+        from runnel.project.spark_session import Frames
 
         return Frames(self.store, self.spark)
 
@@ -106,8 +106,8 @@ class Lake(Contents):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
-        from runnel.client.planning import plan_project
-        from runnel.client.wish import Wish
+        from runnel.project.planning.plan_project import plan_project
+        from runnel.project.planning.run_request import Wish
 
         return plan_project(self, Wish.of(select, exclude, branch, full_refresh)).plan
 
@@ -127,8 +127,8 @@ class Lake(Contents):
         `verify` compares every table with a full computation of its task before anything is published.
         The project's files are read anew each time, so changed code is picked up.
         """
-        from runnel.client.running import run_project
-        from runnel.client.wish import Wish
+        from runnel.project.execution.run_project import run_project
+        from runnel.project.planning.run_request import Wish
 
         wish = Wish.of(select, exclude, branch, full_refresh, verify)
         return run_project(self, wish, message=message, watch=watch).sound()
@@ -141,7 +141,7 @@ class Lake(Contents):
         Options are `chunk`, such as "7d": so many days are a run and a commit, `branch`, and `watch`. Raises where a
         step fails: chunks that are finished stay published.
         """
-        from runnel.client.backfilling import backfill, wished
+        from runnel.project.execution.backfill import backfill, wished
 
         watch = options.pop("watch", None)
         done = backfill(self, *wished(select, first, last, **options), watch=watch)
@@ -153,23 +153,23 @@ class Lake(Contents):
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
     ) -> "Preview":
         """Return what `backfill` would do with the same `chunk` and `branch`: actions, slices, rows and bytes."""
-        from runnel.client.backfilling import preview, wished
+        from runnel.project.execution.backfill import preview, wished
 
         return preview(self, *wished(select, first, last, **options))
 
     def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
         """Merge a branch into another; `run` computes what tasks must make anew, into the same commit."""
-        from runnel.lake.merge import merge
+        from runnel.lake.merge.merge import merge
 
         if run:
-            from runnel.client.merging import merge_and_run
+            from runnel.project.execution.merge_and_run import merge_and_run
 
             return merge_and_run(self, branch, into)
         return merge(self.store, branch, into)
 
     def rewind(self, source: str, *, to: str, branch: str = "main") -> "Rewound":
         """Take a source's table and its position back to a ref, so that the next run reads again what came since."""
-        from runnel.client.rewinding import rewind
+        from runnel.project.execution.rewind import rewind
 
         return rewind(self, source, to, branch)
 
@@ -177,19 +177,19 @@ class Lake(Contents):
         self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
     ) -> "Released":
         """Send rows that a source set aside through again, as they are or as a file corrects them."""
-        from runnel.client.releasing import release
+        from runnel.project.execution.release import release
 
         return release(self, source, Path(corrected) if corrected is not None else None, file=file, branch=branch)
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
         """Return what a table is made from, and what is made from it."""
-        from runnel.client.lineage import lineage_of
+        from runnel.project.inspection.lineage import lineage_of
 
         return lineage_of(self, TableName.parse(table), up=up, down=down)
 
     def replay(self, commit: str) -> "Replay":
         """Compute what the tasks of a commit made once more, and compare; nothing is published."""
-        from runnel.client.replaying import replay_commit
+        from runnel.project.execution.replay import replay_commit
 
         return replay_commit(self, commit)
 
@@ -204,93 +204,93 @@ class Lake(Contents):
         message: str | None = None,
     ) -> "Run":
         """Ask the workers of this lake for a run, and don't wait for it: `follow` does."""
-        from runnel.client.following import submit
-        from runnel.client.wish import Wish
-        from runnel.client.wishes import Asked
+        from runnel.project.execution.follow_run import submit
+        from runnel.project.planning.run_request import Wish
+        from runnel.project.planning.run_request_json import Asked
 
         return self.runs(submit(self, Asked(Wish.of(select, exclude, branch, full_refresh, verify), message)))[0]
 
     def follow(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
         """Return what became of a run that was asked for, when it has ended; raise where a step failed."""
-        from runnel.client.following import follow
+        from runnel.project.execution.follow_run import follow
 
         return follow(self, self.runs(run)[0].id, watch).sound()
 
     def cancel(self, run: str, *, wait: bool = True) -> "Run":
         """Stop a run that waits or goes on; `wait` until it has stopped."""
-        from runnel.client.following import cancel
+        from runnel.project.execution.follow_run import cancel
 
         return self.runs(cancel(self, run, wait=wait).id)[0]
 
     def retry(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
         """Run again what a run was asked for; what it finished is known."""
-        from runnel.client.following import retry
+        from runnel.project.execution.follow_run import retry
 
         return retry(self, run, watch).sound()
 
     def logs(self, run: str) -> str:
         """Return the log of a run, with the whole trace of every error."""
-        from runnel.client.logs import text_of
+        from runnel.project.inspection.run_logs import text_of
 
         return text_of(self, run)
 
     def status(self, *, branch: str | None = None) -> "Status":
         """Return who is there, how much waits, what is wrong, and how streams are."""
-        from runnel.client.status import status
+        from runnel.project.inspection.status import status
 
         return status(self, branch)
 
     def schedules(self) -> "list[Line]":
         """Return all schedules, with when each is due next and how its last run went."""
-        from runnel.client.timetable import timetable
+        from runnel.project.inspection.schedule_list import timetable
 
         return timetable(self)
 
     def pause_schedule(self, name: str) -> "Line":
         """Let a schedule queue nothing until it is resumed."""
-        from runnel.client.timetable import pause
+        from runnel.project.inspection.schedule_list import pause
 
         return pause(self, name)
 
     def resume_schedule(self, name: str) -> "Line":
         """Let a paused schedule go on."""
-        from runnel.client.timetable import pause
+        from runnel.project.inspection.schedule_list import pause
 
         return pause(self, name, resume=True)
 
     def backfills(self, *, limit: int = 20) -> "list[BackfillFacts]":
         """Return the newest backfills that workers compute, newest first."""
-        from runnel.client.shapes.backfill import backfills
+        from runnel.client.json_views.backfill import backfills
 
         return backfills(self.store.db, limit)
 
     def pause_backfill(self, name: str) -> "BackfillFacts":
         """Let later chunks of a backfill wait; the one that goes on is finished."""
-        from runnel.client.shapes.backfill import changed
+        from runnel.client.json_views.backfill import changed
 
         return changed(self.store.db, name, "pause")
 
     def resume_backfill(self, name: str) -> "BackfillFacts":
         """Let a backfill go on, with what failed first."""
-        from runnel.client.shapes.backfill import changed
+        from runnel.client.json_views.backfill import changed
 
         return changed(self.store.db, name, "resume")
 
     def cancel_backfill(self, name: str) -> "BackfillFacts":
         """Run no further chunk of a backfill, and stop the one that goes on."""
-        from runnel.client.shapes.backfill import changed
+        from runnel.client.json_views.backfill import changed
 
         return changed(self.store.db, name, "cancel")
 
     def quarantines(self, *, branch: str = "main") -> "list[Quarantined]":
         """Return the tables of which rows are set aside."""
-        from runnel.client.quarantine import quarantines
+        from runnel.project.inspection.quarantine import quarantines
 
         return quarantines(self, branch)
 
     def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[Aside]":
         """Return the rows of a table that were set aside, the oldest first, with why."""
-        from runnel.client.quarantine import rows_aside
+        from runnel.project.inspection.quarantine import rows_aside
 
         return rows_aside(self, table, branch, file)
 

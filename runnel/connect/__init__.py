@@ -1,1 +1,4 @@
-"""connect"""
+"""Sources and sinks: one folder per outside system.
+
+May import `spark`, `lake`, `plan` and `declare`.
+"""

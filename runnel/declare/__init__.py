@@ -1,1 +1,4 @@
-"""What users write: projects and their settings. Pure: no Spark, clock or network."""
+"""What users declare: flows, options and settings.
+
+Pure: no Spark, clock or network.
+"""

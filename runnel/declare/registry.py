@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.declare.draft import Draft
-from runnel.declare.flow import Alert, Schedule, Sink, Source
-from runnel.declare.frames import Lines, here
-from runnel.declare.place import Place
+from runnel.declare.caller_location import Lines, here
+from runnel.declare.model.flow import Alert, Schedule, Sink, Source
+from runnel.declare.model.source_location import Place
+from runnel.declare.model.task_draft import Draft
 from runnel.errors import Mistake, RunnelError
 from runnel.names import TableName
 

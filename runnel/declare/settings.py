@@ -9,8 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runnel.declare.duration import seconds_of
-from runnel.declare.observing import LineageSettings, TelemetrySettings, lineage_settings, telemetry_settings
+from runnel.declare.observability_settings import (
+    LineageSettings,
+    TelemetrySettings,
+    lineage_settings,
+    telemetry_settings,
+)
+from runnel.declare.options.duration import seconds_of
 from runnel.errors import Mistake, nearest
 
 FILE = "runnel.toml"

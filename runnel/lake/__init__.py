@@ -1,1 +1,4 @@
-"""The versioned lake: branches, commits, publish, merge, diff, files, upkeep."""
+"""The versioned lake: the store and the one publish transaction over all tables.
+
+All Iceberg metadata and the catalog database; no Spark.
+"""

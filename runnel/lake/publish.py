@@ -11,14 +11,19 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Moved, RunnelError
-from runnel.lake import failpoints, ingested, queue, schema, slots, streams
-from runnel.lake.adopt import adopted, record
-from runnel.lake.branches import branch, ensure_layers, lock
-from runnel.lake.commits import Change, Commit, find
-from runnel.lake.database import Database
-from runnel.lake.ingested import Seen
+from runnel.lake import failpoints
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import Database
+from runnel.lake.catalog.lock import lock
+from runnel.lake.control import run_queue
+from runnel.lake.flow_state import ingest_positions, streams
+from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.history.adopt import adopted, record
+from runnel.lake.history.branches import branch, ensure_layers
+from runnel.lake.history.commits import Change, Commit, erased_since, find
+from runnel.lake.leases import slots
 from runnel.names import TableName, new_commit_id
-from runnel.phases import phase
+from runnel.phase_timer import phase
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,11 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
     }
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
     commit = record(db, connection, target, draft.id, values, changes)
-    ingested.store(connection, commit, draft.seen)
+    ingest_positions.store(connection, commit, draft.seen)
     if draft.batch is not None:
         streams.publish(connection, draft.batch, commit.id, db.now(connection))
     if draft.claim is not None:
-        queue.hold(connection, draft.claim, commit.id)
+        run_queue.hold(connection, draft.claim, commit.id)
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 
@@ -119,25 +124,11 @@ def _hold(connection: Connection, draft: Draft) -> None:
         )
 
 
-def sequence(connection: Connection) -> int:
-    """Return the lake's newest sequence number."""
-    return int(connection.execute(sa.select(schema.lake.c.seq)).scalar_one())
-
-
 def _erased(connection: Connection, draft: Draft) -> list[TableName]:
     """Return the tables of a draft that was planned from older versions, if rows were erased anywhere since."""
     if draft.planned is None or not erased_since(connection, draft.planned):
         return []
     return [change.table for change in draft.changes]
-
-
-def erased_since(connection: Connection, planned: int) -> bool:
-    """Tell whether rows were erased anywhere since the lake was at a sequence number."""
-    if sequence(connection) == planned:
-        return False
-    commits = schema.commits.c
-    query = sa.select(commits.id).where(commits.kind == "erase", commits.seq > planned)
-    return connection.execute(query).first() is not None
 
 
 def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":

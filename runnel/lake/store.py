@@ -7,14 +7,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake, nearest
-from runnel.lake import schema
-from runnel.lake.adopt import adopt, outside_changes
 from runnel.lake.author import default_author
-from runnel.lake.branches import branch_at, head_state
-from runnel.lake.commits import Commit, State, Version, state_at, version_at
-from runnel.lake.database import Database
-from runnel.lake.refs import readable, resolve
-from runnel.lake.upgrade import upgrade
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import Database
+from runnel.lake.catalog.migrate import upgrade
+from runnel.lake.history.adopt import adopt, outside_changes
+from runnel.lake.history.branches import branch_at, head_state
+from runnel.lake.history.commits import Commit, State, Version, state_at, version_at
+from runnel.lake.history.refs import readable, resolve
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -48,17 +48,19 @@ class Store:
         `moved` lets a lake be opened whose folder is not where its metadata says, to mend it. `adopt` makes this
         catalog the owner of the warehouse, whoever was it before; otherwise another's warehouse is refused.
         """
-        from runnel.lake import ownership
+        from runnel.lake import warehouse_owner
 
         store = cls(Database(catalog), warehouse, author or default_author(), storage)
-        upgrade(store.db, warehouse, store.author, refuse=None if adopt else lambda: ownership.refuse_new_lake(store))
+        upgrade(
+            store.db, warehouse, store.author, refuse=None if adopt else lambda: warehouse_owner.refuse_new_lake(store)
+        )
         if moved:
             return store
         store.check_place()
         if adopt:
-            ownership.claim(store)
-        elif ownership.is_read_at_opening(warehouse):
-            ownership.check_owner(store)
+            warehouse_owner.claim(store)
+        elif warehouse_owner.is_read_at_opening(warehouse):
+            warehouse_owner.check_owner(store)
         else:
             store._is_owner_unchecked = True
         return store
@@ -67,7 +69,7 @@ class Store:
     def io(self) -> "FileIO":
         """Return the reader and writer of the warehouse's files."""
         if self._io is None:
-            from runnel.lake.storage import file_io
+            from runnel.lake.iceberg.file_io import file_io
 
             self._io = file_io(self.warehouse, self.storage)
         if self._is_owner_unchecked:
@@ -76,7 +78,7 @@ class Store:
         return self._io
 
     def _check_owner(self) -> None:
-        from runnel.lake.ownership import check_owner
+        from runnel.lake.warehouse_owner import check_owner
 
         try:
             check_owner(self)

@@ -1,1 +1,4 @@
-"""Plan: what to do for each table, and why. Pure: gets facts, returns a Plan."""
+"""What to do for each table, and why.
+
+Pure: gets facts, returns a Plan.
+"""

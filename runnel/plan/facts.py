@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from runnel.names import TableName
-from runnel.plan.days import Dated, Days
+from runnel.plan.date_range import Dated, Days
 from runnel.plan.slices import Slice
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from runnel.declare.flow import Flow
+from runnel.declare.model.flow import Flow
 from runnel.names import TableName
 
 

@@ -7,23 +7,23 @@ had changed, then for those of a level whose inputs turn out to be others.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from runnel.declare.flow import Flow, Task, log_of
-from runnel.declare.mistakes import ProjectMistakes
-from runnel.declare.origin import Changes
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.declare.model.endpoints import Changes
+from runnel.declare.model.flow import Flow, Task, log_of
 from runnel.errors import Mistake
 from runnel.names import TableName
-from runnel.plan.again import expected
-from runnel.plan.applying import decide_changes
-from runnel.plan.arriving import decide_source
-from runnel.plan.days import Days
-from runnel.plan.decide import Case, decide, settled
-from runnel.plan.expect import Pending, expect_task
+from runnel.plan.date_range import Days
+from runnel.plan.decisions.backfill import expected
+from runnel.plan.decisions.change_log import decide_changes
+from runnel.plan.decisions.expected import Pending, expect_task
+from runnel.plan.decisions.source import decide_source
+from runnel.plan.decisions.stream import decide_stream
+from runnel.plan.decisions.task import Case, decide, settled
 from runnel.plan.facts import Facts, Head, Result
-from runnel.plan.fingerprint import Fingerprint
+from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
-from runnel.plan.missing import missing_input, missing_log
+from runnel.plan.missing_inputs import missing_input, missing_log
 from runnel.plan.steps import Plan, Step
-from runnel.plan.streaming import decide_stream
 
 _SPARK = ("rows", "slices", "full", "stream")
 

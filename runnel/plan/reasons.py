@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from runnel.errors import listed
 from runnel.names import TableName
-from runnel.plan.days import Days
+from runnel.plan.date_range import Days
 from runnel.plan.facts import Arrivals, Movement, Result
 
 UNCHANGED = "nothing changed"

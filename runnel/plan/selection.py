@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from runnel.declare.flow import Flow, log_of
-from runnel.declare.origin import Changes
+from runnel.declare.model.endpoints import Changes
+from runnel.declare.model.flow import Flow, log_of
 from runnel.errors import Mistake, listed, nearest
 from runnel.names import TableName, shown
 from runnel.plan.graph import Graph

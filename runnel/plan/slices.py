@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.declare.flow import Task
-from runnel.declare.literal import column
-from runnel.declare.sql_list import parts
+from runnel.declare.model.flow import Task
+from runnel.declare.options.expression_list import parts
+from runnel.declare.sql.literals import column
 from runnel.names import TableName
 
 MOST = 0.6  # past this share of changed slices all of them are computed

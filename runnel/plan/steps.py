@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from runnel import notebook
+from runnel import notebook_html
 from runnel.names import TableName
-from runnel.plan.days import Asked
+from runnel.plan.date_range import Asked
 from runnel.plan.facts import Head, Result
 from runnel.plan.slices import Slices
 
@@ -86,14 +86,14 @@ class Plan:
 
     def __str__(self) -> str:
         """Return what `runnel plan` prints."""
-        from runnel.plan.text import plan_text
+        from runnel.plan.plan_text import plan_text
 
         return plan_text(self)
 
     def _repr_html_(self) -> str:
         """Return the steps as a table, for notebooks; skipped ones are only counted."""
-        from runnel.plan.text import summary
+        from runnel.plan.plan_text import summary
 
         rows = [[step.table, ("~" if step.is_expected else "") + step.action, step.reason] for step in self.work]
-        told = "".join(f"<div>{notebook.text(note, 500)}</div>" for note in (*self.notes, summary(self)))
-        return (notebook.table(["table", "action", "why"], rows) if rows else "") + told
+        told = "".join(f"<div>{notebook_html.text(note, 500)}</div>" for note in (*self.notes, summary(self)))
+        return (notebook_html.table(["table", "action", "why"], rows) if rows else "") + told

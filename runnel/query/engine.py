@@ -12,18 +12,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake, nearest
-from runnel.lake.commits import Commit, State
-from runnel.lake.scan import Unscannable
-from runnel.lake.tables import load
+from runnel.lake.history.commits import Commit, State
+from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.scan.scan_sql import Unscannable
 from runnel.names import TableName, shown
-from runnel.query.allow import Parsed, parse
-from runnel.query.bound import Bound
-from runnel.query.columns import unknown_column
+from runnel.query.allow_list import Parsed, parse
 from runnel.query.dialect.translate import Column, Unfaithful, translate
-from runnel.query.filters import table_filters
-from runnel.query.plan import Source, source
+from runnel.query.file_pruning import Source, source
+from runnel.query.pushdown_filters import table_filters
+from runnel.query.query_limits import Bound
 from runnel.query.result import Result, Stream, Stuck
-from runnel.query.schemas import column_types
+from runnel.query.table_schemas import column_types
+from runnel.query.unknown_columns import unknown_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +118,7 @@ def _hand_over(question: Question, engine: str, spark: Callable[[], "SparkSessio
                 f"only Spark can answer this query: {reason}",
                 fix="let Spark answer it: --engine spark, or engine='auto' in Python",
             )
-        from runnel.query.handover import ask_spark
+        from runnel.query.engines.spark_engine import ask_spark
 
         return ask_spark(spark(), question)
 
@@ -126,7 +126,7 @@ def _hand_over(question: Question, engine: str, spark: Callable[[], "SparkSessio
 
 
 def _by_duckdb(question: Question, limits: Limits) -> Stream:
-    from runnel.query.local import LocalStream
+    from runnel.query.engines.duckdb_engine import LocalStream
 
     prepared = prepare(question)
     if prepared.bytes > limits.duckdb_bytes:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from runnel import notebook
+from runnel import notebook_html
 from runnel.errors import Mistake, RunnelError
-from runnel.query.arrow import json_rows_of, rows_of
+from runnel.query.arrow_types import json_rows_of, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -127,8 +127,8 @@ class Result:
         is_more = len(rows) > _MOST_SHOWN
         numbers = [at for at, field in enumerate(self.schema) if _is_number(field.type)]
         told = f"the first {_MOST_SHOWN} rows; .df() has all" if is_more else f"{len(rows)} row{'s' * (len(rows) != 1)}"
-        told += f", by {self.engine}, at <code>{notebook.text(self.at[:8])}</code>"
-        return f"{notebook.table(self.columns, rows[:_MOST_SHOWN], numbers)}<div>{told}</div>"
+        told += f", by {self.engine}, at <code>{notebook_html.text(self.at[:8])}</code>"
+        return f"{notebook_html.table(self.columns, rows[:_MOST_SHOWN], numbers)}<div>{told}</div>"
 
     def __enter__(self) -> "Result":
         """Return itself; leaving the block closes it."""

@@ -1,1 +1,4 @@
-"""Run: compute a plan on Spark, check it, publish it."""
+"""Execute a plan on Spark: compute, check, publish.
+
+May import everything below it; starts no session itself.
+"""

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from runnel.errors import Broken, RunnelError, Unreachable
-from runnel.lake.branches import branches
-from runnel.lake.commits import Commit, Version, find, version_at
-from runnel.lake.deliveries import Delivered, Hold, follow, held, states
-from runnel.lake.pins import pinned
-from runnel.lake.undelivered import Step, moved, steps
-from runnel.run.report import Event, Watch
-from runnel.run.sent import Sent, State
-from runnel.run.told import full_trace
+from runnel.lake.flow_state.sink_backlog import Step, moved, steps
+from runnel.lake.flow_state.sink_positions import Delivered, Hold, follow, held, states
+from runnel.lake.history.branches import branches
+from runnel.lake.history.commits import Commit, Version, find, version_at
+from runnel.lake.leases.pins import pinned
+from runnel.run.errors.task_errors import full_trace
+from runnel.run.results.delivery_result import Sent, State
+from runnel.run.results.run_result import Event, Watch
 
 if TYPE_CHECKING:
-    from runnel.connect.sinks.outlet import Outlet
-    from runnel.declare.flow import Sink
+    from runnel.connect.sinks.sink_target import Outlet
+    from runnel.declare.model.flow import Sink
     from runnel.lake.store import Store
 
 _PAUSE_SECONDS = 0.5
@@ -128,7 +128,7 @@ class _Delivery:
 
     def _follow(self, hold: Hold, head: Commit, *, is_anew: bool) -> None:
         """Deliver from where the sink is to the head; anew where the version that it had is gone."""
-        from runnel.connect.sinks.outlet import outlet_of
+        from runnel.connect.sinks.sink_target import outlet_of
 
         recorded = hold.state()
         with outlet_of(self._sink, self._root, recorded.epoch, self._store.storage) as outlet:
@@ -143,7 +143,7 @@ class _Delivery:
 
     def _take(self, hold: Hold, outlet: "Outlet", step: Step, epoch: int, *, is_anew: bool) -> None:
         from runnel.connect.sinks import failpoints
-        from runnel.connect.sinks.change import opened
+        from runnel.connect.sinks.table_change import opened
 
         key = f"{self._sink.name}/{step.commit.id}"
         key += f"/anew-{epoch}" if is_anew else f"/{epoch}" if epoch else ""

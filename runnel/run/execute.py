@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.errors import Cancelled, Moved, RunnelError
-from runnel.lake import runs
-from runnel.lake.commits import Commit
-from runnel.run.accounts import Timeline
-from runnel.run.engine import Engine
-from runnel.run.log import RunLog
-from runnel.run.publishing import publish_run
-from runnel.run.report import Done, Event, Ran, State, Watch
-from runnel.run.witness import Ended, Witnesses
-from runnel.run.work import Order, RunFacts, Work
+from runnel.lake.flow_state import runs
+from runnel.lake.history.commits import Commit
+from runnel.run.metrics.step_timing import Timeline
+from runnel.run.observers import Ended, Witnesses
+from runnel.run.publish_run import publish_run
+from runnel.run.results.run_result import Done, Event, Ran, State, Watch
+from runnel.run.run_context import Order, RunFacts, Work
+from runnel.run.run_log import RunLog
+from runnel.run.step_executor import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runnel.declare.flow import Flow, Task
+    from runnel.declare.model.flow import Flow, Task
     from runnel.lake.store import Store
-    from runnel.plan.fingerprint import Fingerprint
+    from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
 
 Publish = Callable[[Work, tuple[Done, ...]], Commit | None]
@@ -72,7 +72,7 @@ def execute(
         timeline.part("spark", "steps", engine.accounts.spark_seconds)
         state = _state(steps)
         if state == "succeeded" and order.verify:
-            from runnel.run.verify import verify
+            from runnel.run.verify.verify import verify
 
             with timeline.lap("verify"):
                 steps = verify(work, steps)

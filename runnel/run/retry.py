@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from runnel.errors import Cancelled
-from runnel.phases import phase
-from runnel.run.told import is_transient
+from runnel.phase_timer import phase
+from runnel.run.errors.task_errors import is_transient
 
 T = TypeVar("T")
 LONGEST_PAUSE_SECONDS = 30.0

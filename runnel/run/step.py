@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runnel.lake import results
-from runnel.plan.decide import decide_task
+from runnel.lake.flow_state import results
+from runnel.plan.decisions.task import decide_task
 from runnel.plan.facts import Head
 from runnel.plan.steps import Step
-from runnel.run.compute import compute, provenance
-from runnel.run.report import Done, Event
+from runnel.run.results.run_result import Done, Event
 from runnel.run.retry import attempt
+from runnel.run.task.compute import compute, provenance
 
 if TYPE_CHECKING:
-    from runnel.declare.flow import Task
+    from runnel.declare.model.flow import Task
     from runnel.names import TableName
-    from runnel.run.work import Work
+    from runnel.run.run_context import Work
 
 
 def do(work: "Work", step: Step, inputs: "Mapping[TableName, Head | None]") -> Done:
     """Do one step and return what became of its table."""
     work.check()
     if step.table in work.flow.sources:
-        from runnel.run.ingest import ingest
+        from runnel.run.sources.file_source import ingest
 
         return ingest(work, step)
     task = work.flow.tasks[step.table]

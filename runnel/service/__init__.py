@@ -1,1 +1,4 @@
-"""The service: it schedules, hands out and answers. Spark is only in its workers."""
+"""The processes of `runnel up`: supervisor, server, worker.
+
+Spark is only in workers.
+"""

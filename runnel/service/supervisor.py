@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake import queue, workers
-from runnel.service.under_way import runs_under_way
+from runnel.lake.control import run_queue, workers
+from runnel.service.active_work import runs_under_way
 
 if TYPE_CHECKING:
-    from runnel.lake.database import Database
+    from runnel.lake.catalog.database import Database
 
 LOG = logging.getLogger("runnel.supervisor")
 Tell = Callable[[str], None]
@@ -167,7 +167,7 @@ class Supervisor:
         child.process = None
         if child.kind == "worker":
             with suppress(RunnelError):  # its claims end by themselves then
-                queue.release(self._db, worker=child.name)
+                run_queue.release(self._db, worker=child.name)
                 workers.leave(self._db, child.name)
 
 

@@ -1,6 +1,4 @@
-"""The JVM and its Spark session: found, started, watched and ended here and nowhere else."""
+"""The Spark session: settings, slots, interrupts.
 
-from runnel.spark.catalog import CatalogSettings, catalog_conf
-from runnel.spark.session import SparkSettings, slot_session, start, stop
-
-__all__ = ["CatalogSettings", "SparkSettings", "catalog_conf", "slot_session", "start", "stop"]
+The one place that starts and stops Spark.
+"""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from runnel.errors import RunnelError
-from runnel.spark import archive, cache
-from runnel.spark.command import class_path, default_heap_bytes, memory_bytes
-from runnel.spark.jars import LAKE, Jar, is_right
-from runnel.spark.java import find_java, said_version
+from runnel.spark.jvm import cache_dir, cds_archive
+from runnel.spark.jvm.command_line import class_path, default_heap_bytes, memory_bytes
+from runnel.spark.jvm.jars import LAKE, Jar, is_right
+from runnel.spark.jvm.java_home import find_java, said_version
 
 _LITTLE_MEMORY = 3 << 30
 _LITTLE_DISK = 1_000_000_000
@@ -56,7 +56,7 @@ def _java() -> Fact:
 
 
 def _jars() -> Fact:
-    home = cache.cache_folder() / "jars"
+    home = cache_dir.cache_folder() / "jars"
     absent = [jar.file_name for jar in LAKE if not (home / jar.file_name).is_file()]
     wrong = [jar.file_name for jar in LAKE if _is_wrong(home / jar.file_name, jar)]
     if wrong:
@@ -73,18 +73,18 @@ def _is_wrong(path: Path, jar: Jar) -> bool:
 
 
 def _archive() -> Fact:
-    if not archive.is_wanted():
+    if not cds_archive.is_wanted():
         return Fact("archive", "warn", "turned off by RUNNEL_CDS", "unset RUNNEL_CDS: Spark starts faster")
-    home = cache.cache_folder() / "jars"
+    home = cache_dir.cache_folder() / "jars"
     jars = tuple(home / jar.file_name for jar in LAKE)
     if not all(path.is_file() for path in jars):
         return Fact("archive", "warn", "waits for the jars", "it is made in the background after the first start")
-    path = archive.archive_path(find_java(), class_path(jars, {}))
+    path = cds_archive.archive_path(find_java(), class_path(jars, {}))
     if path.is_file():
-        return Fact("archive", "ok", f"{path}, {cache.megabytes(path.stat().st_size)}")
-    if archive.is_building():
+        return Fact("archive", "ok", f"{path}, {cache_dir.megabytes(path.stat().st_size)}")
+    if cds_archive.is_building():
         return Fact("archive", "ok", "is being made in the background; until then Spark starts more slowly")
-    reason = archive.failure(path)
+    reason = cds_archive.failure(path)
     if reason:
         return Fact("archive", "warn", f"could not be made: {reason}", "Spark works without it, but starts more slowly")
     return Fact("archive", "warn", "not there yet", "it is made in the background after the next start of Spark")
@@ -92,16 +92,16 @@ def _archive() -> Fact:
 
 def _memory() -> Fact:
     memory, heap = memory_bytes(), default_heap_bytes()
-    what = f"{cache.megabytes(memory)}, of which Spark takes at most {cache.megabytes(heap)}"
+    what = f"{cache_dir.megabytes(memory)}, of which Spark takes at most {cache_dir.megabytes(heap)}"
     if memory < _LITTLE_MEMORY:
         return Fact("memory", "warn", what, "close other programs; spark.driver.memory sets how much Spark takes")
     return Fact("memory", "ok", what)
 
 
 def _disk() -> Fact:
-    home = cache.cache_folder()
-    free = cache.free_bytes(home)
-    what = f"{cache.megabytes(free)} free where {home} is"
+    home = cache_dir.cache_folder()
+    free = cache_dir.free_bytes(home)
+    what = f"{cache_dir.megabytes(free)} free where {home} is"
     if free < _LITTLE_DISK:
         return Fact("disk", "warn", what, "free some space, or set RUNNEL_CACHE to a folder on another disk")
     return Fact("disk", "ok", what)

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake, RunnelError, Unreachable
 from runnel.names import shown
-from runnel.spark import archive, cache, interrupt
-from runnel.spark.catalog import CatalogSettings, catalog_conf
-from runnel.spark.command import SHIPPED, Command, class_path, is_known, is_local, spark_command
-from runnel.spark.jars import LAKE, Jar, Tell, ensure_jars
-from runnel.spark.java import find_java
-from runnel.spark.launch import Jvm, Stillborn, launch
-from runnel.spark.scratch import new_scratch
-from runnel.temporary import Owned
+from runnel.spark import interrupt
+from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
+from runnel.spark.jvm import cache_dir, cds_archive
+from runnel.spark.jvm.command_line import SHIPPED, Command, class_path, is_known, is_local, spark_command
+from runnel.spark.jvm.jars import LAKE, Jar, Tell, ensure_jars
+from runnel.spark.jvm.java_home import find_java
+from runnel.spark.jvm.launch import Jvm, Stillborn, launch
+from runnel.spark.jvm.scratch_dir import new_scratch
+from runnel.temp_dirs import Owned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,13 +170,13 @@ def _launch(settings: SparkSettings, tell: Tell | None) -> Jvm:
     except BaseException as error:
         scratch.remove()
         if isinstance(error, OSError):
-            raise cache.disk_error(error, log) from error
+            raise cache_dir.disk_error(error, log) from error
         raise
 
 
 def _first_breath(command: Command, scratch: Owned, master: str, log: Path) -> Jvm:
     """Start the JVM, sharing classes from an archive if there is one; a broken archive costs a second try."""
-    shared = archive.fitting(command)
+    shared = cds_archive.fitting(command)
     try:
         if shared:
             with suppress(Stillborn):
@@ -186,8 +187,8 @@ def _first_breath(command: Command, scratch: Owned, master: str, log: Path) -> J
         what = f"Spark's Java process ended while it was starting: {death.line}"
         raise Unreachable("SPARK_START", what, at=str(log), fix=fix) from None
     if shared:
-        archive.discard(shared)
-    archive.build_in_background(command)
+        cds_archive.discard(shared)
+    cds_archive.build_in_background(command)
     return jvm
 
 
@@ -241,7 +242,7 @@ def _forget() -> None:
 
 
 def _new_log() -> Path:
-    logs = cache.folder("logs")
+    logs = cache_dir.folder("logs")
     old = sorted(logs.glob("spark-*.log"))
     for path in old[: max(0, len(old) - _KEPT_LOGS + 1)]:
         path.unlink(missing_ok=True)

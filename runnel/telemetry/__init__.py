@@ -1,1 +1,4 @@
-"""Traces for OpenTelemetry. Nothing of it is imported until somebody wants them."""
+"""Traces for OpenTelemetry.
+
+Imports OpenTelemetry only if a project asks for traces.
+"""

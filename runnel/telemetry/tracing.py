@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from runnel.declare.observing import TelemetrySettings
-    from runnel.phases import Segment
-    from runnel.telemetry.spans import Spans
+    from runnel.declare.observability_settings import TelemetrySettings
+    from runnel.phase_timer import Segment
+    from runnel.telemetry.otlp_spans import Spans
 
 Value = str | int | float | bool | None
 Kind = Literal["internal", "server", "consumer"]
@@ -29,7 +29,7 @@ def configure(settings: "TelemetrySettings", project: str) -> bool:
     if not (settings.endpoint or is_in_environment()) or _is_off():
         _spans, _settings = None, None
     elif _settings != (settings, project):
-        from runnel.telemetry.spans import Spans
+        from runnel.telemetry.otlp_spans import Spans
 
         _spans, _settings = Spans(settings, project), (settings, project)
     return _spans is not None

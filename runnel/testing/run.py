@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.draft import Draft
-from runnel.declare.flow import Task
-from runnel.declare.params import value_of
+from runnel.declare.loading.parameter_values import value_of
+from runnel.declare.model.flow import Task
+from runnel.declare.model.task_draft import Draft
 from runnel.declare.registry import collecting
 from runnel.declare.settings import find_root
 from runnel.errors import Mistake, listed, nearest
 from runnel.names import TableName
-from runnel.testing.declared import columns_of, table_of
-from runnel.testing.rows import Row, frame_of, rows_of
+from runnel.testing.declared_schemas import columns_of, table_of
+from runnel.testing.literal_rows import Row, frame_of, rows_of
 from runnel.testing.session import session
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tested:
     @cached_property
     def plain(self) -> list[dict[str, Any]]:
         """Return the rows as JSON holds them: decimals and times are text, which is easy to compare with."""
-        from runnel.query.arrow import json_value
+        from runnel.query.arrow_types import json_value
 
         return [{name: _plain(value, json_value) for name, value in row.items()} for row in self.rows]
 
@@ -53,7 +53,7 @@ class Tested:
 
         `fresh` is not tried, and `references` only where the test gives the other table as an input.
         """
-        from runnel.testing.checks import failed
+        from runnel.testing.failing_checks import failed
 
         return failed(self.task, self.frame, self.inputs)
 
@@ -65,7 +65,7 @@ def run(task: "Callable[..., Any] | str | Path", /, **given: "Sequence[Row] | Da
     a table declares is how they are typed, so that text such as "2026-01-02" becomes a date. An input may also be
     a Spark frame, or what another test made.
     """
-    from runnel.run.frame import build
+    from runnel.run.task.build_frame import build
 
     draft, file = _draft(task)
     inputs = _inputs(draft, file)
@@ -101,7 +101,7 @@ def _draft(task: "Callable[..., Any] | str | Path") -> tuple[Draft, Path | None]
 
 
 def _sql_draft(path: Path) -> Draft:
-    from runnel.declare import sql_task
+    from runnel.declare.loading import sql_task
 
     if not path.is_file():
         near = nearest(path.name, [found.name for found in path.parent.glob("*.sql")])

@@ -1,8 +1,8 @@
 """What `runnel erase` prints: what it removes, then exactly what it leaves and what to do about it."""
 
-from runnel.cli.upkeep import _erasure_text
-from runnel.lake.upkeep.derived import Derived
-from runnel.lake.upkeep.erase import Erased, ErasedQuarantine
+from runnel.cli.lake.upkeep import _erasure_text
+from runnel.lake.upkeep.erase.derived_tables import Derived
+from runnel.lake.upkeep.erase.erase import Erased, ErasedQuarantine
 
 EXPECTED = """\
 422 rows of ods.events would be erased, 1,933 copies in 12 versions

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import runnel as rn
+from runnel.cli.flow.init import TEMPLATES
 from runnel.cli.main import main
-from runnel.cli.project import TEMPLATES
 from runnel.declare.registry import collecting
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.cli.spent import notes, show_spent
+from runnel.cli.time_report import notes, show_spent
 
 STEPS = [
     {"table": "ods.orders", "spent": {"read": 2.0}, "spark": None},

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.planning import plan_project
-from runnel.client.running import _reads_little
-from runnel.client.wish import Wish
-from runnel.spark.command import spark_command
-from runnel.spark.java import find_java
+from runnel.project.execution.run_project import _reads_little
+from runnel.project.planning.plan_project import plan_project
+from runnel.project.planning.run_request import Wish
+from runnel.spark.jvm.command_line import spark_command
+from runnel.spark.jvm.java_home import find_java
 from tests.run.project import Project
 
 BRIEF = "-XX:TieredStopAtLevel=1"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import runnel as rn
-from runnel.client.spark import Frames
-from runnel.lake.slots import in_use
+from runnel.lake.leases.slots import in_use
 from runnel.lake.store import Store
 from runnel.names import TableName
+from runnel.project.spark_session import Frames
 from tests.lake.factories import add, create, rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from runnel.client.lake import Lake
 from runnel.errors import Mistake
 from runnel.names import TableName
 from runnel.plan.steps import Plan, Step
-from runnel.run.report import Done, Ran
+from runnel.run.results.run_result import Done, Ran
 
 FLOW = """
 import runnel as rn
@@ -92,8 +92,8 @@ def test_a_mistake_has_no_stack_trace() -> None:
 
 
 def test_changed_code_is_seen_without_a_restart(lake: Lake, tmp_path: Path) -> None:
-    from runnel.client.planning import flow_of
-    from runnel.plan.fingerprint import Fingerprints
+    from runnel.plan.fingerprint.fingerprints import Fingerprints
+    from runnel.project.planning.plan_project import flow_of
 
     def digest() -> str:
         flow = flow_of(lake)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.lake import tables
-from runnel.lake.code import load
-from runnel.lake.manifests import entries
-from runnel.lake.tables import load as load_table
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.flow_state.code_store import load
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.table_metadata import load as load_table
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.run.project import Project, did
 
@@ -98,7 +98,7 @@ def test_inputs_that_are_gone_are_named(project: Project) -> None:
     with project.open() as lake:
         (made,) = lake.why("dwd.order").inputs
         Path(made.location.removeprefix("file://")).unlink()
-        tables.forget()
+        table_metadata.forget()
         one = next(one for one in lake.replay(str(ran.commit)).tables if str(one.table) == "dwd.order")
     assert one.state == "gone" and one.error is not None
     assert (one.error.code, "`ods.orders`" in one.error.what) == ("REPLAY_GONE", True)

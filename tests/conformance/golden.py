@@ -68,7 +68,7 @@ def _cases(folder: Path, only: str) -> tuple[list[Case], Counter[str]]:
 
 
 def _spark() -> "SparkSession":
-    from runnel.spark import SparkSettings, start
+    from runnel.spark.session import SparkSettings, start
 
     conf = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "1"}
     spark = start(SparkSettings(master="local[2]", conf=conf))

@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from runnel.spark import cache, network
-from runnel.spark.command import spark_home
-from runnel.spark.jars import Jar, is_present, is_right
-from runnel.spark.java import find_java
+from runnel.spark.jvm import cache_dir, network_options
+from runnel.spark.jvm.command_line import spark_home
+from runnel.spark.jvm.jars import Jar, is_present, is_right
+from runnel.spark.jvm.java_home import find_java
 
 GOLDEN = Jar(
     "org.apache.spark",
@@ -35,8 +35,8 @@ _MODULE = """\
 
 def golden_jar() -> Path:
     """Return the path of the jar in the cache; fetch it if it is not there, or copy it from `RUNNEL_JARS`."""
-    home = cache.folder("jars")
-    with cache.locked(home / ".lock"):
+    home = cache_dir.folder("jars")
+    with cache_dir.locked(home / ".lock"):
         if not is_present(home, GOLDEN):
             with TemporaryDirectory(prefix="incoming-", dir=home) as staging:
                 given = os.environ.get("RUNNEL_JARS")
@@ -54,7 +54,12 @@ def _download(staging: Path) -> Path:
     module.write_text(
         _MODULE.format(group=GOLDEN.group, name=GOLDEN.name, version=version, classifier=classifier), encoding="utf-8"
     )
-    command = [str(find_java().executable), *network.java_options(staging), "-cp", str(spark_home() / "jars" / "*")]
+    command = [
+        str(find_java().executable),
+        *network_options.java_options(staging),
+        "-cp",
+        str(spark_home() / "jars" / "*"),
+    ]
     command += ["org.apache.ivy.Main", "-cache", str(staging / "ivy"), "-ivy", str(module)]
     command += ["-retrieve", f"{staging}/[artifact]-[revision]-[classifier].[ext]"]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)

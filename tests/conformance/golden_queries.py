@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from runnel.errors import RunnelError
 from runnel.lake.store import Store
-from runnel.query.dialect.reader import read
+from runnel.query.dialect.parser import read
 from runnel.query.engine import query
 from tests.conformance.golden_answers import Answer, answer, compare_rows, difference
 from tests.conformance.golden_tables import Case, references

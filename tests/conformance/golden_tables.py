@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 
 from runnel.errors import RunnelError
-from runnel.query.allow import _defined
-from runnel.query.dialect.reader import read
+from runnel.query.allow_list import _defined
+from runnel.query.dialect.parser import read
 from tests.conformance.golden_files import Statement
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 
 from runnel.connect.changes.apply import Applied, apply
-from runnel.declare.flow import Source, log_of
-from runnel.declare.origin import Changes, Files
-from runnel.declare.place import Place
-from runnel.declare.types import columns
-from runnel.lake import datafiles, snapshots, tables
-from runnel.lake.duck import connect
-from runnel.lake.identity import of_files
-from runnel.lake.manifests import entries
-from runnel.lake.scan import rows_sql
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Changes, Files
+from runnel.declare.model.flow import Source, log_of
+from runnel.declare.model.source_location import Place
+from runnel.lake.diff.content_id import of_files
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.plan.applying import content_of
+from runnel.plan.decisions.change_log import content_of
 from runnel.plan.facts import Head
 from tests.lake.factories import iceberg_schema
 
@@ -52,19 +52,19 @@ class Applying:
     def take(self, *batches: Sequence[Row]) -> None:
         """Append rows to the log, one data file for each batch."""
         if self.log is None:
-            location, _ = tables.create(self.store, log_of(CUSTOMERS), iceberg_schema(LOG))
+            location, _ = table_metadata.create(self.store, log_of(CUSTOMERS), iceberg_schema(LOG))
             self.log = Head(location, of_files(None, ()))
-        metadata = tables.load(self.store, self.log.location)
+        metadata = table_metadata.load(self.store, self.log.location)
         files = []
         for batch in batches:
             rows = pa.Table.from_pylist([dict(zip(LOG.names, row, strict=True)) for row in batch], LOG)
-            files += datafiles.write_rows(self.store, metadata, datafiles.batches_of(rows))
+            files += parquet_writer.write_rows(self.store, metadata, parquet_writer.batches_of(rows))
         self._edit(snapshots.Edit(files), [file.file_path for file in files])
 
     def lose(self, number: int) -> None:
         """Take a data file out of the log, as when a file of its source changes."""
         assert self.log is not None
-        gone = sorted(entries(self.store, tables.load(self.store, self.log.location)), key=lambda one: one.path)
+        gone = sorted(entries(self.store, table_metadata.load(self.store, self.log.location)), key=lambda one: one.path)
         self._edit(snapshots.Edit(removed=[gone[number]]), [f"without {gone[number].path}"])
 
     def _edit(self, edit: snapshots.Edit, identities: Iterable[str]) -> None:
@@ -83,7 +83,7 @@ class Applying:
         at = head or self.head
         assert at is not None
         with connect() as con:
-            found = con.execute(rows_sql(self.store, tables.load(self.store, at.location))).fetchall()
+            found = con.execute(rows_sql(self.store, table_metadata.load(self.store, at.location))).fetchall()
         return sorted(found, key=repr)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.news import Fetched, News, Progress, State
+from runnel.connect.feed.protocol import Fetched, News, Progress, State
 from runnel.connect.kafka.feed import KafkaFeed
-from runnel.declare.flow import Source
-from runnel.declare.kafka import kafka
-from runnel.declare.origin import Kafka
-from runnel.declare.place import Place
+from runnel.declare.api.kafka import kafka
+from runnel.declare.model.endpoints import Kafka
+from runnel.declare.model.flow import Source
+from runnel.declare.model.source_location import Place
 from runnel.errors import RunnelError
 from runnel.names import TableName
 from tests.kafka import Server

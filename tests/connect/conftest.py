@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from runnel.connect.http import pace
-from runnel.connect.load import Loaded, load
-from runnel.declare.flow import Source
-from runnel.declare.origin import Files
-from runnel.declare.place import Place
-from runnel.declare.types import columns
+from runnel.connect.http import rate_limit
+from runnel.connect.load.load import Loaded, load
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files
+from runnel.declare.model.flow import Source
+from runnel.declare.model.source_location import Place
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.ingesting import ORDERS, Ingesting
@@ -26,8 +26,8 @@ Writing = Callable[[str, str | bytes], str]
 @pytest.fixture(autouse=True)
 def unhurried() -> None:
     """Forget which servers asked to be left alone: another test's server may get the same port."""
-    pace._held.clear()
-    pace._taken.clear()
+    rate_limit._held.clear()
+    rate_limit._taken.clear()
 
 
 @pytest.fixture

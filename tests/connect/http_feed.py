@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.feed import Fetched, News
+from runnel.connect.feed.protocol import Fetched, News
 from runnel.connect.http.feed import HttpFeed
-from runnel.declare.flow import Source
-from runnel.declare.origin import Http
-from runnel.declare.place import Place
-from runnel.declare.secret import Secret
+from runnel.declare.model.endpoints import Http
+from runnel.declare.model.flow import Source
+from runnel.declare.model.secret import Secret
+from runnel.declare.model.source_location import Place
 from runnel.errors import RunnelError
 from runnel.names import TableName
 

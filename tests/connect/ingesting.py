@@ -4,12 +4,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.ingest import DigestCache, Found, Ingested, arrivals, read
-from runnel.declare.flow import Source, quarantine_of
-from runnel.declare.origin import Files
-from runnel.declare.types import columns
-from runnel.lake.commits import Change
-from runnel.lake.ingested import Seen
+from runnel.connect.ingest.detect.arrivals import arrivals
+from runnel.connect.ingest.detect.digests import DigestCache
+from runnel.connect.ingest.detect.file_changes import Found
+from runnel.connect.ingest.ingest import Ingested, read
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files
+from runnel.declare.model.flow import Source, quarantine_of
+from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName

@@ -11,16 +11,16 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.lake import upgrade
+from runnel.lake.catalog import migrate
 
-_migrate = upgrade._migrate
+_migrate = migrate._migrate
 
 
 @pytest.fixture(scope="package", autouse=True)
 def quick_lakes() -> Iterator[None]:
     """Make new lakes quickly, in the tests of this folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(upgrade, "_migrate", _made)
+        patch.setattr(migrate, "_migrate", _made)
         yield
 
 

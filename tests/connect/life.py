@@ -12,7 +12,7 @@ from typing import Any
 
 import runnel as rn
 from runnel.lake import failpoints
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.faults.crew import killed, start
 from tests.run.project import Project, did
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.news import Fetched
+from runnel.connect.feed.protocol import Fetched
 from runnel.connect.jdbc.feed import JdbcFeed
-from runnel.declare.flow import Source
-from runnel.declare.origin import Jdbc
-from runnel.declare.place import Place
+from runnel.declare.model.endpoints import Jdbc
+from runnel.declare.model.flow import Source
+from runnel.declare.model.source_location import Place
 from runnel.names import TableName
 from tests.run.project import Project, did
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.load import load
-from runnel.connect.reader import CsvOptions
+from runnel.connect.files.format_reader import CsvOptions
+from runnel.connect.load.load import load
 from runnel.errors import Mistake
 from runnel.lake.store import Store
 from runnel.names import TableName

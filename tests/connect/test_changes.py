@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.lake import tables
-from runnel.lake.manifests import entries
-from runnel.lake.storage import plain
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.file_io import plain
+from runnel.lake.iceberg.manifests import entries
 from runnel.lake.store import Store
 from tests.connect.applying import Applying, Row, customers, expected
 
@@ -105,7 +105,7 @@ def test_what_follows(store: Store, batches: list[list[Row]], one: list[Row], tw
 
 def files(made: Applying) -> set[str]:
     assert made.head is not None
-    return {entry.path for entry in entries(made.store, tables.load(made.store, made.head.location))}
+    return {entry.path for entry in entries(made.store, table_metadata.load(made.store, made.head.location))}
 
 
 def test_only_files_with_rows_that_differ_are_written_again(store: Store) -> None:
@@ -167,7 +167,7 @@ def test_a_log_whose_history_is_gone_is_applied_anew(store: Store) -> None:
     old = Path(plain(made.log.location))
     made.take([B])
     old.unlink()
-    tables.forget()
+    table_metadata.forget()
     made.apply()
     assert made.rows() == [B]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.lake.upkeep.erase import erase
+from runnel.lake.upkeep.erase.erase import erase
 from runnel.names import TableName
 from tests.run.project import Project, did, reasons
 

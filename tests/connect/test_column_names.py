@@ -14,19 +14,19 @@ import pytest
 
 from runnel.connect.changes.apply import apply
 from runnel.connect.feed import upsert
-from runnel.declare.flow import log_of
-from runnel.declare.origin import Changes
+from runnel.declare.model.endpoints import Changes
+from runnel.declare.model.flow import log_of
 from runnel.errors import Mistake
 from runnel.internal_names import ICEBERG_COLUMNS, INTERNAL_WORDS, internal_column
-from runnel.lake import datafiles, snapshots, tables
-from runnel.lake.diff_rows import diff_rows
-from runnel.lake.identity import of_files
-from runnel.lake.merge import merge
+from runnel.lake.diff.content_id import of_files
+from runnel.lake.diff.row_diff import diff_rows
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.merge.merge import merge
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase
 from runnel.names import TableName
-from runnel.plan.applying import content_of
+from runnel.plan.decisions.change_log import content_of
 from runnel.plan.facts import Head
 from tests.connect.applying import CUSTOMERS, Applying, customers
 from tests.http_server import Server
@@ -66,12 +66,12 @@ def test_changes(store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, is_lar
     origin = customers().origin
     assert isinstance(origin, Changes)
     source = replace(customers(), origin=replace(origin, key=("id",), sequence_by=("seq",), scd=scd, delete_when=None))
-    location, _ = tables.create(store, log_of(CUSTOMERS), iceberg_schema(table().schema))
+    location, _ = table_metadata.create(store, log_of(CUSTOMERS), iceberg_schema(table().schema))
     applying = Applying(store, source, Head(location, of_files(None, ())))
     for batch in (((1, 1), (2, 1), (3, 1)), ((1, 2),), ((4, 3), (2, 3))):
         assert applying.log is not None
-        metadata = tables.load(store, applying.log.location)
-        written = datafiles.write_rows(store, metadata, datafiles.batches_of(table(*batch)))
+        metadata = table_metadata.load(store, applying.log.location)
+        written = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(table(*batch)))
         applying._edit(snapshots.Edit(written), [file.file_path for file in written])
         done = apply(store, source, applying.log, applying.head, None, lambda *_: None)
         applying.head = Head(done.location, content_of(source, applying.log.content))

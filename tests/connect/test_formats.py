@@ -19,8 +19,8 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.declare.origin import Files
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError
 from tests.connect.conftest import Loading, Writing
 from tests.connect.ingesting import Ingesting

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.origin import Files
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError
 from tests.connect.ingesting import Ingesting
 from tests.lake.factories import read as rows_of

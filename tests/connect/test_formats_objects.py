@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.ingest.objects import regex_of
-from runnel.declare.origin import Files
-from runnel.declare.types import columns
+from runnel.connect.ingest.detect.object_listing import regex_of
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError, Unreachable
 from tests.connect.ingesting import Ingesting
 from tests.run.project import Project, did
@@ -50,8 +50,8 @@ def test_an_object_is_not_brought_here_to_see_whether_it_is_new(
 ) -> None:
     away.write("a.csv", "id,name\n1,a\n")
     away.run()
-    monkeypatch.setattr("runnel.connect.ingest.objects.download", None)
-    monkeypatch.setattr("runnel.connect.ingest.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.object_listing.download", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
     assert away.run().is_empty
 
 
@@ -79,7 +79,7 @@ def test_a_project_reads_objects(tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_answer(ods: Ingesting) -> None:
-    from runnel.connect.ingest.objects import objects
+    from runnel.connect.ingest.detect.object_listing import objects
 
     storage = {"s3.endpoint": "http://127.0.0.1:9", "s3.access-key-id": "someone", "s3.secret-access-key": "hunter22"}
     with pytest.raises(Unreachable) as raised:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.running import run_project
-from runnel.client.wish import Wish
-from runnel.connect.objects import AT_ONCE
+from runnel.connect.files.object_stores import AT_ONCE
 from runnel.errors import RunnelError
-from runnel.run.report import Event
+from runnel.project.execution.run_project import run_project
+from runnel.project.planning.run_request import Wish
+from runnel.run.results.run_result import Event
 from tests.faults.proxy import Proxy
 from tests.run.project import Project, did
 from tests.s3 import SECRET, Store

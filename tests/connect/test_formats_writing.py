@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.ingest import failpoints
-from runnel.connect.ingest.listing import present
+from runnel.connect.ingest.detect.listing import present
 from runnel.errors import Mistake
 from tests.run.project import Project, did, reasons
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.declare.origin import Http
+from runnel.declare.model.endpoints import Http
 from runnel.errors import Mistake
 
 URL = "https://api.example.com/orders"

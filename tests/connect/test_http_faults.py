@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.declare.secret import Secret
+from runnel.declare.model.secret import Secret
 from runnel.errors import Mistake, Unreachable
 from tests.connect.http_feed import Poll
 from tests.http_server import Server, certificate, unused_port

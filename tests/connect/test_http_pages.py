@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runnel.connect.http import lines
-from runnel.declare.secret import Secret
+from runnel.connect.http import jsonl_writer
+from runnel.declare.model.secret import Secret
 from runnel.errors import Mistake
 from tests.connect.http_feed import Poll
 from tests.http_server import Server
@@ -105,7 +105,7 @@ def test_a_missing_first_page_is_a_mistake(server: Server) -> None:
 
 
 def test_records_are_written_in_files_of_bounded_size(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "PART_BYTES", 30)
+    monkeypatch.setattr(jsonl_writer, "PART_BYTES", 30)
     found = Poll(server.url("/cursor"), **STYLES["cursors"][1]).fetched()[1]
     assert [part.name.removeprefix(f"{server.host}/cursor ") for part in found.parts] == ["page 1 to 2", "page 2 to 3"]
 

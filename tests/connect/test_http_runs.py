@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Unreachable
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.connect.http_feed import Poll
 from tests.connect.test_http import declare, ids, order
 from tests.http_server import Server
@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr("runnel.connect.http.pace._FIRST_SECONDS", 0.001)
+    monkeypatch.setattr("runnel.connect.http.rate_limit._FIRST_SECONDS", 0.001)
     return Project(tmp_path)
 
 

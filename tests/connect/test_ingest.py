@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.ingest import Found
-from runnel.connect.ingest import position as position_module
-from runnel.connect.load import load
+from runnel.connect.ingest.detect import arrivals
+from runnel.connect.ingest.detect.file_changes import Found
+from runnel.connect.load.load import load
 from runnel.errors import Mistake
-from runnel.lake import tables
-from runnel.lake.commits import Change
-from runnel.lake.manifests import entries
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.merge.revert import revert
 from runnel.lake.publish import Draft, publish
-from runnel.lake.revert import revert
 from tests.connect.ingesting import ORDERS, Ingesting
 
 
@@ -38,7 +38,7 @@ def test_new_files_are_read_and_only_they(ods: Ingesting):
     assert found.content == ods.content == ods.done.content
     assert ods.rows == [(1, "a"), (2, "b"), (3, "c")]
     assert ods.done.rows == 3
-    assert tables.load(ods.store, ods.done.location).properties["runnel.source"] == "files"
+    assert table_metadata.load(ods.store, ods.done.location).properties["runnel.source"] == "files"
     ods.write("c.csv", "name,id\nd,4\n")
     assert [each.path for each in ods.run().reads] == ["data/c.csv"]
     assert ods.done.rows == 1
@@ -49,7 +49,7 @@ def test_each_file_has_data_files_of_its_own(ods: Ingesting):
     ods.write("a.csv", A)
     ods.write("b.csv", B)
     ods.run()
-    live = {entry.path for entry in entries(ods.store, tables.load(ods.store, ods.done.location))}
+    live = {entry.path for entry in entries(ods.store, table_metadata.load(ods.store, ods.done.location))}
     assert live == {file for seen in ods.seen.values() for file in seen.files}
     assert all(len(seen.files) == 1 for seen in ods.seen.values())
 
@@ -57,7 +57,7 @@ def test_each_file_has_data_files_of_its_own(ods: Ingesting):
 def test_nothing_new_is_nothing_and_nothing_is_hashed(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
     ods.write("a.csv", A)
     ods.run()
-    monkeypatch.setattr("runnel.connect.ingest.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
     found = ods.run()
     assert found.is_empty
     assert (found.unchanged, found.bytes, found.content) == (1, 0, ods.content)
@@ -256,7 +256,7 @@ def test_other_ways_to_read_read_everything_again(ods: Ingesting):
     assert counts(ods.look()) == (0, 2, 0, 0, 0)
     ods.run()
     assert ods.rows == [(1, 7), (2, None), (3, 8)]
-    schema = tables.load(ods.store, ods.done.location).schema()
+    schema = table_metadata.load(ods.store, ods.done.location).schema()
     assert [(each.name, str(each.field_type), each.required) for each in schema.fields] == [
         ("id", "int", True),
         ("name", "long", False),
@@ -323,7 +323,7 @@ def test_a_digest_is_remembered(ods: Ingesting, monkeypatch: pytest.MonkeyPatch)
     ods.write("a.csv", A)
     os.utime(ods.root / "data/a.csv", ns=(5, 5))
     ods.look()
-    monkeypatch.setattr("runnel.connect.ingest.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
     assert counts(ods.look()) == (1, 0, 0, 0, 0)
 
 
@@ -334,12 +334,12 @@ def test_a_damaged_cache_is_made_anew(ods: Ingesting, monkeypatch: pytest.Monkey
     ods.write("a.csv", A)
     os.utime(ods.root / "data/a.csv", ns=(5, 5))
     ods.look()
-    monkeypatch.setattr("runnel.connect.ingest.digests.sha256_of", None)
+    monkeypatch.setattr("runnel.connect.ingest.detect.digests.sha256_of", None)
     assert counts(ods.look()) == (1, 0, 0, 0, 0)
 
 
 def test_what_was_written_just_now_is_hashed_again(ods: Ingesting, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(position_module.time, "time_ns", lambda: 1_000_000_001)
+    monkeypatch.setattr(arrivals.time, "time_ns", lambda: 1_000_000_001)
     for contents in (A, A.replace("1,a", "1,x")):
         ods.write("a.csv", contents)
         os.utime(ods.root / "data/a.csv", ns=(1_000_000_001, 1_000_000_001))  # two writes within a tick of the clock
@@ -365,7 +365,7 @@ def test_many_files_and_one_more(ods: Ingesting, monkeypatch: pytest.MonkeyPatch
     assert len(ods.rows) == 300
     assert {len(seen.files) for seen in ods.seen.values()} == {1}
     ods.write("one_more.csv", "id,name\n-1,n\n")
-    monkeypatch.setattr("runnel.lake.manifests.Pen.rewritten", None)  # no manifest is written again
-    monkeypatch.setattr("runnel.connect.ingest.replaced.entries_in", None)  # and none read
+    monkeypatch.setattr("runnel.lake.iceberg.manifests.Pen.rewritten", None)  # no manifest is written again
+    monkeypatch.setattr("runnel.connect.ingest.replaced_files.entries_in", None)  # and none read
     ods.run()
     assert len(ods.rows) == 301

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect import quarantine
 from runnel.connect.ingest import failpoints
-from runnel.declare.types import columns
+from runnel.connect.load import quarantine
+from runnel.declare.model.column_types import columns
 from runnel.errors import Mistake, RunnelError
 from runnel.failpoint import Injected
-from runnel.lake import tables
-from runnel.lake.commits import Change
-from runnel.lake.datafiles import write_rows
-from runnel.lake.manifests import entries
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.parquet_writer import write_rows
+from runnel.lake.iceberg.snapshots import Edit, stage
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit, stage
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.compact.compact import compact
 from tests.connect.ingesting import ORDERS, Ingesting
 from tests.lake.factories import read as rows_of
 
@@ -76,7 +76,7 @@ def test_bad_rows_go_to_quarantine_and_are_replaced_with_their_file(ods: Ingesti
     assert "expected 2 columns, found 3" in found["4,f,g"][0]
     state = ods.store.state()
     version = next(version for name, version in state.items() if name.layer == "quarantine")
-    assert tables.load(ods.store, version.location).properties["runnel.quarantine_of"] == "ods.orders"
+    assert table_metadata.load(ods.store, version.location).properties["runnel.quarantine_of"] == "ods.orders"
     ods.write("b.csv", "id,name\n2,b\n!,c\n")
     ods.run()
     assert [row[0] for row in aside(ods)] == ["!,c", "?,z"]
@@ -319,7 +319,7 @@ def test_partitions_and_key(ods: Ingesting):
     ods.write("a.csv", "id,name\n1,a\n2,b\n3,a\n")
     ods.run()
     assert len(ods.seen["data/a.csv"].files) == 2
-    assert tables.load(ods.store, ods.done.location).properties["runnel.key"] == "id"
+    assert table_metadata.load(ods.store, ods.done.location).properties["runnel.key"] == "id"
     ods.write("a.csv", "id,name\n4,a\n")
     ods.run()
     assert ods.rows == [(4, "a")]
@@ -338,7 +338,7 @@ def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):
     ods.write("a.csv", GOOD)
     ods.run()
     version = ods.store.state()[ORDERS]
-    metadata = tables.load(ods.store, version.location)
+    metadata = table_metadata.load(ods.store, version.location)
     [whole] = write_rows(ods.store, metadata, pa.table({"id": [1], "name": ["a"]}).to_batches())
     staged = stage(ods.store, version.location, Edit([whole], list(entries(ods.store, metadata)), rewrites=True))
     change = Change(ORDERS, version.location, staged, version.content)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.connect.jdbc.address import address_of
-from runnel.declare.origin import Jdbc
+from runnel.connect.jdbc.url import address_of
+from runnel.declare.model.endpoints import Jdbc
 from runnel.errors import Mistake
 
 URL = "postgresql://reader@db/shop"

@@ -77,7 +77,7 @@ def test_what_is_read_is_of_one_moment(maria: Shop, server: Server, monkeypatch:
     """Rows that come between the checksum and the reading belong to the next run."""
     maria.execute("CREATE TABLE orders (id int PRIMARY KEY) ENGINE = InnoDB")
     maria.execute("INSERT INTO orders VALUES (1)")
-    from runnel.connect.jdbc import mysql
+    from runnel.connect.jdbc.drivers import mysql
 
     batches = mysql.MySql.batches
 

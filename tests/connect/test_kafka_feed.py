@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from runnel.connect.kafka import messages
-from runnel.declare.secret import Secret
+from runnel.connect.kafka import consumer
+from runnel.declare.model.secret import Secret
 from runnel.errors import Mistake, RunnelError
 from tests.connect.clicks import A, B, C, Clicks
 from tests.kafka import Server
@@ -171,7 +171,7 @@ def test_gaps_keep_lines_and_offsets_together(clicks: Clicks, monkeypatch: pytes
     producer.commit_transaction(20)
     assert [row["id"] for row in feed.read(feed.waited())] == [5]
     assert [part.name for part in feed.last.parts] == [f"{clicks.topic}[0] from 8 to 8"]
-    monkeypatch.setattr(messages, "_WAIT_SECONDS", 0.5)  # so that the end comes together with the messages before it
+    monkeypatch.setattr(consumer, "_WAIT_SECONDS", 0.5)  # so that the end comes together with the messages before it
     again = clicks.feed(format="raw")
     assert [row["offset"] for row in again.read()] == [0, 4, 8]
     assert [part.name for part in again.last.parts] == [f"{clicks.topic}[0] from 0 to 8, with gaps"]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from runnel.client.running import run_project
-from runnel.client.wish import Wish
-from runnel.connect.feed.news import Progress
-from runnel.connect.kafka import client, messages
+from runnel.connect.feed.protocol import Progress
+from runnel.connect.kafka import client, consumer
 from runnel.errors import RunnelError, Unreachable
-from runnel.run.report import Event, Ran
+from runnel.project.execution.run_project import run_project
+from runnel.project.planning.run_request import Wish
+from runnel.run.results.run_result import Event, Ran
 from tests.connect.clicks import SCHEMA, A, B, C, Clicks
 from tests.connect.test_kafka_feed import expire, remake
 from tests.kafka import Server
@@ -131,7 +131,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read(clicks: Clicks, more: list[o
 
 @pytest.mark.parametrize("way", ["by its name", "by a pattern"])
 def test_a_topic_that_goes_while_it_is_read(clicks: Clicks, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "_DOWN_SECONDS", 0.2)
+    monkeypatch.setattr(consumer, "_DOWN_SECONDS", 0.2)
     clicks.make()
     clicks.put(A, B)
     clicks.make(name="_b")
@@ -161,9 +161,9 @@ def test_a_partition_that_was_added_is_read_from_its_beginning(clicks: Clicks) -
 def test_a_broker_that_dies_in_the_middle_is_read_when_it_is_back(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(messages, "_DOWN_SECONDS", 0.2)
+    monkeypatch.setattr(consumer, "_DOWN_SECONDS", 0.2)
     monkeypatch.setattr(client, "_DOWN_SECONDS", 0.3)
-    monkeypatch.setattr("runnel.run.fed._RETRIES", 0)
+    monkeypatch.setattr("runnel.run.sources.feed_source._RETRIES", 0)
     clicks.make()
     clicks.declare(f'schema="{SCHEMA}", options={LITTLE}')
     clicks.put(*MANY)

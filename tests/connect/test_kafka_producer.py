@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.kafka.producer import Out, Producer
-from runnel.declare.origin import Kafka
+from runnel.declare.model.endpoints import Kafka
 from runnel.errors import RunnelError, Unreachable
 from tests.connect.clicks import Clicks
 from tests.kafka import Server

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.secret import Secret
+from runnel.declare.model.secret import Secret
 from runnel.errors import RunnelError, Unreachable
 from tests.connect.clicks import SCHEMA, A, B, Clicks
 from tests.http_server import certificate

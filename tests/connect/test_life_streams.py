@@ -12,8 +12,8 @@ import fastavro
 import pytest
 
 from runnel.connect.feed import failpoints
-from runnel.lake.database import Database
-from runnel.lake.push import Parcel, Receipt, put
+from runnel.lake.catalog.database import Database
+from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
 from tests.connect.life import STEPS, Kind, Life, Row
 from tests.http_server import Server as Api
 from tests.kafka import Server as Kafka

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
-from runnel.connect.load import load
-from runnel.connect.reader import CsvOptions
+from runnel.connect.files.format_reader import CsvOptions
+from runnel.connect.load.load import load
 from runnel.errors import Mistake
-from runnel.lake import tables
-from runnel.lake.commits import Change, changes_of
+from runnel.lake.history.commits import Change, changes_of
+from runnel.lake.iceberg import table_metadata
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -26,7 +26,7 @@ AT = datetime(2026, 1, 2, 10, tzinfo=UTC)
 
 
 def metadata(store: Store):
-    return tables.load(store, store.state()[ORDERS].location)
+    return table_metadata.load(store, store.state()[ORDERS].location)
 
 
 def types(store: Store) -> dict[str, str]:
@@ -266,7 +266,7 @@ def test_key_and_partitions_of_a_new_table(store: Store, data: Writing, loading:
     assert metadata(store).properties["runnel.key"] == "id"
     assert [str(field.transform) for field in metadata(store).spec().fields] == ["identity", "month", "bucket[4]"]
     assert len(read(store, "ods.orders")) == 3
-    handle = tables.handle(store, ORDERS, store.state()[ORDERS].location)
+    handle = table_metadata.handle(store, ORDERS, store.state()[ORDERS].location)
     assert handle.scan(row_filter="at < '1970-01-01T00:00:00+00:00'").to_arrow().column("id").to_pylist() == [2]
     assert handle.scan(row_filter="id = 3").to_arrow().num_rows == 1
 
@@ -282,7 +282,7 @@ OTHERS = {
 def test_tables_that_are_not_filled_by_hand(store: Store, data: Writing, loading: Loading, properties, code):
     loading(data("a.csv", "id\n1\n"))
     base = store.state()[ORDERS].location
-    made = tables.update(store, metadata(store), base, [SetPropertiesUpdate(updates=properties)])[0]
+    made = table_metadata.update(store, metadata(store), base, [SetPropertiesUpdate(updates=properties)])[0]
     publish(store.db, Draft("main", "run", "ada", (Change(ORDERS, base, made),)))
     with pytest.raises(Mistake) as caught:
         loading("a.csv")

@@ -11,20 +11,21 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.client.declaring import declared_of
 from runnel.client.lake import Lake
-from runnel.client.planning import flow_of
-from runnel.declare.origin import Push
+from runnel.declare.model.endpoints import Push
 from runnel.errors import Mistake, RunnelError
-from runnel.lake import declared, schema
-from runnel.lake.inbox import Inbox
-from runnel.lake.level import Level
-from runnel.lake.push import Parcel, Receipt, put
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.catalog import schema
+from runnel.lake.control import declarations
+from runnel.lake.flow_state.inbox_level import Level
+from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
-from runnel.run.stream.intake import Intake
+from runnel.project.inspection.declarations import declared_of
+from runnel.project.planning.plan_project import flow_of
+from runnel.run.sources.continuous_ingest import Intake
 from tests.run.project import did, reasons
 
 EVENTS = TableName("ods", "events")
@@ -74,7 +75,7 @@ class Shop:
 
     def later(self, days: float) -> int:
         """Sweep as if some days had passed, and return how many events went."""
-        declared.declare(self.lake.store.db, declared_of(flow_of(self.lake)))
+        declarations.declare(self.lake.store.db, declared_of(flow_of(self.lake)))
         now = datetime.now(UTC) + timedelta(days=days)
         would = gc(self.lake.store, Retention(), now=now, dry_run=True).pruned_events
         assert gc(self.lake.store, Retention(), now=now).pruned_events == would
@@ -191,7 +192,7 @@ def test_to_see_that_nothing_came_takes_a_glance(shop: Shop) -> None:
 
 
 def test_a_backlog_comes_in_several_commits(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runnel.run.stream.intake.MOST_ROWS", 2)
+    monkeypatch.setattr("runnel.run.sources.continuous_ingest.MOST_ROWS", 2)
     shop.push(1, 2, 3, 4, 5)
     assert [shop.taken_in() for _ in range(4)] == [True, True, True, False]
     assert shop.ids() == [1, 2, 3, 4, 5]

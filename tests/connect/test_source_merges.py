@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runnel.lake.ingested import seen as seen_files
-from runnel.lake.merge import MergeConflict
+from runnel.lake.flow_state.ingest_positions import seen as seen_files
+from runnel.lake.merge.merge import MergeConflict
 from runnel.names import TableName
 from tests.connect.source_histories.machine import CONTENTS, TABLE, Kind, Machine, parsed
 

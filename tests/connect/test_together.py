@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runnel.connect import load as module
-from runnel.connect.bring import bring
-from runnel.connect.load import Loaded, load
+from runnel.connect.load import load as module
+from runnel.connect.load.file_loader import bring
+from runnel.connect.load.load import Loaded, load
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.conftest import Loading, Writing

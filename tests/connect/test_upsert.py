@@ -6,10 +6,10 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from runnel.connect.feed import upsert
-from runnel.lake import tables
-from runnel.lake.manifests import Entry, entries
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import Entry, entries
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from tests.connect.shops import Shop
 from tests.run.project import Project
@@ -44,7 +44,7 @@ def files(project: Project) -> tuple[list[Entry], list[Entry]]:
     """Return the files of data and those of deletes."""
     with project.open() as lake:
         store: Store = lake.store
-        metadata = tables.load(store, store.state()[TableName.parse("ods.orders")].location)
+        metadata = table_metadata.load(store, store.state()[TableName.parse("ods.orders")].location)
         found = list(entries(store, metadata))
     return [entry for entry in found if entry.is_data], [entry for entry in found if not entry.is_data]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.flow import Flow
-from runnel.declare.loader import load_flow
-from runnel.declare.mistakes import ProjectMistakes
+from runnel.declare.loading.loader import load_flow
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.declare.model.flow import Flow
 from runnel.declare.settings import load
 
 HEAD = "import runnel as rn\n"

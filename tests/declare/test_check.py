@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 import runnel as rn
-from runnel.declare.check_text import parse
+from runnel.declare.options.check_parser import parse
 from runnel.errors import Mistake
 
 CONDITIONS = {

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import runnel
-from runnel.declare.task_options import KNOWN
+from runnel.declare.options.task_options import KNOWN
 from tests.declare.conftest import Project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flows.md").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.declare.origin import Kafka
+from runnel.declare.model.endpoints import Kafka
 from runnel.errors import Mistake
 
 AVRO = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "long"}]}

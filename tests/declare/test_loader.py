@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from runnel.declare.origin import Files
+from runnel.declare.model.endpoints import Files
 from runnel.names import TableName
 from tests.declare.conftest import Project
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.declare.loader import load_flow
-from runnel.declare.mistakes import ProjectMistakes
+from runnel.declare.loading.loader import load_flow
+from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.settings import load
 from runnel.errors import Mistake
 

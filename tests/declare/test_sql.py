@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.declare.sql import normalised, parameters_in, replaced, tables_in
-from runnel.declare.sql_comments import comments_in
+from runnel.declare.sql.header_comment import comments_in
+from runnel.declare.sql.task_sql import normalised, parameters_in, replaced, tables_in
 from runnel.errors import Mistake
 from runnel.names import TableName
 from tests.declare.conftest import Project

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.declare.flow import Flow
-from runnel.declare.loader import load_flow
-from runnel.declare.mistakes import ProjectMistakes
+from runnel.declare.loading.loader import load_flow
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.declare.model.flow import Flow
 from runnel.declare.settings import load
 
 SOURCES = 'import runnel as rn\nrn.source("ods.clicks", rn.manual())\nrn.source("ods.buys", rn.manual())\n'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
 from runnel.errors import Mistake
 
 GOOD = {

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runnel.connect.feed import failpoints as feed
 from runnel.lake import failpoints as lake
+from runnel.run.sources import failpoints as sources
 from runnel.run.stream import failpoints as stream
 from tests.kafka import Server as Kafka
 from tests.postgres import Server as Postgres
@@ -25,7 +26,7 @@ _HASTE = 0.25
 _RARE = (*stream.ALL, lake.SLOT_PLACED, lake.COMPACT_FILES, lake.COMPACT_STAGED)
 _OFTEN = (
     *feed.ALL,
-    stream.TAKEN,
+    sources.TAKEN,
     lake.WRITE_BYTES,
     lake.WRITE_DATA,
     lake.WRITE_MANIFEST,

@@ -10,11 +10,14 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Unreachable
-from runnel.lake import branches, datafiles, results, runs, slots, snapshots, tables, tags
-from runnel.lake.commits import Change
-from runnel.lake.inbox import Inbox
+from runnel.lake.flow_state import results, runs
+from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.history import branches, tags
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.leases import slots
 from runnel.lake.publish import Draft, publish
-from runnel.lake.push import Parcel, Receipt, put
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
@@ -62,7 +65,9 @@ def test_a_commit_whose_acknowledgement_is_lost_counts_once(
     create(store, "ods.a", rows((1, "d1", 1)))
     before = store.commit("main")
     table, version = next(iter(store.state("main").items()))
-    files = datafiles.write_rows(store, tables.load(store, version.location), rows((2, "d2", 1)).to_batches())
+    files = parquet_writer.write_rows(
+        store, table_metadata.load(store, version.location), rows((2, "d2", 1)).to_batches()
+    )
     staged = snapshots.stage(store, version.location, snapshots.Edit(added=files))
     setattr(proxy, fault, True)
     made = publish(store.db, Draft("main", "more", "ada", (Change(table, version.location, staged),)))

@@ -6,13 +6,14 @@ from contextlib import contextmanager, suppress
 import sqlalchemy as sa
 
 from runnel.errors import RunnelError
-from runnel.lake import schema, tables
-from runnel.lake.commits import Commit, find, history
-from runnel.lake.duck import connect
-from runnel.lake.pins import pinned
-from runnel.lake.scan import rows_sql
+from runnel.lake.catalog import schema
+from runnel.lake.history.commits import Commit, find, history
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.leases.pins import pinned
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.fsck.fsck import fsck
 from tests.faults.workload import LEFT, RIGHT, Place
 
 
@@ -66,7 +67,7 @@ def assert_whole(store: Store, commit: Commit) -> None:
 
 
 def _sum(store: Store, location: str) -> tuple[int, int]:
-    sql = rows_sql(store, tables.load(store, location))
+    sql = rows_sql(store, table_metadata.load(store, location))
     found = connect().execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
     assert found is not None
     return int(found[0]), int(found[1])

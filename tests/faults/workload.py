@@ -14,16 +14,20 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.errors import Conflict, Mistake, Moved, RunnelError
-from runnel.lake import branches, datafiles, merge, results, revert, slots, snapshots, tables, tags
-from runnel.lake.commits import Change, Commit
 from runnel.lake.files.put import put
-from runnel.lake.pins import pinned
-from runnel.lake.publish import Draft, publish_again, sequence
+from runnel.lake.flow_state import results
+from runnel.lake.history import branches, tags
+from runnel.lake.history.commits import Change, Commit, sequence
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.leases import slots
+from runnel.lake.leases.pins import pinned
+from runnel.lake.merge import merge, revert
+from runnel.lake.publish import Draft, publish_again
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 from tests.lake.factories import add, create, rows
@@ -86,7 +90,7 @@ def pair(store: Store, branch: str = "main") -> Commit:
 
 
 def _appended(store: Store, name: TableName, location: str, data: pa.Table) -> Change:
-    files = datafiles.write_rows(store, tables.load(store, location), datafiles.batches_of(data))
+    files = parquet_writer.write_rows(store, table_metadata.load(store, location), parquet_writer.batches_of(data))
     return Change(name, location, snapshots.stage(store, location, snapshots.Edit(added=files)))
 
 

@@ -12,14 +12,14 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from runnel.lake import datafiles, tables
-from runnel.lake.branches import fork
-from runnel.lake.commits import Change, Commit
-from runnel.lake.manifests import Entry, entries
+from runnel.lake.history.branches import fork
+from runnel.lake.history.commits import Change, Commit
+from runnel.lake.iceberg import parquet_writer, table_metadata
+from runnel.lake.iceberg.manifests import Entry, entries
+from runnel.lake.iceberg.snapshots import Edit
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 
 POSITION_DELETES = pa.schema(
@@ -38,7 +38,7 @@ def branch(store: Store, name: str, at: str = "main") -> None:
 def metadata(store: Store, name: str, ref: str = "main") -> TableMetadata:
     """Return a table's metadata at a ref."""
     table = TableName.parse(name)
-    return tables.load(store, store.versions(store.commit(ref), [table])[table].location)
+    return table_metadata.load(store, store.versions(store.commit(ref), [table])[table].location)
 
 
 def files(store: Store, name: str, ref: str = "main", day: str | None = None) -> list[Entry]:
@@ -49,7 +49,7 @@ def files(store: Store, name: str, ref: str = "main", day: str | None = None) ->
 
 
 def written(store: Store, found: TableMetadata, rows: pa.Table) -> list[DataFile]:
-    return datafiles.write_rows(store, found, datafiles.batches_of(rows))
+    return parquet_writer.write_rows(store, found, parquet_writer.batches_of(rows))
 
 
 def overwrite(
@@ -58,7 +58,7 @@ def overwrite(
     """Replace all rows of a table, or those of one day."""
 
     def edit(version: Any) -> Edit:
-        found = tables.load(store, version.location)
+        found = table_metadata.load(store, version.location)
         return Edit(
             added=written(store, found, rows) if rows is not None else (),
             removed=[entry for entry in entries(store, found) if day is None or entry.file.partition[0] == day],
@@ -71,7 +71,7 @@ def compact(store: Store, name: str, *, branch: str = "main", day: str | None = 
     """Write the data files of a table anew, as one; the rows stay."""
 
     def edit(version: Any) -> Edit:
-        found = tables.load(store, version.location)
+        found = table_metadata.load(store, version.location)
         old = [e for e in entries(store, found) if day is None or e.file.partition[0] == day]
         rows = pa.concat_tables(pq.ParquetFile(entry.path).read() for entry in old)
         return Edit(added=written(store, found, rows), removed=old, rewrites=True)
@@ -125,9 +125,9 @@ def evolve(store: Store, name: str, change: Callable[[Transaction], None], *, br
     """Change a table's definition with PyIceberg's own calls."""
     table = TableName.parse(name)
     version = store.versions(store.commit(branch), [table])[table]
-    transaction = tables.handle(store, table, version.location).transaction()
+    transaction = table_metadata.handle(store, table, version.location).transaction()
     change(transaction)
-    location = tables.write(store, transaction.table_metadata, version.location)
+    location = table_metadata.write(store, transaction.table_metadata, version.location)
     return publish(
         store.db, Draft(branch, f"evolve {name}", store.author, (Change(table, version.location, location),))
     )

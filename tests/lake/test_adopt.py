@@ -5,8 +5,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.errors import Moved
-from runnel.lake.branches import fork
-from runnel.lake.commits import changes_of
+from runnel.lake.history.branches import fork
+from runnel.lake.history.commits import changes_of
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from tests.lake.factories import add, create, read, rows
@@ -52,7 +52,7 @@ def test_a_publish_does_not_overwrite_another_engine(both: Store) -> None:
     create(both, "ods.a", rows((1, "d1", 5)))
     table, version = next(iter(both.state("main").items()))
     outside(both).load_table("ods.a").append(rows((2, "d2", 7)))
-    from runnel.lake.commits import Change
+    from runnel.lake.history.commits import Change
 
     with pytest.raises(Moved):
         publish(both.db, Draft("main", "stale", "eve", (Change(table, version.location, None),)))

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 import sqlalchemy as sa
 
-from runnel.lake import schema
-from runnel.lake.ancestry import bases_of_next_merges, contains, merge_base, merge_bases, reach, tables_between
-from runnel.lake.branches import delete
-from runnel.lake.commits import Commit
+from runnel.lake.catalog import schema
+from runnel.lake.history.ancestry import bases_of_next_merges, contains, merge_base, merge_bases, reach, tables_between
+from runnel.lake.history.branches import delete
+from runnel.lake.history.commits import Commit
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from tests.lake.changes import branch

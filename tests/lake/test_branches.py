@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.branches import branches, delete, fork
+from runnel.lake.history.branches import branches, delete, fork
 from runnel.lake.store import Store
 from tests.lake.factories import add, create, read, rows
 

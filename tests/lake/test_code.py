@@ -7,12 +7,13 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import results, runs, schema
-from runnel.lake.code import Code, load
-from runnel.lake.pins import pinned
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import results, runs
+from runnel.lake.flow_state.code_store import Code, load
+from runnel.lake.leases.pins import pinned
 from runnel.lake.store import Store
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from tests.lake.test_results import result
 
 NOW = Retention(commits="0 seconds", failed="0 seconds", grace="0 seconds")

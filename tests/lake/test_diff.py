@@ -8,12 +8,12 @@ from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import LongType, StringType
 
 from runnel.errors import Mistake
-from runnel.lake import netting
-from runnel.lake.diff import TableDiff, diff
-from runnel.lake.merge import merge
-from runnel.lake.snapshots import Edit
+from runnel.lake.diff import row_delta
+from runnel.lake.diff.lake_diff import TableDiff, diff
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.merge.merge import merge
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from tests.lake.changes import (
     branch,
@@ -164,7 +164,7 @@ def test_branches_are_compared_where_they_are(both: Store) -> None:
 def test_counts_that_can_not_be_known_are_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before = create(store, T, rows(*START))
     overwrite(store, T, rows((9, "d9", 9)))
-    monkeypatch.setattr(netting.counts, "__defaults__", (10,))
+    monkeypatch.setattr(row_delta.counts, "__defaults__", (10,))
     found = one(store, before.id, "main")
     assert found and found.rows_added is None and "of files differ" in str(found.reason)
     monkeypatch.undo()

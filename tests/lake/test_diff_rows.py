@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.diff_rows import RowDiff, diff_rows
+from runnel.lake.diff.row_diff import RowDiff, diff_rows
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.changes import delete_rows, evolve, files, overwrite, properties

@@ -6,8 +6,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from runnel.lake import duck
-from runnel.lake.duck import connect
+from runnel.lake.scan import duckdb_connection
+from runnel.lake.scan.duckdb_connection import connect
 
 
 def test_each_work_has_its_own_tables_and_settings() -> None:
@@ -51,9 +51,9 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path, ending: str) 
 
 
 def test_one_that_answers_nobody_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = duck._Running()
+    dead = duckdb_connection._Running()
     dead.close()
-    monkeypatch.setattr(duck, "_running", dead)
+    monkeypatch.setattr(duckdb_connection, "_running", dead)
     with connect() as session:
         assert session.execute("SELECT 1").fetchall() == [(1,)]
 

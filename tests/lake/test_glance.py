@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runnel.lake.glance import Glance
-from runnel.lake.ingested import Seen
+from runnel.lake.flow_state.ingest_position import Seen
 from runnel.lake.publish import Draft, publish
+from runnel.lake.sqlite_fast_path import Glance
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
@@ -30,8 +30,8 @@ def filled(store: Store) -> Store:
 
 
 def test_it_tells_what_the_lake_tells(filled: Store) -> None:
-    from runnel.lake import results
-    from runnel.lake.branches import fork
+    from runnel.lake.flow_state import results
+    from runnel.lake.history.branches import fork
 
     version = filled.state()[ORDERS]
     known = Result(ORDERS, "k", Head(version.location, version.content), {}, {}, "r1", "main", "2026-01-02")

@@ -1,9 +1,9 @@
 """The history as a picture."""
 
-from runnel.lake.graph import MOST_COLUMNS, graph
+from runnel.lake.history.log_graph import MOST_COLUMNS, graph
+from runnel.lake.history.tags import tag
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
 from tests.lake.changes import branch
 
 

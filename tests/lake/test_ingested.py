@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 from sqlalchemy.engine import Connection
 
-from runnel.lake import ingested, schema
-from runnel.lake.branches import fork
-from runnel.lake.commits import Change, Commit
-from runnel.lake.glance import Glance
-from runnel.lake.ingested import Seen
+from runnel.lake.catalog import schema
+from runnel.lake.diff.compaction_delta import _groups, _rows
+from runnel.lake.flow_state import ingest_positions
+from runnel.lake.flow_state.ingest_position import STATE, Seen
+from runnel.lake.history.branches import fork
+from runnel.lake.history.commits import Change, Commit
 from runnel.lake.publish import Draft, publish
-from runnel.lake.replaced import _groups, _rows
-from runnel.lake.seen import STATE
+from runnel.lake.sqlite_fast_path import Glance
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.factories import create, rows
@@ -44,12 +44,12 @@ def test_the_newest_of_each_path_counts_on_the_way_to_a_commit(both: Store, seed
             model["dev"] = dict(model["main"])
     with both.db.reading() as connection:
         for commit, expected in found:
-            assert ingested.position(connection, commit, ORDERS) == expected
-            assert ingested.has_ingested(connection, commit, ORDERS) == bool(expected)
+            assert ingest_positions.position(connection, commit, ORDERS) == expected
+            assert ingest_positions.has_ingested(connection, commit, ORDERS) == bool(expected)
             files = any(path != STATE for path in expected)
-            assert ingested.has_ingested(connection, commit, ORDERS, files=True) == files
+            assert ingest_positions.has_ingested(connection, commit, ORDERS, files=True) == files
             there = {path: seen for path, seen in expected.items() if not seen.is_gone}
-            assert ingested.seen(connection, commit, ORDERS) == there
+            assert ingest_positions.seen(connection, commit, ORDERS) == there
 
 
 def stream(store: Store, count: int) -> None:
@@ -75,8 +75,8 @@ def _row(seen: Seen) -> dict[str, object]:
 
 
 LOOKS: dict[str, Callable[[Connection, Commit], object]] = {
-    "seen": lambda connection, commit: ingested.seen(connection, commit, ORDERS),
-    "has files": lambda connection, commit: ingested.has_ingested(connection, commit, ORDERS, files=True),
+    "seen": lambda connection, commit: ingest_positions.seen(connection, commit, ORDERS),
+    "has files": lambda connection, commit: ingest_positions.has_ingested(connection, commit, ORDERS, files=True),
 }
 
 
@@ -97,7 +97,7 @@ def test_a_glance_tells_the_newest_state(store: Store) -> None:
     publish(store.db, Draft("main", "x", "ada", (), seen=((ORDERS, one("a.csv", 1)), (ORDERS, one("z.csv", 2)))))
     found = Glance.open(store.db.url.render_as_string(hide_password=False), store.warehouse, "main")
     assert found is not None
-    assert found.seen(ORDERS) == ingested.seen(store.db, store.commit(), ORDERS)
+    assert found.seen(ORDERS) == ingest_positions.seen(store.db, store.commit(), ORDERS)
     assert set(found.seen(ORDERS)) == {"a.csv", STATE, "z.csv"}
     found.close()
 

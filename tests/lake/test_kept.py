@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.lake import manifests, tables
+from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.factories import add, create, rows
@@ -12,16 +12,20 @@ ORDERS = TableName("ods", "orders")
 
 def test_versions_that_were_used_last_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     create(store, "ods.orders", rows())
-    tables.forget()
-    monkeypatch.setattr(tables, "CACHED_PARTS", 60)
+    table_metadata.forget()
+    monkeypatch.setattr(table_metadata, "CACHED_PARTS", 60)
     locations = [store.state("main")[ORDERS].location]
     for number in range(8):
         add(store, "ods.orders", rows((number, "a", number)))
         locations.append(store.state("main")[ORDERS].location)
-        assert tables.load(store, locations[0]) is tables.load(store, locations[0])  # used again and again
-    kept = set(tables._cache)
+        assert table_metadata.load(store, locations[0]) is table_metadata.load(
+            store, locations[0]
+        )  # used again and again
+    kept = set(table_metadata._cache)
     assert locations[0] in kept and locations[-1] in kept and len(kept) < len(locations)
-    assert tables._cached_parts == sum(tables._parts(one) for one in tables._cache.values()) <= 60
+    assert (
+        table_metadata._cached_parts == sum(table_metadata._parts(one) for one in table_metadata._cache.values()) <= 60
+    )
 
 
 def test_lists_of_manifests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,19 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from runnel.lake import manifests, schema, streams, tape
-from runnel.lake.locations import COLUMNS_WITHOUT_LOCATIONS, LOCATION_COLUMNS
-from runnel.lake.manifests import listed_in
-from runnel.lake.schedules import Step, advance, declare, standing
-from runnel.lake.slots import take
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.location_columns import COLUMNS_WITHOUT_LOCATIONS, LOCATION_COLUMNS
+from runnel.lake.control.schedules import Step, advance, declare, standing
+from runnel.lake.flow_state import append_log, streams
+from runnel.lake.iceberg import manifests
+from runnel.lake.iceberg.manifests import listed_in
+from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.leases.slots import take
 from runnel.lake.store import Store
-from runnel.lake.tables import load
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.relocate import relocate
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.upkeep.relocate.relocate import relocate
 from runnel.names import TableName
 from tests.lake.factories import add, create, rows
 
@@ -36,13 +38,13 @@ def test_every_column_of_text_is_known_to_hold_locations_or_none() -> None:
     assert len(set(holding)) == len(holding) and not set(holding) & set(others)
 
 
-def furnish(store: Store) -> tape.Tape:
+def furnish(store: Store) -> append_log.Tape:
     """Make a lake with a stream that has several snapshots to read, a slot, a sink and a schedule."""
     create(store, "ods.orders", rows((1, "d1", 5)))
-    wound = tape.begin(store, ORDERS, *vars(store.state()[ORDERS]).values())
+    wound = append_log.begin(store, ORDERS, *vars(store.state()[ORDERS]).values())
     for number in range(2, 5):
         add(store, "ods.orders", rows((number, "d1", 5)))
-        wound = tape.wind(store, ORDERS, wound, *vars(store.state()[ORDERS]).values())
+        wound = append_log.wind(store, ORDERS, wound, *vars(store.state()[ORDERS]).values())
     with streams.hold(store.db, "main", SUMS, "code") as held:
         assert held.reached({ORDERS: wound}, {})
     take(store.db, "w", 1, store.commit(), store.state())

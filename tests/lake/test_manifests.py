@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.manifests import MERGE_COUNT, has_equality_deletes, manifests
-from runnel.lake.snapshots import Edit
+from runnel.lake.iceberg.manifests import MERGE_COUNT, has_equality_deletes, manifests
+from runnel.lake.iceberg.snapshots import Edit
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from tests.lake.changes import delete_rows, equality_delete, files, metadata, overwrite
 from tests.lake.factories import add, create, rows
@@ -57,7 +57,7 @@ def test_a_part_of_one_is_left_to_another_engine(store: Store) -> None:
     delete_by_value(store, 2)
 
     def edit(version: Any) -> Edit:
-        from runnel.lake.manifests import entries
+        from runnel.lake.iceberg.manifests import entries
 
         return Edit(removed=[entry for entry in entries(store, metadata(store, T)) if entry.is_equality_delete][:1])
 

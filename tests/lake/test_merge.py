@@ -9,15 +9,15 @@ import pytest
 from pyiceberg.types import StringType
 
 from runnel.errors import Mistake, Moved
-from runnel.lake import tables
-from runnel.lake.branches import delete
-from runnel.lake.commits import Change, Commit, history
-from runnel.lake.merge import MergeConflict, NeedsRun, merge, plan_merge
+from runnel.lake.history.branches import delete
+from runnel.lake.history.commits import Change, Commit, history
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.merge.merge import MergeConflict, NeedsRun, merge, plan_merge
+from runnel.lake.merge.revert import revert
 from runnel.lake.publish import Draft, publish
-from runnel.lake.revert import revert
-from runnel.lake.snapshots import Edit
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from tests.lake.changes import (
     branch,
@@ -366,7 +366,7 @@ def test_another_engine_reads_what_was_merged(store: Store) -> None:
     append((3, "d1", 7))(store, "main")
     both(append((4, "d3", 8), (5, "d3", 9)), remove("d3"), remove("d2"))(store, "dev")
     merge(store, "dev")
-    handle = tables.handle(store, TableName.parse(T), store.state()[TableName.parse(T)].location)
+    handle = table_metadata.handle(store, TableName.parse(T), store.state()[TableName.parse(T)].location)
     found = sorted(handle.scan().to_arrow().column("id").to_pylist())
     assert found == [1, 3, 5] == [row[0] for row in read(store, T)]
     summary = metadata(store, T).current_snapshot().summary  # type: ignore[union-attr]
@@ -397,7 +397,7 @@ def test_a_table_that_is_left_as_it_is_can_not_move_under_the_merge(both: Store)
     add(both, "ods.free", rows((2, "d2", 2)), branch="dev")
     plan = plan_merge(both, "dev")
     assert {str(step.table): step.action for step in plan.steps} == {T: "same", "ods.free": "take"}
-    from runnel.lake.merge import _draft
+    from runnel.lake.merge.merge import _draft
 
     create(both, T, rows((7, "d7", 7)))
     stale: Draft = _draft(both, plan, "late", None, {})  # type: ignore[arg-type]

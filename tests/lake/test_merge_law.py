@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from runnel.lake.merge import MergeConflict, merge
-from runnel.lake.revert import RevertConflict, revert
+from runnel.lake.merge.merge import MergeConflict, merge
+from runnel.lake.merge.revert import RevertConflict, revert
 from runnel.lake.store import Store
 from tests.lake.changes import branch, compact, delete_rows, files, overwrite
 from tests.lake.factories import add, create, read, rows
@@ -47,7 +47,7 @@ class World:
             compact(self.store, T, branch=on, day=day)
 
     def _has_deletes(self, on: str) -> bool:
-        from runnel.lake.manifests import entries
+        from runnel.lake.iceberg.manifests import entries
         from tests.lake.changes import metadata
 
         return any(not entry.is_data for entry in entries(self.store, metadata(self.store, T, on)))

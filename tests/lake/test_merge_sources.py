@@ -4,18 +4,19 @@ from dataclasses import dataclass
 
 import pytest
 
-from runnel.lake import datafiles, tables
-from runnel.lake.branches import fork
-from runnel.lake.commits import Change
-from runnel.lake.identity import of_files
-from runnel.lake.ingested import Seen, seen
-from runnel.lake.manifests import entries
-from runnel.lake.merge import MergeConflict, merge
+from runnel.lake.diff.content_id import of_files
+from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_positions import seen
+from runnel.lake.history.branches import fork
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import parquet_writer, table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.snapshots import Edit, stage
+from runnel.lake.merge.merge import MergeConflict, merge
+from runnel.lake.merge.revert import revert
 from runnel.lake.publish import Draft, publish
-from runnel.lake.revert import revert
-from runnel.lake.snapshots import Edit, stage
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
 from tests.lake.changes import columns, delete_rows, evolve, files
 from tests.lake.factories import create, read, rows
@@ -38,7 +39,7 @@ class File:
 def ingest(store: Store, *given: File, branch: str = "main") -> None:
     """Read files of a source into the table, replacing what they gave before."""
     version, commit = store.state(branch)[ORDERS], store.commit(branch)
-    had, metadata = seen(store.db, commit, ORDERS), tables.load(store, version.location)
+    had, metadata = seen(store.db, commit, ORDERS), table_metadata.load(store, version.location)
     live = {entry.path: entry for entry in entries(store, metadata)}
     added, removed, told, came, went = [], [], [], [], []
     for file in given:
@@ -50,7 +51,7 @@ def ingest(store: Store, *given: File, branch: str = "main") -> None:
         if file.number is not None:
             row = rows((file.number, "d1", file.number))
             row = row.append_column("note", row["day"]) if "note" in metadata.schema().column_names else row
-            made = datafiles.write_rows(store, metadata, datafiles.batches_of(row))
+            made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(row))
             came.append(file.identity)
         added += made
         paths = tuple(each.file_path for each in made)
@@ -97,7 +98,7 @@ def test_each_file_is_taken_once(
     assert sorted(row[0] for row in read(store, T)) == numbers
     position = seen(store.db, store.commit(), ORDERS)
     assert sorted(int(one.identity) for one in position.values()) == numbers
-    held = {entry.path for entry in entries(store, tables.load(store, store.state()[ORDERS].location))}
+    held = {entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))}
     assert {file for one in position.values() for file in one.files} == held
     assert store.state()[ORDERS].content == of_files(empty, [str(number) for number in numbers])
     assert merge(store, "dev", "main").commit is None and fsck(store).is_clean
@@ -143,7 +144,7 @@ def test_their_columns_and_our_files(store: Store) -> None:
     ingest(store, C4, A2, branch="dev")
     merge(store, "dev", "main")
     assert sorted(row[0] for row in read(store, T)) == [2, 4, 6, 12]
-    held = {entry.path for entry in entries(store, tables.load(store, store.state()[ORDERS].location))}
+    held = {entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))}
     assert {file for one in seen(store.db, store.commit(), ORDERS).values() for file in one.files} == held
 
 

@@ -22,18 +22,19 @@ from hypothesis.stateful import (
 )
 
 from runnel.errors import Conflict, Mistake
-from runnel.lake import branches, datafiles, tables, tags
-from runnel.lake.commits import Commit, Version, find
-from runnel.lake.manifests import entries
-from runnel.lake.merge import merge
-from runnel.lake.revert import revert
-from runnel.lake.snapshots import Edit
+from runnel.lake.history import branches, tags
+from runnel.lake.history.commits import Commit, Version, find
+from runnel.lake.iceberg import parquet_writer, table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.merge.merge import merge
+from runnel.lake.merge.revert import revert
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -159,9 +160,9 @@ class LakeMachine(RuleBasedStateMachine):
         new = self.row(day)
 
         def edit(version: Version) -> Edit:
-            metadata = tables.load(self.store, version.location)
+            metadata = table_metadata.load(self.store, version.location)
             gone = [entry for entry in entries(self.store, metadata) if entry.file.partition[0] == day]
-            return Edit(datafiles.write_rows(self.store, metadata, datafiles.batches_of(rows(new))), gone)
+            return Edit(parquet_writer.write_rows(self.store, metadata, parquet_writer.batches_of(rows(new))), gone)
 
         made = write(self.store, branch, TableName.parse(table), edit, f"overwrite {day}")
         kept = frozenset(row for row in self.model.state(branch)[table] if row[1] != day)

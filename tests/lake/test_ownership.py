@@ -12,13 +12,13 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import schema
-from runnel.lake.ownership import FILE_NAME, read_owner
+from runnel.lake.catalog import schema
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.relocate import relocate
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.upkeep.relocate.relocate import relocate
+from runnel.lake.warehouse_owner import FILE_NAME, read_owner
 from tests.lake.factories import add, create, read, rows
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Moved
-from runnel.lake.commits import Change
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -46,9 +46,9 @@ def test_one_moved_table_holds_back_the_whole_commit(both: Store) -> None:
 
 def test_rows_erased_meanwhile_do_not_come_back(both: Store) -> None:
     """A merge that was planned before an erasure would publish a version that still has the rows."""
-    from runnel.lake.branches import fork
-    from runnel.lake.publish import sequence
-    from runnel.lake.upkeep.erase import erase
+    from runnel.lake.history.branches import fork
+    from runnel.lake.history.commits import sequence
+    from runnel.lake.upkeep.erase.erase import erase
 
     create(both, "ods.orders", rows((1, "d1", 5)))
     fork(both.db, "dev", both.commit("main"), "ada")

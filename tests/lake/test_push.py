@@ -9,10 +9,11 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import push, schema
-from runnel.lake.inbox import Inbox, level
-from runnel.lake.level import Level
-from runnel.lake.push import Parcel, Receipt, put
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import inbox_writer
+from runnel.lake.flow_state.inbox_level import Level
+from runnel.lake.flow_state.inbox_reader import Inbox, level
+from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.stream.crash import until
@@ -47,7 +48,7 @@ def test_events_are_kept_in_order(both: Store) -> None:
 
 
 def test_much_is_kept_in_several_rows(both: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "ROW_BYTES", 10)
+    monkeypatch.setattr(inbox_writer, "ROW_BYTES", 10)
     events = [f'{{"a": {number}}}' for number in range(100)]
     put(both.db, [parcel(*events)])
     assert kept(both) == events
@@ -141,11 +142,11 @@ def test_a_number_is_given_out_only_when_the_one_before_is_seen(catalog: str, tm
     put(store.db, [parcel("1")])
     waits = sa.text("select count(*) from pg_locks where not granted")
     with store.db.engine.connect() as connection, connection.begin(), ThreadPoolExecutor(1) as pool:
-        assert push._held(store.db, connection, [parcel("2")]) == {str(EVENTS): 1}
+        assert inbox_writer._held(store.db, connection, [parcel("2")]) == {str(EVENTS): 1}
         second = pool.submit(put, store.db, [parcel("3")])
         until(lambda: store.db.read(lambda c: c.execute(waits).scalar()) == 1, 30, lambda: "nobody waits")
         assert not second.done() and store.db.read(lambda c: level(c, str(EVENTS))).last == 1
-        writing = push._Writing(store.db, connection, str(EVENTS), 1)
+        writing = inbox_writer._Writing(store.db, connection, str(EVENTS), 1)
         assert writing.take(parcel("2")) == Receipt(1, 0)
         writing.write("mark", store.db.now(connection))
         connection.commit()

@@ -7,19 +7,20 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.errors import Moved
-from runnel.lake import datafiles, schema, tables
-from runnel.lake.branches import fork
-from runnel.lake.commits import Change
-from runnel.lake.database import stamp
-from runnel.lake.pins import pinned
-from runnel.lake.publish import Draft, publish, sequence
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.history.branches import fork
+from runnel.lake.history.commits import Change, sequence
+from runnel.lake.iceberg import parquet_writer, table_metadata
+from runnel.lake.leases.pins import pinned
+from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.erasure import Erasure
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
-from runnel.lake.upkeep.trail import Appeared, Swap, swap, trail
-from runnel.lake.write import append
+from runnel.lake.table_writer import append
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.erase.erasure import Erasure
+from runnel.lake.upkeep.erase.version_references import Appeared, Swap, swap, trail
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -54,7 +55,9 @@ def test_a_clock_that_is_set_back_does_not_sweep_an_open_write(both: Store) -> N
         ahead = stamp(datetime.now(UTC) + timedelta(seconds=300))
         late = schema.pins.update().where(schema.pins.c.id == pin).values(started_at=ahead)
         both.db.write(lambda connection: connection.execute(late))  # the pin was taken before the clock was set back
-        files = datafiles.write_rows(both, tables.load(both, base), datafiles.batches_of(rows((2, "d2", 7))))
+        files = parquet_writer.write_rows(
+            both, table_metadata.load(both, base), parquet_writer.batches_of(rows((2, "d2", 7)))
+        )
         for _ in range(2):
             gc(both, Retention(grace="0s"))
         append(both, "main", TABLE, files, "late", base=base, pin=pin)

@@ -21,13 +21,14 @@ from pyiceberg.types import (
     StructType,
 )
 
-from runnel.lake import datafiles, slots, snapshots, tables
-from runnel.lake.duck import connect
-from runnel.lake.reshape import reshape
-from runnel.lake.scan import rows_sql
-from runnel.lake.snapshots import Edit
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.iceberg.schema_evolution import reshape
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.leases import slots
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
 from tests.lake.factories import create, rows
 
@@ -55,11 +56,11 @@ def sorted_by(column: str) -> Any:
 
 
 def ids(store: Store, location: str) -> dict[str, int]:
-    return {field.name: field.field_id for field in tables.load(store, location).schema().fields}
+    return {field.name: field.field_id for field in table_metadata.load(store, location).schema().fields}
 
 
 def read(store: Store, location: str) -> list[tuple[Any, ...]]:
-    return sorted(connect().execute(rows_sql(store, tables.load(store, location))).fetchall())
+    return sorted(connect().execute(rows_sql(store, table_metadata.load(store, location))).fetchall())
 
 
 LONG, TEXT = LongType(), StringType()
@@ -85,7 +86,7 @@ def test_columns_are_matched_by_name_and_type(
     made = reshape(store, ORDERS, base, wanted)
     assert list(ids(store, made).items()) == list(expected.items())
     assert (made == base) == (list(expected.items()) == [("id", 1), ("day", 2), ("amount", 3)])
-    assert not any(field.required for field in tables.load(store, made).schema().fields)
+    assert not any(field.required for field in table_metadata.load(store, made).schema().fields)
     if rows_then:
         assert read(store, made) == rows_then
     assert reshape(store, ORDERS, made, wanted) == made
@@ -114,9 +115,9 @@ def test_a_type_that_files_can_be_read_in_keeps_its_id(
     store: Store, old: IcebergType, new: IcebergType, keeps: bool
 ) -> None:
     base = reshape(store, ORDERS, None, shape(x=old, y=TEXT))
-    before = tables.load(store, base)
+    before = table_metadata.load(store, base)
     made = reshape(store, ORDERS, base, shape(x=new, y=TEXT))
-    metadata = tables.load(store, made)
+    metadata = table_metadata.load(store, made)
     field, was = metadata.schema().find_field("x"), before.schema().find_field("x")
     assert (field.field_id == was.field_id) == keeps
     if keeps and not new.is_primitive:
@@ -129,15 +130,15 @@ def test_a_type_that_files_can_be_read_in_keeps_its_id(
 def test_partitions_order_and_properties(store: Store) -> None:
     wanted = shape(id=LONG, day=TEXT)
     base = reshape(store, ORDERS, None, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
-    first = tables.load(store, base)
+    first = table_metadata.load(store, base)
     assert first.properties["a"] == "1" and first.properties["gc.enabled"] == "false"
     same = reshape(store, ORDERS, base, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
     assert same == base
     other = reshape(store, ORDERS, base, wanted, spec=by("id", BucketTransform(4)), properties={"a": "2"})
-    second = tables.load(store, other)
+    second = table_metadata.load(store, other)
     assert [(field.source_id, field.field_id) for field in second.spec().fields] == [(1, 1001)]
     assert second.default_sort_order_id == 0 and second.properties["a"] == "2"
-    again = tables.load(store, reshape(store, ORDERS, other, wanted, spec=by("day"), sort=sorted_by("id")))
+    again = table_metadata.load(store, reshape(store, ORDERS, other, wanted, spec=by("day"), sort=sorted_by("id")))
     assert (again.default_spec_id, again.default_sort_order_id) == (first.default_spec_id, first.default_sort_order_id)
     assert len(again.partition_specs) == len(second.partition_specs) == 2
 
@@ -146,14 +147,16 @@ def test_rows_written_before_and_after_are_read_together(store: Store) -> None:
     create(store, "ods.orders", rows((1, "a", 5)), by="day")
     base = store.state()[ORDERS].location
     made = reshape(store, ORDERS, base, shape(day=TEXT, id=LONG, amount=LONG), spec=by("amount"))
-    more = datafiles.write_rows(store, tables.load(store, made), datafiles.batches_of(rows((2, "b", 6))))
+    more = parquet_writer.write_rows(
+        store, table_metadata.load(store, made), parquet_writer.batches_of(rows((2, "b", 6)))
+    )
     assert read(store, snapshots.stage(store, made, Edit(added=more))) == [("a", 1, 5), ("b", 2, 6)]
     assert fsck(store).is_clean
 
 
 def test_spark_overwrites_what_was_reshaped(store: Store, spark: "SparkSession") -> None:
     """Also where the column that the old files are partitioned by is gone, or has another type."""
-    from runnel.spark.catalog import CatalogSettings
+    from runnel.spark.catalog_conf import CatalogSettings
     from runnel.spark.session import slot_session
 
     create(store, "ods.orders", rows((1, "a", 5), (2, "b", 6)), by="day")

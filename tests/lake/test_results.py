@@ -7,10 +7,14 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake, RunnelError
-from runnel.lake import branches, results, runs, schema, slots
-from runnel.lake.commits import Change
-from runnel.lake.ingested import Seen, has_ingested, seen
-from runnel.lake.pins import pinned
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import results, runs
+from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_positions import has_ingested, seen
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Change
+from runnel.lake.leases import slots
+from runnel.lake.leases.pins import pinned
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName

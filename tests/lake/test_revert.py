@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from pyiceberg.types import StringType
 
 from runnel.errors import Mistake
-from runnel.lake import schema
-from runnel.lake.commits import Commit, history
-from runnel.lake.merge import merge
-from runnel.lake.revert import RevertConflict, revert
-from runnel.lake.snapshots import Edit
+from runnel.lake.catalog import schema
+from runnel.lake.history.commits import Commit, history
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.merge.merge import merge
+from runnel.lake.merge.revert import RevertConflict, revert
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from tests.lake.changes import branch, columns, compact, delete_rows, drop, evolve, files, overwrite
 from tests.lake.factories import add, create, read, rows

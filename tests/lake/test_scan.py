@@ -12,12 +12,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
 
-from runnel.lake import tables
-from runnel.lake.duck import connect
-from runnel.lake.scan import Unscannable, rows_sql
-from runnel.lake.snapshots import Edit
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import Unscannable, rows_sql
 from runnel.lake.store import Store
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from tests.lake.changes import (
     columns,
@@ -267,6 +267,6 @@ def test_a_lake_whose_folder_looks_like_a_pattern(tmp_path: Path) -> None:
     create(store, T, rows((1, "d 1", 5), (2, "d/2*", 6)), by="day")
     delete_rows(store, T, {files(store, T, day="d 1")[0].path: [0]})
     assert read(store, T) == [(2, "d/2*", 6)]
-    tables.forget()
+    table_metadata.forget()
     assert read(store, T) == [(2, "d/2*", 6)]
     store.close()

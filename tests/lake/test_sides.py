@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from runnel.lake import slots, tables
-from runnel.lake.delta import delta, rows_apart
-from runnel.lake.duck import connect
-from runnel.lake.manifests import entries, manifests
-from runnel.lake.scan import rows_sql
-from runnel.lake.sides import Indivisible, side
-from runnel.lake.snapshots import Edit
+from runnel.lake.diff.file_delta import delta, rows_apart
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries, manifests
+from runnel.lake.iceberg.partial_tables import Indivisible, side
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.leases import slots
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
+from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
 from tests.lake.changes import columns, compact, delete_rows, equality_delete, evolve, files, overwrite, partitions
 from tests.lake.factories import add, create, rows
@@ -68,7 +69,7 @@ def sides(store: Store, before: str) -> list[str]:
 
 
 def read(store: Store, location: str) -> Rows:
-    return sorted(connect().execute(rows_sql(store, tables.load(store, location))).fetchall())
+    return sorted(connect().execute(rows_sql(store, table_metadata.load(store, location))).fetchall())
 
 
 @pytest.mark.parametrize(("change", "removed", "added"), CASES.values(), ids=CASES)
@@ -84,8 +85,8 @@ def test_a_side_is_the_version_but_for_its_files(store: Store) -> None:
     renamed(store)
     deleted(store)
     location = store.state()[ORDERS].location
-    version = tables.load(store, location)
-    made = tables.load(store, side(store, location, list(entries(store, version))))
+    version = table_metadata.load(store, location)
+    made = table_metadata.load(store, side(store, location, list(entries(store, version))))
     for name in ("schemas", "partition_specs", "sort_orders", "properties", "table_uuid", "location", "last_column_id"):
         assert getattr(made, name) == getattr(version, name), name
     assert made.current_schema_id == version.current_schema_id and len(made.snapshots) == 1
@@ -115,7 +116,7 @@ def all_of_it(store: Store) -> None:
 
 def test_spark_reads_a_side_from_a_slot(store: Store, spark: "SparkSession") -> None:
     """With another partition spec, a column dropped and added anew, deletes by position, and no file at all."""
-    from runnel.spark.catalog import CatalogSettings
+    from runnel.spark.catalog_conf import CatalogSettings
     from runnel.spark.session import slot_session
 
     before = start(store)

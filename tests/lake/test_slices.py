@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from runnel.lake.delta import delta
-from runnel.lake.replaced import change
-from runnel.lake.slices import count, estimate, is_aligned, named
+from runnel.lake.diff.changed_slices import count, estimate, is_aligned, named
+from runnel.lake.diff.compaction_delta import change
+from runnel.lake.diff.file_delta import delta
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from runnel.plan.slices import Slice
 from tests.lake.changes import delete_rows, files, overwrite

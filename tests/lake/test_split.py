@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from runnel.lake.split import split
+from runnel.lake.iceberg.partition_split import split
 
 DAYS = [date(1969, 12, 31), date(1970, 1, 1), date(2026, 2, 3), None, date(1960, 2, 29)]
 TIMES = [datetime(1969, 12, 31, 23, 59), datetime(2026, 2, 3, 4, 5), None, datetime(1970, 1, 1)]

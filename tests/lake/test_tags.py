@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.branches import fork
+from runnel.lake.history.branches import fork
+from runnel.lake.history.tags import delete, tag, tags
 from runnel.lake.store import Store
-from runnel.lake.tags import delete, tag, tags
 from tests.lake.changes import branch
 from tests.lake.factories import add, create, read, rows
 from tests.lake.test_revert import expire

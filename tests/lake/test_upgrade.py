@@ -7,10 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import schema, upgrade
-from runnel.lake.database import Database
+from runnel.lake.catalog import migrate, schema
+from runnel.lake.catalog.database import Database
+from runnel.lake.catalog.migrate import REVISIONS
 from runnel.lake.store import Store
-from runnel.lake.upgrade import REVISIONS
 
 
 def test_migrations_make_what_the_code_declares(both: Store) -> None:
@@ -64,8 +64,8 @@ def test_a_lake_of_an_older_runnel_is_upgraded(catalog: str, tmp_path: Path) -> 
     slot = "insert into runnel_slots (name, owner, commit_id, taken_at, expires_at) values ('s', 'x:1', 'c', 'a', 'b')"
 
     def old(connection: sa.Connection) -> None:
-        upgrade._migrate(connection, "0001")
-        upgrade._create(connection, db.now(connection), f"{tmp_path}/w", "ada")
+        migrate._migrate(connection, "0001")
+        migrate._create(connection, db.now(connection), f"{tmp_path}/w", "ada")
         connection.execute(sa.text(slot))
 
     db.write(old)

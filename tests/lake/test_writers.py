@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from runnel.lake.commits import history
+from runnel.lake.history.commits import history
 from runnel.lake.store import Store
 from tests.faults.crew import start
 from tests.lake.factories import add, create, read, rows

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from runnel.lake.commits import Commit
+from runnel.lake.history.commits import Commit
 from runnel.lake.store import Store
 from runnel.query.engine import query
-from runnel.spark.catalog import CatalogSettings, catalog_conf
+from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
 from runnel.spark.session import slot_session
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.load import load
+from runnel.connect.load.load import load
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
 from tests.outside.engines import Engines
 

@@ -15,10 +15,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from bench.parts.cold_start import stock_java
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.query.engine import query
-from runnel.spark.jars import LAKE, ensure_jars
-from runnel.spark.java import find_java
+from runnel.spark.jvm.jars import LAKE, ensure_jars
+from runnel.spark.jvm.java_home import find_java
 from tests.lake.changes import branch
 from tests.lake.factories import add, create, rows
 from tests.outside.engines import Rows, ordered

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.load import load
+from runnel.connect.load.load import load
 from runnel.errors import Mistake, RunnelError
-from runnel.lake.diff import TableDiff, diff
-from runnel.lake.diff_rows import diff_rows
-from runnel.lake.merge import MergeConflict, merge
-from runnel.lake.revert import revert
+from runnel.lake.diff.lake_diff import TableDiff, diff
+from runnel.lake.diff.row_diff import diff_rows
+from runnel.lake.merge.merge import MergeConflict, merge
+from runnel.lake.merge.revert import revert
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.relocate import relocate
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.upkeep.relocate.relocate import relocate
 from runnel.names import TableName
 from tests.lake.changes import branch
 from tests.lake.factories import add, create, rows

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runnel.declare.flow import Flow, Options, Source, Task
-from runnel.declare.origin import Files, Manual
-from runnel.declare.place import Place
+from runnel.declare.model.endpoints import Files, Manual
+from runnel.declare.model.flow import Flow, Options, Source, Task
+from runnel.declare.model.source_location import Place
 from runnel.names import TableName
-from runnel.plan.days import Dated, Days
-from runnel.plan.decide import decide_task
+from runnel.plan.date_range import Dated, Days
+from runnel.plan.decisions.task import decide_task
 from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
-from runnel.plan.fingerprint import Fingerprint, Part
+from runnel.plan.fingerprint.code.code_unit import Part
+from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
-from runnel.plan.key import task_key
 from runnel.plan.planner import make_plan
+from runnel.plan.result_key import task_key
 from runnel.plan.selection import select
 from runnel.plan.slices import Slice
 from runnel.plan.steps import Plan, Step

@@ -5,10 +5,10 @@ from pathlib import Path
 from textwrap import dedent
 
 from runnel.declare import settings
-from runnel.declare.flow import Task
-from runnel.declare.loader import load_flow
+from runnel.declare.loading.loader import load_flow
+from runnel.declare.model.flow import Task
 from runnel.names import TableName
-from runnel.plan.fingerprint import Fingerprint, Fingerprints
+from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprints
 
 HEAD = """\
 import runnel as rn

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.days import Dated, chunk_of, days_of
+from runnel.plan.date_range import Dated, chunk_of, days_of
 from runnel.plan.facts import Size
 from runnel.plan.slices import Slice
 from tests.plan.factories import Known, files, flow, lines, name, planned, task

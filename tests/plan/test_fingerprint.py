@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.declare.flow import Source
-from runnel.declare.origin import Files, Manual
-from runnel.declare.place import Place
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.endpoints import Files, Manual
+from runnel.declare.model.flow import Source
+from runnel.declare.model.source_location import Place
 from runnel.names import TableName
-from runnel.plan.fingerprint import Fingerprints, difference, fingerprint, source_fingerprint
+from runnel.plan.fingerprint.declared_options import source_fingerprint
+from runnel.plan.fingerprint.difference import difference
+from runnel.plan.fingerprint.fingerprints import Fingerprints, fingerprint
 from tests.plan.projects import body
 
 TASK = '@rn.task("dws.a")\ndef a(orders):\n'

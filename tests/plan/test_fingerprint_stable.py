@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.declare.flow import Task
-from runnel.declare.place import Place
+from runnel.declare.model.flow import Task
+from runnel.declare.model.source_location import Place
 from runnel.names import TableName
-from runnel.plan.fingerprint import Fingerprints, difference, fingerprint
+from runnel.plan.fingerprint.difference import difference
+from runnel.plan.fingerprint.fingerprints import Fingerprints, fingerprint
 from tests.plan.projects import HEAD, Shop
 
 RICH = '''

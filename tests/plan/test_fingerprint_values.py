@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.plan.fingerprint import difference
+from runnel.plan.fingerprint.difference import difference
 from tests.plan.projects import body
 
 VALUES = {

@@ -3,8 +3,8 @@
 from textwrap import dedent
 
 from runnel.names import TableName
+from runnel.plan.plan_text import WIDTH, plan_text
 from runnel.plan.steps import Plan, Step
-from runnel.plan.text import WIDTH, plan_text
 from tests.plan.factories import name
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.query.allow import parse
+from runnel.query.allow_list import parse
 
 PASSING = {
     "two tables in order": (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.query.allow import parse
+from runnel.query.allow_list import parse
 from runnel.query.dialect.translate import Translated, translate
 from tests.query.conftest import SCHEMAS
 

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.errors import Mistake
-from runnel.query.allow import parse
-from runnel.query.dialect.patterns import regex
+from runnel.query.allow_list import parse
+from runnel.query.data_types import spark_type
+from runnel.query.dialect.functions.patterns import regex
 from runnel.query.dialect.translate import Translated, Unfaithful, translate
-from runnel.query.dialect.value import Refused
-from runnel.query.types import spark_type
+from runnel.query.dialect.typed_expression import Refused
 
 SCHEMAS = {"a.x": {"i": "int", "j": "bigint", "d": "double", "c": "decimal(12,2)", "s": "string", "t": "timestamp"}}
 TPCH = Path(__file__).parents[2] / "bench" / "tpch"

@@ -12,13 +12,13 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
 from runnel.errors import Broken, Mistake, RunnelError
-from runnel.lake import snapshots, tables
-from runnel.lake.commits import Change
+from runnel.lake.history.commits import Change
+from runnel.lake.history.tags import tag
+from runnel.lake.iceberg import snapshots, table_metadata
+from runnel.lake.iceberg.snapshots import Edit
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
 from runnel.names import TableName
 from runnel.query.engine import Limits, query
 from tests.lake.changes import (
@@ -82,7 +82,7 @@ def test_files_of_both_schemas_stand_side_by_side(store: Store) -> None:
         store,
         "main",
         TableName.parse(T),
-        lambda v: Edit(added=written(store, tables.load(store, v.location), added)),
+        lambda v: Edit(added=written(store, table_metadata.load(store, v.location), added)),
         "add",
     )
     assert ask(store, f"select id, note from {T} order by id") == [(1, None), (2, "late")]
@@ -117,7 +117,7 @@ def test_readers_see_all_or_nothing_of_a_commit(store: Store) -> None:
         state = store.versions(store.commit(), names)
         changes = []
         for name in names:
-            files = written(store, tables.load(store, state[name].location), rows((number, "d", 1)))
+            files = written(store, table_metadata.load(store, state[name].location), rows((number, "d", 1)))
             staged = snapshots.stage(store, state[name].location, Edit(added=files))
             changes.append(Change(name, state[name].location, staged))
         publish(store.db, Draft("main", f"both {number}", "ada", tuple(changes)))
@@ -244,7 +244,7 @@ def test_hostile_queries_are_refused(store: Store, sql: str) -> None:
 def test_below_the_parser_duckdb_is_locked_in(store: Store, sql: str) -> None:
     import duckdb
 
-    from runnel.query.instance import opened
+    from runnel.query.engines.duckdb_instance import opened
 
     secret = [1]  # a variable is no table
     with opened(store.warehouse) as found:
@@ -267,7 +267,7 @@ def test_a_lake_may_lie_in_any_folder(tmp_path: Path, name: str) -> None:
 
 def test_files_in_the_current_schema_are_read_by_name(store: Store) -> None:
     """By field id DuckDB does not know how many rows there are, and orders joins badly."""
-    from runnel.query.plan import source
+    from runnel.query.file_pruning import source
 
     def select() -> str:
         return source(store, store.versions(store.commit(), [TableName.parse(T)])[TableName.parse(T)].location).select

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 
-from runnel.lake import tables
-from runnel.lake.duck import connect
-from runnel.lake.scan import rows_sql
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.query.allow import parse
+from runnel.query.allow_list import parse
 from runnel.query.dialect.translate import Translated, translate
-from runnel.query.filters import table_filters
-from runnel.query.plan import planned
-from runnel.query.schemas import column_types
+from runnel.query.file_pruning import planned
+from runnel.query.pushdown_filters import table_filters
+from runnel.query.table_schemas import column_types
 from tests.lake.changes import delete_rows, evolve, files, partitions
 from tests.lake.factories import add, create
 
@@ -123,7 +123,7 @@ FORMS = (
 
 
 def answer(store: Store, location: str, sql: str, *, pruned: bool) -> list[tuple[Any, ...]]:
-    parsed, metadata = parse(sql), tables.load(store, location)
+    parsed, metadata = parse(sql), table_metadata.load(store, location)
     wanted = table_filters(parsed.tree, {"ods.t": metadata.schema()})["ods.t"] if pruned else AlwaysTrue()
     select = rows_sql(store, metadata, planned(store, metadata, wanted))
     found = translate(parsed, {"ods.t": column_types(metadata.schema())}, {"ods.t": f"({select})"})
@@ -156,7 +156,7 @@ PRUNED = {
 @pytest.mark.parametrize("condition", PRUNED.values(), ids=PRUNED)
 def test_files_are_left_out(lake: tuple[Store, str], condition: str) -> None:
     store, location = lake
-    metadata = tables.load(store, location)
+    metadata = table_metadata.load(store, location)
     tree = parse(f"select id from ods.t where {condition}").tree
     wanted = table_filters(tree, {"ods.t": metadata.schema()})["ods.t"]
     assert 0 < len(planned(store, metadata, wanted)) < len(planned(store, metadata, AlwaysTrue())) * 2 / 3
@@ -179,6 +179,6 @@ UNUSED = {
 @pytest.mark.parametrize("sql", UNUSED.values(), ids=UNUSED)
 def test_doubtful_conditions_are_left_alone(lake: tuple[Store, str], sql: str) -> None:
     store, location = lake
-    schema = tables.load(store, location).schema()
+    schema = table_metadata.load(store, location).schema()
     found = table_filters(parse(sql).tree, {"ods.t": schema, "ods.u": schema})
     assert isinstance(found["ods.u"], AlwaysTrue)

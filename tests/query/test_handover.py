@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from runnel import temporary
+from runnel import temp_dirs
 from runnel.errors import Mistake, RunnelError
-from runnel.lake import slots, snapshots, tables
-from runnel.lake.commits import Change
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import snapshots, table_metadata
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.leases import slots
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.query.engine import Limits, query
@@ -55,7 +56,7 @@ def ask(
 ) -> Iterator[Asker]:
     """Whatever is asked, no slot stays taken and no file stays behind."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(temporary, "_own", None)
+    monkeypatch.setattr(temp_dirs, "_own", None)
     create(store, T, rows((1, "d1", 5), (2, "d2", 7), (3, "d3", 9)))
     yield Asker(store, spark)
     assert not store.db.read(slots.in_use)
@@ -158,7 +159,7 @@ def test_readers_see_all_or_nothing_of_a_commit(ask: Asker, store: Store) -> Non
             state = store.versions(store.commit(), names)
             changes = []
             for name in names:
-                files = written(store, tables.load(store, state[name].location), rows((number, "d", 1)))
+                files = written(store, table_metadata.load(store, state[name].location), rows((number, "d", 1)))
                 staged = snapshots.stage(store, state[name].location, Edit(added=files))
                 changes.append(Change(name, state[name].location, staged))
             publish(store.db, Draft("main", f"both {number}", "ada", tuple(changes)))
@@ -177,7 +178,7 @@ def test_readers_see_all_or_nothing_of_a_commit(ask: Asker, store: Store) -> Non
 
 
 def test_deletes_and_columns_of_another_engine(ask: Asker, store: Store, spark: "SparkSession") -> None:
-    from runnel.spark.catalog import CatalogSettings
+    from runnel.spark.catalog_conf import CatalogSettings
     from runnel.spark.session import slot_session
 
     address = store.db.url.render_as_string(hide_password=False)

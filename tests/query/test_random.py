@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from runnel.query.allow import parse
+from runnel.query.allow_list import parse
 from runnel.query.dialect.translate import Translated, translate
 from tests.query.conftest import SCHEMAS
 from tests.query.test_corpus import QUICK, rows

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake import schema
+from runnel.lake.catalog import schema
 from runnel.lake.store import Store
-from runnel.query import instance
 from runnel.query.engine import query
-from runnel.query.hold import Hold
+from runnel.query.engines import duckdb_instance
+from runnel.query.engines.delayed_pin import Hold
 from tests.lake.factories import create
 
 VALUES = {
@@ -78,13 +78,13 @@ def test_closing_early_gives_everything_back(store: Store) -> None:
     create(store, "ods.n", pa.table({"a": range(3000)}))
     with query(store, "select x.a, y.a as b from ods.n x cross join ods.n y") as result:
         next(result.batches())
-        with instance.opened(store.warehouse) as found:
+        with duckdb_instance.opened(store.warehouse) as found:
             assert found.users == 2
-    with instance.opened(store.warehouse) as found:
+    with duckdb_instance.opened(store.warehouse) as found:
         assert found.users == 1
     forgotten = query(store, "select x.a, y.a as b from ods.n x cross join ods.n y")
     del forgotten
-    with instance.opened(store.warehouse) as found:
+    with duckdb_instance.opened(store.warehouse) as found:
         assert found.users == 1
 
 

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runnel.declare.flow import Check, Options, Task
-from runnel.declare.literal import literal
-from runnel.declare.place import Place
-from runnel.declare.types import columns
-from runnel.lake import slots, tables
-from runnel.lake.commits import Version
-from runnel.lake.manifests import entries
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.flow import Check, Options, Task
+from runnel.declare.model.source_location import Place
+from runnel.declare.sql.literals import literal
+from runnel.lake.history.commits import Version
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.leases import slots
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.plan.facts import Head
-from runnel.run.context import Context
-from runnel.spark.catalog import CatalogSettings
+from runnel.run.task_context import Context
+from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.session import slot_session
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def rows_of(context: Context, location: str) -> list[tuple[Any, ...]]:
 
 def files_of(context: Context, location: str) -> int:
     """Return how many data files a version has."""
-    return len(list(entries(context.store, tables.load(context.store, location))))
+    return len(list(entries(context.store, table_metadata.load(context.store, location))))
 
 
 def later(context: Context, aside: Head | None) -> Context:

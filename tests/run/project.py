@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +52,8 @@ class Project:
 
     def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> Ran:
         """Run, and return what became of it, failures too."""
-        from runnel.client.running import run_project
-        from runnel.client.wish import Wish
+        from runnel.project.execution.run_project import run_project
+        from runnel.project.planning.run_request import Wish
 
         with self.open(overrides=params) as lake:
             branch, full = options.get("branch", "main"), options.get("full_refresh", False)

@@ -5,7 +5,7 @@ The oracle is DuckDB over the rows of the lake's tables, or a function of the te
 
 from typing import TYPE_CHECKING, Any
 
-from runnel.run.report import Done, Ran
+from runnel.run.results.run_result import Done, Ran
 from tests.run.project import Project
 
 if TYPE_CHECKING:

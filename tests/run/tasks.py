@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runnel.declare.flow import Options, Task
-from runnel.declare.place import Place
+from runnel.declare.model.flow import Options, Task
+from runnel.declare.model.source_location import Place
 from runnel.names import TableName
 
 ROOT = Path(__file__).parent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.project import Project, did
 from tests.run.slicing import step_of
 

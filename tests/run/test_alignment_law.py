@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from runnel.declare.flow import Options
+from runnel.declare.model.flow import Options
 from runnel.errors import Mistake
-from runnel.lake import slots
+from runnel.lake.leases import slots
 from runnel.lake.store import Store
-from runnel.run.alignment import SlicedInput, unfollowed
+from runnel.run.analysis.slice_alignment import SlicedInput, unfollowed
 from runnel.run.slices.keys import Keys, restrict
-from runnel.spark.catalog import CatalogSettings
+from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.session import slot_session
 from tests.lake.factories import create
 from tests.run.law.bodies import Case, case

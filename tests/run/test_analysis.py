@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runnel.declare.flow import Options
+from runnel.declare.model.flow import Options
 from runnel.errors import Mistake
-from runnel.lake import slots
+from runnel.lake.leases import slots
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.run.analysis import Analysis, analyse, judge, same_use
-from runnel.spark.catalog import CatalogSettings
+from runnel.run.analysis.plan_checks import Analysis, analyse, judge, same_use
+from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.session import slot_session
 from tests.lake.factories import create, rows
 from tests.run.tasks import ITEMS, ORDERS, task_of

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runnel.client.backfilling import Backfilled, Preview
 from runnel.errors import Mistake, RunnelError
+from runnel.project.execution.backfill import Backfilled, Preview
 from tests.run.project import Project, did
 
 FLOW = """
@@ -97,7 +97,7 @@ def test_chunks_are_commits_and_what_has_no_dates_is_computed_once_unless_it_cha
 
 
 def test_a_chunk_that_fails_says_where_to_go_on(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runnel.client import running
+    from runnel.project.execution import run_project as running
 
     real, calls = running.run_project, list[str]()
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.flow import Check
+from runnel.declare.model.flow import Check
 from runnel.errors import Mistake, RunnelError
-from runnel.lake import slots
+from runnel.lake.leases import slots
 from runnel.names import TableName
-from runnel.run.conditions import Finding, row_checks
-from runnel.run.context import Context
-from runnel.run.findings import judge
-from runnel.run.outcome import full, rows
-from runnel.run.table_checks import table_checks
+from runnel.run.checks.check_verdict import judge
+from runnel.run.checks.row_checks import Finding, row_checks
+from runnel.run.checks.table_checks import table_checks
+from runnel.run.task.refresh_table import full, rows
+from runnel.run.task_context import Context
 from tests.run.contexts import ASIDE, TABLE, frame, later, row, rows_of, task_with, whole
 
 ORDERS = "id long, amount long"

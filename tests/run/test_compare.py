@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.run.compare import differences
+from runnel.run.verify.compare_frames import differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

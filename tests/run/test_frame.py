@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runnel.declare.flow import Options, Task
-from runnel.declare.place import Place
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
+from runnel.declare.model.flow import Options, Task
+from runnel.declare.model.source_location import Place
 from runnel.errors import RunnelError
 from runnel.names import TableName
-from runnel.run.frame import build
+from runnel.run.task.build_frame import build
 from tests.run.tasks import ITEMS, ORDERS, ROOT, marked, task_of
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from runnel.client.running import Taken, run_project
-from runnel.client.wish import Wish
 from runnel.declare.settings import load
 from runnel.errors import Mistake
 from runnel.names import TableName
+from runnel.project.execution.run_project import Taken, run_project
+from runnel.project.planning.run_request import Wish
 from runnel.run.openlineage.sender import sender_of
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.http_server import Server
 from tests.run.project import Project
 

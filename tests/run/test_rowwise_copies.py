@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.law.mutations import thresholds
 from tests.run.project import Project
 from tests.run.slicing import step_of

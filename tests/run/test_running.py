@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.running import run_project
-from runnel.client.wish import Wish
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
-from runnel.lake import runs
-from runnel.lake.slots import in_use
-from runnel.run.report import Event
+from runnel.lake.flow_state import runs
+from runnel.lake.leases.slots import in_use
+from runnel.project.execution.run_project import run_project
+from runnel.project.planning.run_request import Wish
+from runnel.run.results.run_result import Event
 from runnel.run.retry import attempt
 from tests.run.project import Project, did
 
@@ -67,7 +67,7 @@ def test_nothing_is_left_behind(project: Project) -> None:
         assert (known.id, known.state, known.commit) == (done.run, "succeeded", done.commit)
         commit = lake.log(limit=1)[0]
         assert (commit.run, commit.kind) == (done.run, "run")
-        from runnel.lake.upkeep.fsck import fsck
+        from runnel.lake.upkeep.fsck.fsck import fsck
 
         assert fsck(lake.store).is_clean
     assert Path(str(done.log)).read_text().count("succeeded dws.day full") == 1

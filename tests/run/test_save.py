@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import Observation, functions
 
-from runnel.declare.types import columns
+from runnel.declare.model.column_types import columns
 from runnel.errors import Mistake
-from runnel.lake import slots
-from runnel.lake.descent import check_descent
+from runnel.lake.iceberg.snapshot_descent import check_descent
+from runnel.lake.leases import slots
 from runnel.names import TableName
 from runnel.plan.facts import Head
-from runnel.run import save as saving
-from runnel.run import tally
-from runnel.run.context import Context
-from runnel.run.outcome import Unfit, full, rows
-from runnel.run.save import Mode, Written, save
-from runnel.run.tally import Tally
-from runnel.run.target import columns_of, prepare
+from runnel.run import content_tally
+from runnel.run.content_tally import Tally
+from runnel.run.task.refresh_table import Unfit, full, rows
+from runnel.run.task_context import Context
+from runnel.run.write import write_frame
+from runnel.run.write.target_layout import columns_of, prepare
+from runnel.run.write.write_frame import Mode, Written, save
 from tests.run.contexts import TABLE, files_of, frame, row, rows_of, task_with
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def write(
 
 def content(context: Context, schema: str, *given: tuple[Any, ...]) -> str:
     made = frame(context, schema, *given)
-    return tally.content(columns_of(made.schema), write(context, made).tally)
+    return content_tally.content(columns_of(made.schema), write(context, made).tally)
 
 
 def test_rows_are_written_counted_and_marked(context: Context) -> None:
@@ -87,12 +87,12 @@ def test_writes_side_by_side_each_get_their_own_counts(context: Context) -> None
     assert found == {number: [0, number, 10 * number] for number in range(1, 5)}
 
 
-@pytest.mark.parametrize("news", [None, {tally.ROWS: 99}], ids=["lost", "wrong"])
+@pytest.mark.parametrize("news", [None, {content_tally.ROWS: 99}], ids=["lost", "wrong"])
 def test_what_spark_observed_is_counted_again_if_it_is(
     context: Context, monkeypatch: pytest.MonkeyPatch, news: dict[str, int] | None
 ) -> None:
     first = write(context, frame(context, ORDERS, (1, "a"), (2, "b")), checks=[row("id > 1")])
-    monkeypatch.setattr(saving, "news", lambda observation: news)
+    monkeypatch.setattr(write_frame, "news", lambda observation: news)
     again = write(context, frame(context, ORDERS, (2, "b"), (1, "a")), checks=[row("id > 1")])
     assert (again.tally, again.findings) == (first.tally, first.findings)
     more = write(context, frame(context, ORDERS, (3, "c")), "append", again.location)
@@ -100,10 +100,10 @@ def test_what_spark_observed_is_counted_again_if_it_is(
 
 
 def test_an_observation_that_never_comes_is_not_waited_for(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(write_frame, "_PATIENCE_SECONDS", 0.1)
     observation = Observation()
     frame(context, ORDERS).observe(observation, functions.count(functions.lit(1)).alias("rows"))
-    assert saving.news(observation) is None
+    assert write_frame.news(observation) is None
 
 
 SAME = {  # columns, the rows of both sides as SQL, whether their contents are equal
@@ -135,18 +135,18 @@ def test_contents_are_equal_when(context: Context, schema: str, one: str, other:
     names = ", ".join(column.name for column in wanted)
     chosen = ", ".join(f"cast({column.name} as {column.type}) as {column.name}" for column in wanted)
     sides = [f"select {at} as side, {chosen} from values {rows} v({names})" for at, rows in enumerate((one, other))]
-    hashed = context.session.sql(" union all ".join(sides)).selectExpr("*", *tally.hashes(wanted))
-    sums = [functions.expr(sql).alias(name) for name, sql in tally.sums().items()]
+    hashed = context.session.sql(" union all ".join(sides)).selectExpr("*", *content_tally.hashes(wanted))
+    sums = [functions.expr(sql).alias(name) for name, sql in content_tally.sums().items()]
     found = hashed.groupBy("side").agg(*sums).collect()
-    assert (tally.read(found[0].asDict()) == tally.read(found[1].asDict())) == is_same
+    assert (content_tally.read(found[0].asDict()) == content_tally.read(found[1].asDict())) == is_same
 
 
 def test_a_hash_of_numbers_is_what_it_was_before_minus_zero_counted(context: Context) -> None:
     """Sums that a lake has kept are added to."""
     value = "xxhash64(17, a, isnull(a))"
     rows = context.session.sql("select a from values (null), (0D), (1.5D), (double('nan')) v(a)")
-    found = rows.selectExpr(f"{value} as before", *tally.hashes(columns("a double"))).collect()
-    assert all(row["before"] == row[tally.ONE] for row in found)
+    found = rows.selectExpr(f"{value} as before", *content_tally.hashes(columns("a double"))).collect()
+    assert all(row["before"] == row[content_tally.ONE] for row in found)
 
 
 def test_columns_belong_to_the_content_and_their_order_does_not(context: Context) -> None:

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.lake.merge import NeedsRun
+from runnel.lake.merge.merge import NeedsRun
 from tests.run.project import Project, did, reasons
 
 D1, D2 = dt.date(2026, 1, 1), dt.date(2026, 1, 2)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from runnel.lake.files.remove import remove
-from runnel.lake.manifests import entries
-from runnel.lake.tables import load
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.table_metadata import load
 from runnel.names import TableName
-from runnel.run.slices import layout
+from runnel.run.slices import partition_layout
 from tests.run.project import Project, did, reasons
 from tests.run.slicing import counted, numbers, oracle, step_of
 
@@ -192,7 +192,7 @@ def data_files(project: Project, table: str) -> set[str]:
 
 
 def test_a_table_of_large_slices_is_parted_by_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(partition_layout, "_LEAST_BYTES", 1)
     project.flow(
         DAYS.replace("OPTIONS", "")
         + """

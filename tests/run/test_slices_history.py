@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase
 from runnel.names import TableName
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.project import Project, did, reasons
 from tests.run.slicing import actions, counted, numbers, oracle, step_of
 from tests.run.test_scenarios import gain_column
@@ -99,7 +99,7 @@ def test_a_reverted_input_is_reused_and_the_next_row_computes_its_slice_only(pro
 
 
 def test_a_merge_of_branches_that_changed_different_slices_computes_these_only(project: Project) -> None:
-    from runnel.client.merging import merge_and_run
+    from runnel.project.execution.merge_and_run import merge_and_run
 
     started(project)
     with project.open() as lake:

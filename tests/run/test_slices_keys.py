@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.project import Project
 from tests.run.slicing import Row, counted, oracle, step_of
 

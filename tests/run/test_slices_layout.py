@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.lake.manifests import entries
-from runnel.lake.tables import load
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.table_metadata import load
 from runnel.names import TableName
 from tests.run.law.mutations import thresholds
 from tests.run.project import Project, did

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.project import Project, reasons
 from tests.run.slicing import actions, step_of
 
@@ -102,7 +102,7 @@ def test_a_result_of_an_earlier_runnel_is_looked_at_before_slices_are_computed(p
 
 
 def _forget_what_was_seen(project: Project) -> None:
-    from runnel.lake import schema
+    from runnel.lake.catalog import schema
 
     def forget(connection: object) -> None:
         for row in connection.execute(schema.results.select()).all():  # type: ignore[attr-defined]

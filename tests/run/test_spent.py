@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.client.running import run_project
-from runnel.client.shapes.run import whole_json
-from runnel.client.wish import Wish
-from runnel.lake.journal import Item
-from runnel.phases import PASS, Clock, Segment, kept, phase, sums
-from runnel.run.effort import Stage, effort, stages
-from runnel.run.report import Event, Ran
-from runnel.run.spent import by_phase, shared
+from runnel.client.json_views.run import whole_json
+from runnel.lake.control.run_history import Item
+from runnel.phase_timer import PASS, Clock, Segment, kept, phase, sums
+from runnel.project.execution.run_project import run_project
+from runnel.project.planning.run_request import Wish
+from runnel.run.metrics.phase_times import by_phase, shared
+from runnel.run.metrics.spark_metrics import Stage, effort, stages
+from runnel.run.results.run_result import Event, Ran
 from tests.run.project import Project
 
 if TYPE_CHECKING:

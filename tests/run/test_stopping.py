@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runnel.client.running import Taken, run_project
-from runnel.client.wish import Wish
-from runnel.lake.slots import in_use
-from runnel.run import engine, step_threads
-from runnel.run.report import Event
+from runnel.lake.leases.slots import in_use
+from runnel.project.execution.run_project import Taken, run_project
+from runnel.project.planning.run_request import Wish
+from runnel.run import step_executor, step_threads
+from runnel.run.results.run_result import Event
 from runnel.thread_interrupt import Interrupted, interruptible, stragglers, uninterrupted
 from tests.run.project import Project
 
@@ -39,7 +39,7 @@ def fine(orders):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make the grace short, and wait for what was left behind: other tests must not meet it."""
-    for module in (engine, step_threads):
+    for module in (step_executor, step_threads):
         monkeypatch.setattr(module, "GRACE_SECONDS", 0.6)
     yield
     until(lambda: not stragglers(), "a thread stays behind")

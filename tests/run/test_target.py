@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql.types import _parse_datatype_string
 
 from runnel.errors import Mistake
-from runnel.lake import tables
+from runnel.lake.iceberg import table_metadata
 from runnel.lake.store import Store
 from runnel.plan.facts import Head
-from runnel.run.target import prepare
+from runnel.run.write.target_layout import prepare
 from tests.run.contexts import task_with
 
 
@@ -24,7 +24,8 @@ def prepared(store: Store, text: str, base: str | None = None, **options: Any) -
 
 def shape(store: Store, location: str) -> list[str]:
     return [
-        f"{field.field_id} {field.name} {field.field_type}" for field in tables.load(store, location).schema().fields
+        f"{field.field_id} {field.name} {field.field_type}"
+        for field in table_metadata.load(store, location).schema().fields
     ]
 
 
@@ -48,7 +49,7 @@ def test_a_frame_of_these_columns_makes(store: Store, text: str, expected: list[
 
 def test_what_a_task_says_about_its_table(store: Store) -> None:
     options: dict[str, Any] = {"partition": ("day",), "sort": ("id desc",), "key": ("ID",), "properties": (("x", "y"),)}
-    made = tables.load(
+    made = table_metadata.load(
         store, prepared(store, "id long, day date", schema="id long comment 'which', day date", **options)
     )
     assert [field.name for field in made.spec().fields] == ["day"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
-from runnel.run.frame import build
-from runnel.run.told import full_trace, is_transient, tell
+from runnel.run.errors.task_errors import full_trace, is_transient, tell
+from runnel.run.task.build_frame import build
 from tests.run.tasks import ORDERS, ROOT, marked, task_of
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from runnel.lake import alarms, declared, queue, schedules, schema
-from runnel.lake.alarms import Alarm
-from runnel.lake.database import stamp
-from runnel.lake.declared import Declared, Fed, Listener, Watched
-from runnel.lake.queue import Entry
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.control import alarms, declarations, run_queue, schedules
+from runnel.lake.control.alarms import Alarm
+from runnel.lake.control.declarations import Declared, Fed, Listener, Watched
+from runnel.lake.control.run_queue import Entry
 from runnel.lake.store import Store
-from runnel.service.alarms.watchman import Watchman
+from runnel.service.alarms.monitor import Watchman
 
 TABLES = {
     "ods.orders": Watched("ods.orders", readers=("dws.day",), schedules=("nightly",)),
@@ -47,7 +48,7 @@ class Site:
             name: Watched(name, one.readers, one.schedules, deadlines.get(name.partition(".")[2]))
             for name, one in TABLES.items()
         }
-        declared.declare(self.store.db, Declared(tables, SINKS, listeners))
+        declarations.declare(self.store.db, Declared(tables, SINKS, listeners))
         self.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
 
     def queued(self) -> None:
@@ -66,10 +67,10 @@ class Site:
         """Let a run have begun now, and have ended `seconds` later; return its id."""
         wish = {"select": how.get("select", [])}
         entry = Entry(wish, "ada", cause=cause, branch=how.get("branch", "main"), retries=0)
-        self.store.db.write(lambda connection: queue.add(connection, self.store.db, [entry]))
-        held = queue.claim(self.store.db, "w1")
+        self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
+        held = run_queue.claim(self.store.db, "w1")
         assert held is not None and held.id == entry.id
-        queue.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
+        run_queue.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
         values = {"started_at": stamp(self.at), "ended_at": stamp(self.at + timedelta(seconds=seconds))}
         self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(values))
         self.queued()
@@ -79,7 +80,7 @@ class Site:
     def wait(self, cause: str = "user") -> str:
         """Let a run wait since now."""
         entry = Entry({"select": []}, "ada", cause=cause)
-        self.store.db.write(lambda connection: queue.add(connection, self.store.db, [entry]))
+        self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
         self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(queued_at=stamp(self.at)))
         return entry.id
 

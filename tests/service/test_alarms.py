@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.lake import alarms, declared, deliveries, queue, schedules, schema, streams, workers
-from runnel.lake.alarms import Alarm
-from runnel.lake.database import stamp
-from runnel.lake.declared import Declared, Watched
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.control import alarms, declarations, run_queue, schedules, workers
+from runnel.lake.control.alarms import Alarm
+from runnel.lake.control.declarations import Declared, Watched
+from runnel.lake.flow_state import sink_positions, streams
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.service.alarms.message import Message
-from runnel.service.alarms.watchman import Watchman
+from runnel.service.alarms.monitor import Watchman
 from tests.lake.factories import create, rows
 from tests.service.alarming import NIGHTLY, Site, keys, steps
 
@@ -163,7 +165,7 @@ def test_a_stream_that_fails_for_a_minute(site: Site) -> None:
 
 
 def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
-    with deliveries.held(site.store.db, "dws.month:files-1") as hold:
+    with sink_positions.held(site.store.db, "dws.month:files-1") as hold:
         assert hold is not None
         hold.fail("the disk is full")
     site.look()
@@ -171,7 +173,7 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
     (alarm,) = site.look()
     assert (alarm.key, alarm.kind) == ("sink/dws.month:files-1", "sink")
     assert alarm.what == "the sink `dws.month:files-1` of `dws.month` fails: the disk is full"
-    deliveries.reset(site.store.db, "dws.month:files-1")
+    sink_positions.reset(site.store.db, "dws.month:files-1")
     site.look()
     site.pass_(minutes=1)
     assert site.look() == []
@@ -179,11 +181,11 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
 
 def test_runs_that_wait_for_room(site: Site) -> None:
     workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
-    queue.submit(site.store.db, queue.Entry({"select": ["dws.day"]}, "ada"))
-    held = queue.claim(site.store.db, "w1")
+    run_queue.submit(site.store.db, run_queue.Entry({"select": ["dws.day"]}, "ada"))
+    held = run_queue.claim(site.store.db, "w1")
     assert held is not None
     error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}
-    queue.finish(site.store.db, held.claim, "failed", {"error": error}, again=True, counts=False)
+    run_queue.finish(site.store.db, held.claim, "failed", {"error": error}, again=True, counts=False)
     assert site.look() == []
     site.pass_(minutes=2)
     workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
@@ -277,7 +279,7 @@ def test_a_deadline_that_cannot_be_read_hides_nothing_else(site: Site) -> None:
 
 def test_a_schedule_that_cannot_be_read_takes_no_deadline_along(site: Site) -> None:
     tables = {"dws.day": Watched("dws.day", schedules=("nightly", "never"), deadline="08:00")}
-    declared.declare(site.store.db, Declared(tables))
+    declarations.declare(site.store.db, Declared(tables))
     site.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
     schedules.declare(site.store.db, [NIGHTLY, {"name": "never", "cron": "0 0 31 2 *"}])
     site.queued(), site.pass_(hours=9)

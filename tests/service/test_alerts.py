@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from runnel.client.alarms import Open
-from runnel.lake import alarms, tellings
-from runnel.lake.alarms import Alarm
-from runnel.lake.declared import Listener
+from runnel.lake.control import alarms, notifications
+from runnel.lake.control.alarms import Alarm
+from runnel.lake.control.declarations import Listener
+from runnel.lake.control.notifications import Telling
 from runnel.lake.store import Store
-from runnel.lake.tellings import Telling
-from runnel.service.alarms.command import call
-from runnel.service.alarms.herald import Herald
-from runnel.service.alarms.mail import send
+from runnel.project.inspection.alarms import Open
+from runnel.service.alarms.command_channel import call
+from runnel.service.alarms.email_channel import send
 from runnel.service.alarms.message import Message
+from runnel.service.alarms.notifier import Herald
 from tests.http_server import Server, certificate
 from tests.service.alarming import Site
 from tests.smtp import Server as MailServer
@@ -48,7 +48,7 @@ class Told(Site):
     def known(self) -> list[Telling]:
         with self.store.db.reading() as connection:
             found = alarms.alarms(connection, over_after="")
-            return sorted(tellings.tellings(connection, found), key=lambda one: (one.alert, one.word))
+            return sorted(notifications.tellings(connection, found), key=lambda one: (one.alert, one.word))
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_of_several_who_would_tell_it_at_once_one_does(both: Store, tmp_path: Pa
     for tries, now in enumerate((site.now(), site.now() + timedelta(minutes=5))):
         one = Telling(alarm, "team", "alarm", tries)
         with ThreadPoolExecutor(4) as pool:
-            claims = list(pool.map(lambda _, one=one, now=now: tellings.claim(both.db, one, now), range(8)))
+            claims = list(pool.map(lambda _, one=one, now=now: notifications.claim(both.db, one, now), range(8)))
         assert sum(claims) == 1
 
 
@@ -305,7 +305,7 @@ def until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
 
 def catalog_text(store: Store) -> str:
     """Return all that the catalog says about alerts and alarms."""
-    from runnel.lake import schema
+    from runnel.lake.catalog import schema
 
     found = []
     for table in (schema.declared, schema.alarms, schema.tellings):

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import runnel as rn
-from runnel.client.declaring import declared_of
 from runnel.client.lake import Lake
-from runnel.client.planning import flow_of
-from runnel.lake import declared, queue, schedules, schema
-from runnel.lake.queue import Entry
-from runnel.service.serving import Serving
+from runnel.lake.catalog import schema
+from runnel.lake.control import declarations, run_queue, schedules
+from runnel.lake.control.run_queue import Entry
+from runnel.project.inspection.declarations import declared_of
+from runnel.project.planning.plan_project import flow_of
+from runnel.service.server.server_process import Serving
 from tests.cli import conftest as commands
 from tests.http_server import Server
 from tests.service.alarming import steps
@@ -51,8 +52,8 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def test_what_the_catalog_is_told_of_a_flow(lake: Lake) -> None:
     db = lake.store.db
-    declared.declare(db, declared_of(flow_of(lake)))
-    found = db.read(declared.declared)
+    declarations.declare(db, declared_of(flow_of(lake)))
+    found = db.read(declarations.declared)
     day = found.tables["dws.day"]
     assert (day.readers, day.schedules, day.deadline) == (("dws.month",), ("all", "nightly"), "08:00 Asia/Shanghai")
     assert found.tables["dws.month"].schedules == ("all",)
@@ -71,8 +72,8 @@ def test_another_deadline_counts_from_now_on(lake: Lake) -> None:
     db, flow = lake.store.db, lake.settings.root / "flows/flow.py"
 
     def since() -> dict[str, str]:
-        declared.declare(db, declared_of(flow_of(lake)))
-        return {name: one.since for name, one in db.read(declared.declared).tables.items()}
+        declarations.declare(db, declared_of(flow_of(lake)))
+        return {name: one.since for name, one in db.read(declarations.declared).tables.items()}
 
     first = since()
     assert since() == first
@@ -86,7 +87,7 @@ def test_another_deadline_counts_from_now_on(lake: Lake) -> None:
 def test_the_service_tells_and_status_shows_it(lake: Lake, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     db, flow = lake.store.db, flow_of(lake)
     schedules.declare(db, [one.json() for one in flow.schedules])
-    declared.declare(db, declared_of(flow))
+    declarations.declare(db, declared_of(flow))
     monkeypatch.setenv("HOOK_KEY", "hush")
     with Server() as hook:
         monkeypatch.setenv("HOOK_URL", hook.url("/hook"))
@@ -113,10 +114,10 @@ def test_the_service_tells_and_status_shows_it(lake: Lake, cli: Cli, monkeypatch
 def run(lake: Lake, state: str) -> None:
     """Let a run of the schedule end so."""
     entry = Entry({"select": ["+dws.day"]}, "ada", cause="schedule/nightly")
-    queue.submit(lake.store.db, entry)
-    held = queue.claim(lake.store.db, "w1")
+    run_queue.submit(lake.store.db, entry)
+    held = run_queue.claim(lake.store.db, "w1")
     assert held is not None
-    queue.finish(lake.store.db, held.claim, state, steps(**{"dws.day": state}))
+    run_queue.finish(lake.store.db, held.claim, state, steps(**{"dws.day": state}))
 
 
 def until(is_so: Callable[[], object], seconds: float = 30.0) -> None:

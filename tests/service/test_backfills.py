@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Conflict, Mistake
-from runnel.lake import backfills, queue
+from runnel.lake.control import backfills, run_queue
 from runnel.lake.store import Store
 
 DAYS = ["2026-01-01", "2026-01-08", "2026-01-15"]
@@ -19,9 +19,9 @@ def state(store: Store, name: str = "b1") -> str:
 
 
 def run(store: Store, how: str = "succeeded") -> str:
-    held = queue.claim(store.db, "w1")
+    held = run_queue.claim(store.db, "w1")
     assert held is not None
-    queue.finish(store.db, held.claim, how, {})
+    run_queue.finish(store.db, held.claim, how, {})
     return str(held.wish["days"][0])
 
 
@@ -30,7 +30,7 @@ def test_chunks_in_order(both: Store) -> None:
     make(both)  # repeated after a lost acknowledgement
     assert state(both) == "running"
     assert [run(both) for _ in DAYS] == DAYS
-    assert (state(both), queue.claim(both.db, "w1")) == ("succeeded", None)
+    assert (state(both), run_queue.claim(both.db, "w1")) == ("succeeded", None)
 
 
 def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
@@ -38,21 +38,21 @@ def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
     made = [backfills.make(both.db, name, wishes, "ada", "main", key) for name, key in (("b1", "k"), ("b2", "k"))]
     made.append(backfills.make(both.db, "b3", wishes, "ada", "main", "l"))
     assert made == ["b1", "b1", "b3"]
-    assert len(both.db.read(queue.entries)) == 2 * len(DAYS)
+    assert len(both.db.read(run_queue.entries)) == 2 * len(DAYS)
 
 
 def test_one_at_a_time(both: Store) -> None:
     make(both)
-    assert queue.claim(both.db, "w1") is not None
-    assert queue.claim(both.db, "w2") is None
+    assert run_queue.claim(both.db, "w1") is not None
+    assert run_queue.claim(both.db, "w2") is None
 
 
 def test_paused_after_what_goes_on(both: Store) -> None:
     make(both)
-    held = queue.claim(both.db, "w1")
+    held = run_queue.claim(both.db, "w1")
     assert held is not None and backfills.pause(both.db, "b1").state == "paused"
-    queue.finish(both.db, held.claim, "succeeded", {})
-    assert queue.claim(both.db, "w1") is None
+    run_queue.finish(both.db, held.claim, "succeeded", {})
+    assert run_queue.claim(both.db, "w1") is None
     assert backfills.resume(both.db, "b1").state == "running"
     assert [run(both), run(both)] == DAYS[1:]
 
@@ -60,7 +60,7 @@ def test_paused_after_what_goes_on(both: Store) -> None:
 def test_a_failing_chunk_holds_up_later_ones_until_it_is_resumed(both: Store) -> None:
     make(both)
     assert run(both, "failed") == DAYS[0]
-    assert (state(both), queue.claim(both.db, "w1")) == ("failed", None)
+    assert (state(both), run_queue.claim(both.db, "w1")) == ("failed", None)
     backfills.resume(both.db, "b1")
     assert [run(both) for _ in DAYS] == DAYS
     assert state(both) == "succeeded"
@@ -70,12 +70,12 @@ def test_a_failing_chunk_holds_up_later_ones_until_it_is_resumed(both: Store) ->
 
 def test_cancelled(store: Store) -> None:
     make(store)
-    held = queue.claim(store.db, "w1")
+    held = run_queue.claim(store.db, "w1")
     assert held is not None
     found = backfills.cancel(store.db, "b1")
     assert [chunk.state for chunk in found.chunks] == ["running", "cancelled", "cancelled"]
-    queue.finish(store.db, held.claim, "cancelled", {})
-    assert (state(store), queue.claim(store.db, "w1")) == ("cancelled", None)
+    run_queue.finish(store.db, held.claim, "cancelled", {})
+    assert (state(store), run_queue.claim(store.db, "w1")) == ("cancelled", None)
 
 
 def test_others_go_on(store: Store) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runnel.declare.deadline import deadline_of
+from runnel.declare.options.deadline import deadline_of
 from runnel.service.alarms.deadlines import Term, Timed, coming_term, forecast, judge, passed_term
 
 NIGHTLY = Timed("nightly", cron="0 2 * * *", seconds=1200.0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client.keep.part import Part
 from runnel.errors import NoRoom, RunnelError, no_room
-from runnel.run.log import RunLog
-from runnel.service.api.problem import status_of
-from runnel.service.logs import Kept
+from runnel.run.run_log import RunLog
+from runnel.service.api.problem_json import status_of
+from runnel.service.log_files import Kept
+from runnel.service.worker.loops.loop import Part
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 

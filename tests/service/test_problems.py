@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 import runnel as rn
-from runnel.client.keep.upkeep import MOST_FILES, Upkeep
 from runnel.client.lake import Lake
-from runnel.lake import schedules, workers
-from runnel.lake.commits import Change
-from runnel.lake.declared import sources
+from runnel.lake.control import schedules, workers
+from runnel.lake.control.declarations import sources
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.names import TableName
-from runnel.service.flows import Flows
-from runnel.service.keeping import Keeping
-from runnel.service.problems import Problems
-from runnel.service.serving import Serving
+from runnel.service.loop_errors import Problems
+from runnel.service.server.server_process import Serving
+from runnel.service.worker.continuous import Keeping
+from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.loops.compaction_loop import MOST_FILES, Upkeep
 from tests.lake.factories import add, create, rows
 
 FLOW = """

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.client.declaring import declared_of
 from runnel.client.lake import Lake
-from runnel.client.planning import flow_of
-from runnel.lake import declared, failpoints, tokens
-from runnel.lake.inbox import Inbox
+from runnel.lake import failpoints
+from runnel.lake.control import declarations, tokens
+from runnel.lake.flow_state.inbox_reader import Inbox
 from runnel.names import TableName
+from runnel.project.inspection.declarations import declared_of
+from runnel.project.planning.plan_project import flow_of
 from tests.stream.crash import Up, below, tail, until
 
 EVENTS = TableName("ods", "events")
@@ -113,7 +114,7 @@ def test_what_was_answered_lands_by_itself_whoever_is_killed(shop: Shop) -> None
 @pytest.mark.crash
 @pytest.mark.parametrize("point", [failpoints.INBOX_BEFORE_COMMIT, failpoints.INBOX_AFTER_COMMIT])
 def test_a_request_whose_answer_was_lost_is_repeated_with_its_key(shop: Shop, point: str) -> None:
-    declared.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
+    declarations.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
     shop.start("service", f"{point}:kill@2")
     shop.push(1)
     with pytest.raises(UNANSWERED):
@@ -126,7 +127,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_with_its_key(shop: Shop, po
 
 @pytest.mark.crash
 def test_a_kill_while_many_push_loses_nothing_that_was_answered(shop: Shop) -> None:
-    declared.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
+    declarations.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
     shop.start("service", f"{failpoints.INBOX_AFTER_COMMIT}:kill@10")
 
     def client(number: int) -> list[int]:
@@ -147,4 +148,4 @@ def test_a_kill_while_many_push_loses_nothing_that_was_answered(shop: Shop) -> N
 
 
 def _is_declared(shop: Shop) -> bool:
-    return bool(shop.lake.store.db.read(declared.sources))
+    return bool(shop.lake.store.db.read(declarations.sources))

@@ -11,22 +11,24 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Cancelled, Mistake, RunnelError
-from runnel.lake import journal, queue, runs, schema, workers
-from runnel.lake.database import moment, stamp
-from runnel.lake.queue import Entry, Queued
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.control import run_history, run_queue, workers
+from runnel.lake.control.run_queue import Entry, Queued
+from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
 
 
 def add(store: Store, *entries: Entry) -> list[str]:
-    return store.db.write(lambda connection: queue.add(connection, store.db, entries))
+    return store.db.write(lambda connection: run_queue.add(connection, store.db, entries))
 
 
 def get(store: Store, entry: str) -> Queued:
-    return store.db.read(lambda connection: queue.find(connection, entry))
+    return store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
 def held(store: Store, one: Queued) -> dict[str, str | None]:
-    return store.db.read(lambda connection: queue.held(connection, [one.claim]))
+    return store.db.read(lambda connection: run_queue.held(connection, [one.claim]))
 
 
 def want(name: str, **options) -> Entry:
@@ -34,7 +36,7 @@ def want(name: str, **options) -> Entry:
 
 
 def take(store: Store, worker: str = "w1") -> Queued:
-    found = queue.claim(store.db, worker)
+    found = run_queue.claim(store.db, worker)
     assert found is not None
     return found
 
@@ -44,25 +46,25 @@ def test_first_come_first_served_but_for_priority(both: Store) -> None:
     for entry in (first, second, urgent):
         add(both, entry)
     assert [take(both).id for _ in range(3)] == [urgent.id, first.id, second.id]
-    assert queue.claim(both.db, "w1") is None
+    assert run_queue.claim(both.db, "w1") is None
 
 
 def test_a_slot_is_queued_once(both: Store) -> None:
     taken = add(both, want("a", slot="nightly/1"), want("a", slot="nightly/1"), want("a", slot="nightly/2"))
     assert len(taken) == 2
-    assert queue.submit(both.db, want("a", slot="nightly/1")) is None
+    assert run_queue.submit(both.db, want("a", slot="nightly/1")) is None
 
 
 def test_a_repeated_submit_is_the_same(both: Store) -> None:
     entry = want("a")
-    assert queue.submit(both.db, entry) == queue.submit(both.db, entry) == entry.id
+    assert run_queue.submit(both.db, entry) == run_queue.submit(both.db, entry) == entry.id
 
 
 def test_what_has_published_has_succeeded_whatever_comes_after(both: Store) -> None:
     add(both, want("a"))
     one = take(both)
-    both.db.write(lambda connection: queue.hold(connection, one.claim, "c1"))
-    assert queue.finish(both.db, one.claim, "failed", {"error": {"code": "DISK_FULL"}}, again=True) == "succeeded"
+    both.db.write(lambda connection: run_queue.hold(connection, one.claim, "c1"))
+    assert run_queue.finish(both.db, one.claim, "failed", {"error": {"code": "DISK_FULL"}}, again=True) == "succeeded"
     found = get(both, one.id)
     assert (found.state, found.commit, found.outcome) == (
         "succeeded",
@@ -75,7 +77,7 @@ def test_a_run_that_could_not_say_how_it_ended_is_not_running_when_its_entry_has
     add(both, want("a"))
     one = take(both)
     runs.start(both.db, one.run, "main", "ada", {})
-    queue.finish(both.db, one.claim, "failed", {}, again=True)
+    run_queue.finish(both.db, one.claim, "failed", {}, again=True)
     found = both.db.read(lambda connection: connection.execute(sa.select(schema.runs)).one())
     assert (found.id, found.state, found.ended_at is None) == (one.id, "failed", False)
 
@@ -85,29 +87,29 @@ def test_an_attempt_that_does_not_count_is_always_followed_by_another(both: Stor
     for number in (1, 2, 3):
         one = take(both)
         assert one.attempt == number
-        assert queue.finish(both.db, one.claim, "failed", {}, again=True, counts=False) == "queued"
+        assert run_queue.finish(both.db, one.claim, "failed", {}, again=True, counts=False) == "queued"
         both.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
-    assert queue.finish(both.db, take(both).claim, "failed", {}, again=True) == "failed"
+    assert run_queue.finish(both.db, take(both).claim, "failed", {}, again=True) == "failed"
 
 
 def test_one_at_a_time_of_a_schedule(both: Store) -> None:
     first, second = want("a", cause="schedule/x"), want("b", cause="schedule/x")
     add(both, first), add(both, second)
     taken = take(both)
-    assert queue.claim(both.db, "w2") is None
-    queue.finish(both.db, taken.claim, "succeeded", {})
+    assert run_queue.claim(both.db, "w2") is None
+    run_queue.finish(both.db, taken.claim, "succeeded", {})
     assert take(both).id == second.id
 
 
 def test_not_before_its_time(both: Store) -> None:
     soon = stamp(moment(both.db.now()) + timedelta(seconds=60))
     add(both, want("a", not_before=soon))
-    assert queue.claim(both.db, "w1") is None
+    assert run_queue.claim(both.db, "w1") is None
 
 
 def test_a_clock_that_jumped_back_lets_nothing_wait_for_a_day(both: Store) -> None:
     add(both, want("a", not_before=stamp(moment(both.db.now()) + timedelta(days=1))))
-    assert queue.claim(both.db, "w1") is not None
+    assert run_queue.claim(both.db, "w1") is not None
 
 
 def test_workers_that_claim_at_once_share_no_cause(both: Store) -> None:
@@ -118,7 +120,7 @@ def test_workers_that_claim_at_once_share_no_cause(both: Store) -> None:
 
     def work(name: str) -> None:
         gate.wait()
-        if (one := queue.claim(both.db, name)) is not None:
+        if (one := run_queue.claim(both.db, name)) is not None:
             found.append(one)
 
     threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(4)]
@@ -132,25 +134,25 @@ def test_workers_that_claim_at_once_share_no_cause(both: Store) -> None:
 def test_a_failure_that_may_pass_is_tried_again_later(both: Store) -> None:
     entry = want("a", retries=1)
     add(both, entry)
-    assert queue.finish(both.db, take(both).claim, "failed", {"error": 1}, again=True) == "queued"
-    assert queue.claim(both.db, "w1") is None  # it waits a little
+    assert run_queue.finish(both.db, take(both).claim, "failed", {"error": 1}, again=True) == "queued"
+    assert run_queue.claim(both.db, "w1") is None  # it waits a little
     hurry(both)
     second = take(both)
     assert (second.attempt, second.run) == (2, f"{entry.id}-2")
-    assert queue.finish(both.db, second.claim, "failed", {}, again=True) == "failed"
+    assert run_queue.finish(both.db, second.claim, "failed", {}, again=True) == "failed"
     assert get(both, second.run).id == entry.id
 
 
 def test_a_failure_that_stays_is_not_tried_again(both: Store) -> None:
     add(both, want("a"))
-    assert queue.finish(both.db, take(both).claim, "failed", {}) == "failed"
+    assert run_queue.finish(both.db, take(both).claim, "failed", {}) == "failed"
 
 
 def test_what_a_dead_worker_held_is_run_by_another(both: Store) -> None:
     add(both, want("a"))
     lost = take(both)
-    assert [one.state for one in queue.release(both.db, worker="w1")] == ["queued"]
-    assert queue.finish(both.db, lost.claim, "succeeded", {}) is None
+    assert [one.state for one in run_queue.release(both.db, worker="w1")] == ["queued"]
+    assert run_queue.finish(both.db, lost.claim, "succeeded", {}) is None
     assert held(both, lost) == {}
     hurry(both)
     assert take(both, "w2").id == lost.id
@@ -160,57 +162,57 @@ def test_a_renewed_claim_is_not_stale(both: Store) -> None:
     add(both, want("a"))
     mine = take(both)
     assert mine.renewed_at is not None
-    queue.renew(both.db, [mine.claim])
+    run_queue.renew(both.db, [mine.claim])
     assert held(both, mine) == {mine.id: None}
-    assert queue.release(both.db, stale=[(mine.id, mine.renewed_at)]) == []
+    assert run_queue.release(both.db, stale=[(mine.id, mine.renewed_at)]) == []
     renewed = get(both, mine.id).renewed_at
     assert renewed is not None
-    assert [one.id for one in queue.release(both.db, stale=[(mine.id, renewed)])] == [mine.id]
+    assert [one.id for one in run_queue.release(both.db, stale=[(mine.id, renewed)])] == [mine.id]
 
 
 def test_only_who_holds_the_claim_publishes(both: Store) -> None:
     add(both, want("a"))
     zombie = take(both)
-    queue.release(both.db, worker="w1")
+    run_queue.release(both.db, worker="w1")
     hurry(both)
     other = take(both, "w2")
     with pytest.raises(RunnelError, match="another worker has taken it over"):
-        both.db.write(lambda connection: queue.hold(connection, zombie.claim, "c1"))
-    both.db.write(lambda connection: queue.hold(connection, other.claim, "c2"))
+        both.db.write(lambda connection: run_queue.hold(connection, zombie.claim, "c1"))
+    both.db.write(lambda connection: run_queue.hold(connection, other.claim, "c2"))
     assert get(both, other.id).commit == "c2"
 
 
 def test_published_and_then_lost_has_succeeded(both: Store) -> None:
     add(both, want("a"))
     held = take(both)
-    both.db.write(lambda connection: queue.hold(connection, held.claim, "c1"))
-    assert [(one.state, one.commit) for one in queue.release(both.db, worker="w1")] == [("succeeded", "c1")]
+    both.db.write(lambda connection: run_queue.hold(connection, held.claim, "c1"))
+    assert [(one.state, one.commit) for one in run_queue.release(both.db, worker="w1")] == [("succeeded", "c1")]
 
 
 def test_cancelled_before_it_starts(both: Store) -> None:
     entry = want("a")
     add(both, entry)
-    assert queue.cancel(both.db, entry.id).state == "cancelled"
-    assert queue.claim(both.db, "w1") is None
+    assert run_queue.cancel(both.db, entry.id).state == "cancelled"
+    assert run_queue.claim(both.db, "w1") is None
 
 
 def test_cancelled_while_it_runs_is_told_to_its_worker_and_never_published(both: Store) -> None:
     add(both, want("a"))
     mine = take(both)
-    asked = queue.cancel(both.db, mine.id)
+    asked = run_queue.cancel(both.db, mine.id)
     assert asked.state == "running" and asked.cancel_at is not None
     assert held(both, mine) == {mine.id: asked.cancel_at}
     with pytest.raises(Cancelled):
-        both.db.write(lambda connection: queue.hold(connection, mine.claim, "c1"))
-    assert queue.finish(both.db, mine.claim, "cancelled", {}) == "cancelled"
-    assert queue.cancel(both.db, mine.id).state == "cancelled"
+        both.db.write(lambda connection: run_queue.hold(connection, mine.claim, "c1"))
+    assert run_queue.finish(both.db, mine.claim, "cancelled", {}) == "cancelled"
+    assert run_queue.cancel(both.db, mine.id).state == "cancelled"
 
 
 def test_cancelled_and_lost_is_cancelled(both: Store) -> None:
     add(both, want("a"))
     held = take(both)
-    queue.cancel(both.db, held.id)
-    assert [one.state for one in queue.release(both.db, worker="w1")] == ["cancelled"]
+    run_queue.cancel(both.db, held.id)
+    assert [one.state for one in run_queue.release(both.db, worker="w1")] == ["cancelled"]
 
 
 def test_found_by_its_start_or_told_what_is_near(store: Store) -> None:
@@ -224,11 +226,11 @@ def test_found_by_its_start_or_told_what_is_near(store: Store) -> None:
 def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
     old, new = want("a"), want("b")
     add(store, old, new)
-    queue.finish(store.db, take(store).claim, "succeeded", {})
-    assert queue.forget_old(store.db, 3600.0) == 0
-    assert queue.forget_old(store.db, -1.0) == 1
+    run_queue.finish(store.db, take(store).claim, "succeeded", {})
+    assert run_queue.forget_old(store.db, 3600.0) == 0
+    assert run_queue.forget_old(store.db, -1.0) == 1
     with store.db.reading() as connection:
-        assert len(queue.entries(connection)) == 1
+        assert len(run_queue.entries(connection)) == 1
 
 
 def hurry(store: Store) -> None:
@@ -240,13 +242,13 @@ def hurry(store: Store) -> None:
 def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
     """At once where its process can be looked for, else when it was not heard of for 13 seconds; the claim stays."""
     entry, is_sqlite = Entry({}, "ada"), both.db.is_sqlite
-    queue.submit(both.db, entry)
-    held = queue.claim(both.db, "w1")
+    run_queue.submit(both.db, entry)
+    held = run_queue.claim(both.db, "w1")
     assert held is not None
     workers.tell(both.db, "w1", workers.WORKER, "ready", {})
 
     def shown() -> str:
-        return both.db.read(lambda connection: journal.find(connection, entry.id)).state
+        return both.db.read(lambda connection: run_history.find(connection, entry.id)).state
 
     def heard(seconds: float, owner: str) -> None:
         then = stamp(moment(both.db.now()) - timedelta(seconds=seconds))
@@ -261,18 +263,18 @@ def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
     for (seconds, owner), expected in cases.items():
         heard(seconds, owner)
         assert shown() == expected, (seconds, owner)
-        listed = both.db.read(lambda c: journal.listed(c, journal.Filter(state="lost"), 10))
+        listed = both.db.read(lambda c: run_history.listed(c, run_history.Filter(state="lost"), 10))
         assert [one.id for one in listed] == ([entry.id] if expected == "lost" else [])
-    (item,) = both.db.read(lambda c: journal.listed(c, journal.Filter(), 10))
+    (item,) = both.db.read(lambda c: run_history.listed(c, run_history.Filter(), 10))
     assert item.run.detail["error"]["what"].startswith("worker w1, which ran it, was last heard of at ")
-    assert both.db.read(lambda c: queue.held(c, [held.claim])) == {entry.id: None}, "the claim keeps its token"
+    assert both.db.read(lambda c: run_queue.held(c, [held.claim])) == {entry.id: None}, "the claim keeps its token"
 
 
 def test_what_a_worker_gives_back_is_queued_again_and_does_not_count(both: Store) -> None:
     entry = Entry({}, "ada", retries=0)
-    queue.submit(both.db, entry)
-    queue.claim(both.db, "w1")
-    (found,) = queue.give_back(both.db, "w1")
+    run_queue.submit(both.db, entry)
+    run_queue.claim(both.db, "w1")
+    (found,) = run_queue.give_back(both.db, "w1")
     assert (found.id, found.state, found.attempt, found.retries) == (entry.id, "queued", 1, 1)
     assert (found.outcome or {})["error"]["what"] == (
         "it was interrupted, because its worker was told to stop, and is queued again"

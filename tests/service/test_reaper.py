@@ -1,9 +1,9 @@
 """Claims that nobody renews are ended by a clock that never jumps."""
 
-from runnel.lake import queue
-from runnel.lake.queue import CLAIM_SECONDS, Entry
+from runnel.lake.control import run_queue
+from runnel.lake.control.run_queue import CLAIM_SECONDS, Entry
 from runnel.lake.store import Store
-from runnel.service.reaper import Reaper
+from runnel.service.stale_claims import Reaper
 
 
 class Ticks:
@@ -17,12 +17,12 @@ class Ticks:
 def test_only_what_is_not_renewed_for_long_enough(both: Store) -> None:
     ticks = Ticks()
     reaper = Reaper(both.db, ticks)
-    both.db.write(lambda c: queue.add(c, both.db, [Entry({}, "ada"), Entry({}, "ada")]))
-    lost, kept = queue.claim(both.db, "w1"), queue.claim(both.db, "w2")
+    both.db.write(lambda c: run_queue.add(c, both.db, [Entry({}, "ada"), Entry({}, "ada")]))
+    lost, kept = run_queue.claim(both.db, "w1"), run_queue.claim(both.db, "w2")
     assert lost is not None and kept is not None
     assert reaper.look() == []
     ticks.now += CLAIM_SECONDS + 1
-    queue.renew(both.db, [kept.claim])
+    run_queue.renew(both.db, [kept.claim])
     assert [(one.id, one.state) for one in reaper.look()] == [(lost.id, "queued")]
     ticks.now += CLAIM_SECONDS + 1
     assert [one.id for one in reaper.look()] == [kept.id]

@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.samples import Sample
 
-from runnel.client.due import due
-from runnel.client.timetable import line_of
-from runnel.lake import alarms, queue, schedules, workers
-from runnel.lake.database import stamp
-from runnel.lake.queue import Queued
-from runnel.lake.schedules import standing
+from runnel.lake.catalog.database import stamp
+from runnel.lake.control import alarms, run_queue, schedules, workers
+from runnel.lake.control.run_queue import Queued
+from runnel.lake.control.schedules import standing
 from runnel.lake.store import Store
-from runnel.service.alarms.watchman import Watchman
-from runnel.service.api.figures import _catalog
-from runnel.service.loaded_flows import LoadedFlows
-from runnel.service.scheduler import Scheduler
+from runnel.project.inspection.schedule_list import line_of
+from runnel.project.inspection.schedule_times import due
+from runnel.service.alarms.monitor import Watchman
+from runnel.service.api.metrics.catalog_gauges import _catalog
+from runnel.service.server.declaration_check import LoadedFlows
+from runnel.service.server.scheduler import Scheduler
 from tests.lake.factories import add, create, rows
 
 
@@ -49,7 +49,7 @@ def nightly(**more: object) -> dict[str, object]:
 
 
 def queued(store: Store) -> list[Queued]:
-    found = store.db.read(lambda connection: queue.entries(connection))
+    found = store.db.read(lambda connection: run_queue.entries(connection))
     return sorted(found, key=lambda one: one.slot or "")
 
 
@@ -184,8 +184,8 @@ def append(store: Store, *numbers: int) -> None:
 
 def done(store: Store) -> None:
     """Let what is queued have been run."""
-    while (held := queue.claim(store.db, "w1")) is not None:
-        queue.finish(store.db, held.claim, "succeeded", {})
+    while (held := run_queue.claim(store.db, "w1")) is not None:
+        run_queue.finish(store.db, held.claim, "succeeded", {})
 
 
 def test_a_change_is_followed_once_the_run_before_has_ended(store: Store, changes: Callable[..., Scheduler]) -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from runnel.client.due import due
 from runnel.lake.store import Store
-from runnel.service.scheduler import Scheduler
+from runnel.project.inspection.schedule_times import due
+from runnel.service.server.scheduler import Scheduler
 from tests.service.test_scheduler import Clock, declare, slots
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -148,7 +148,7 @@ def assert_all_queued(one: Scheduler, other: Scheduler) -> None:
 
 def queued(store: Store) -> list[datetime]:
     """Return the times that the newest schedule has queued, in order, and forget them."""
-    from runnel.lake import schema
+    from runnel.lake.catalog import schema
 
     found = [datetime.fromisoformat(one) for one in slots(store)]
     store.db.write(lambda connection: connection.execute(schema.queue.delete()))

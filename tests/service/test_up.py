@@ -17,12 +17,13 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.client.wish import Wish
-from runnel.lake import queue, schedules, schema, workers
 from runnel.lake.author import default_author
-from runnel.lake.database import stamp
-from runnel.service import home
-from runnel.service.handing import hand_over
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.control import run_queue, schedules, workers
+from runnel.project.planning.run_request import Wish
+from runnel.service import instance_file
+from runnel.service.local_handover import hand_over
 from tests.cli import conftest as commands
 from tests.stream.crash import Up, below, tail, until
 
@@ -71,7 +72,7 @@ class Shop:
         db.write(lambda connection: connection.execute(schema.schedules.update().values(seen_at=long_ago)))
 
     def causes(self) -> set[str]:
-        return {one.cause for one in self.lake.store.db.read(lambda connection: queue.entries(connection))}
+        return {one.cause for one in self.lake.store.db.read(lambda connection: run_queue.entries(connection))}
 
     def ids(self) -> list[int]:
         if "ods.orders" not in self.lake.tables():
@@ -82,9 +83,9 @@ class Shop:
         until(lambda: self.ids() == list(ids), 60, lambda: f"it has {self.ids()}\n{tail(self.log)}", 0.05)
 
     def ask(self, path: str) -> Any:
-        found = home.found(self.root / ".runnel")
+        found = instance_file.found(self.root / ".runnel")
         assert found is not None
-        token = home.token(self.root / ".runnel")
+        token = instance_file.token(self.root / ".runnel")
         request = urllib.request.Request(f"{found.url}{path}", headers={"Authorization": f"Bearer {token}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
@@ -97,13 +98,13 @@ class Shop:
     def there(self, kind: str = workers.WORKER) -> list[str]:
         return [one.id for one in self.lake.store.db.read(lambda connection: workers.present(connection, kind))]
 
-    def entry(self, name: str) -> queue.Queued:
-        return self.lake.store.db.read(lambda connection: queue.find(connection, name))
+    def entry(self, name: str) -> run_queue.Queued:
+        return self.lake.store.db.read(lambda connection: run_queue.find(connection, name))
 
     def begin(self, table: str, **options: Any) -> str:
         """Queue a run, and return its id when a worker is at it."""
-        entry = queue.Entry({"select": [table]}, "ada", **options)
-        queue.submit(self.lake.store.db, entry)
+        entry = run_queue.Entry({"select": [table]}, "ada", **options)
+        run_queue.submit(self.lake.store.db, entry)
         until(lambda: self.entry(entry.id).state == "running", 60, lambda: f"nobody took it\n{tail(self.log)}")
         return entry.id
 
@@ -140,7 +141,9 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     assert len(status["services"]) == len(status["workers"]) == 1
     assert cli("schedules", "pause", "often").code == 0
     until(
-        lambda: not shop.lake.store.db.read(lambda c: queue.entries(c, states=queue.OPEN)), 30, lambda: "runs stay open"
+        lambda: not shop.lake.store.db.read(lambda c: run_queue.entries(c, states=run_queue.OPEN)),
+        30,
+        lambda: "runs stay open",
     )
     shop.put(3)
     done = cli("run", "-s", "ods.orders", "--json").json
@@ -154,7 +157,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     assert ended is not None and ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
     assert hand_over(replace(here, catalog="sqlite:///another.db"), Wish(), None, ()) is None
     assert hand_over(here, Wish(branch="unknown"), None, ()) is None  # who asks the catalog learns why
-    found = home.found(shop.root / ".runnel")
+    found = instance_file.found(shop.root / ".runnel")
     assert found is not None
     with rn.open(found.url, token=token.read_text().strip()) as afar:
         shop.put(4)
@@ -221,7 +224,7 @@ def test_whoever_is_killed_comes_back_and_nothing_is_lost(shop: Shop) -> None:
         shop.put(number)
         shop.has(*range(1, number + 1))
     assert shop.up.is_alive
-    slots = [one.slot for one in shop.lake.store.db.read(lambda connection: queue.entries(connection)) if one.slot]
+    slots = [one.slot for one in shop.lake.store.db.read(lambda connection: run_queue.entries(connection)) if one.slot]
     assert len(slots) == len(set(slots))
     until(lambda: not _lost(shop.lake), 60, lambda: f"runs stay open: {_lost(shop.lake)}")
 
@@ -242,9 +245,9 @@ def test_a_killed_supervisor_takes_its_children_along(shop: Shop) -> None:
 def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Shop) -> None:
     shop.has(1)
     worker = shop.child("worker --watched")
-    entry = queue.submit(shop.lake.store.db, queue.Entry({"select": ["ods.slow"]}, "ada"))
+    entry = run_queue.submit(shop.lake.store.db, run_queue.Entry({"select": ["ods.slow"]}, "ada"))
     assert entry is not None
-    find = lambda: shop.lake.store.db.read(lambda connection: queue.find(connection, entry))  # noqa: E731
+    find = lambda: shop.lake.store.db.read(lambda connection: run_queue.find(connection, entry))  # noqa: E731
     until(lambda: find().state == "running", 30, lambda: "nobody took it")
     os.kill(worker, signal.SIGSTOP)
     (shop.root / "gate").touch()
@@ -320,17 +323,19 @@ class _Command:
     def said(self) -> str:
         return self._log.read_text()
 
-    def entry(self) -> queue.Queued:
+    def entry(self) -> run_queue.Queued:
         return next(one for one in self._entries() if one.id == self._entry)
 
-    def _entries(self) -> list[queue.Queued]:
-        found = self._shop.lake.store.db.read(lambda connection: queue.entries(connection))
+    def _entries(self) -> list[run_queue.Queued]:
+        found = self._shop.lake.store.db.read(lambda connection: run_queue.entries(connection))
         return [one for one in found if one.cause == "user"]
 
 
 def _lost(lake: Lake) -> list[str]:
     """Return runs that say that they are running, although no entry of the queue is."""
-    open_ = {one.run for one in lake.store.db.read(lambda connection: queue.entries(connection, states=queue.OPEN))}
+    open_ = {
+        one.run for one in lake.store.db.read(lambda connection: run_queue.entries(connection, states=run_queue.OPEN))
+    }
     return [one.id for one in lake.runs() if one.state == "running" and one.id not in open_]
 
 

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.client.following import follow, is_served, submit
 from runnel.client.lake import Lake
-from runnel.client.wish import Wish
-from runnel.client.wishes import Asked
 from runnel.errors import Mistake, RunnelError, no_room
-from runnel.lake import queue, schema
-from runnel.lake.queue import Queued
-from runnel.run.report import Event
-from runnel.service.flows import Flows
-from runnel.service.worker import Worker
+from runnel.lake.catalog import schema
+from runnel.lake.control import run_queue
+from runnel.lake.control.run_queue import Queued
+from runnel.project.execution.follow_run import follow, is_served, submit
+from runnel.project.planning.run_request import Wish
+from runnel.project.planning.run_request_json import Asked
+from runnel.run.results.run_result import Event
+from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.worker import Worker
 
 FLOW = """
 import runnel as rn
@@ -65,7 +66,7 @@ def want(lake: Lake, *select: str, **options) -> str:
 
 
 def get(lake: Lake, entry: str) -> Queued:
-    return lake.store.db.read(lambda connection: queue.find(connection, entry))
+    return lake.store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
 def until(is_so: Callable[[], object], what: str) -> None:
@@ -122,7 +123,7 @@ def test_changed_files_are_picked_up(lake: Lake, worker: Worker) -> None:
 def test_cancelled_while_it_waits_for_a_source(lake: Lake, worker: Worker) -> None:
     entry = want(lake, "ods.slow")
     until(lambda: worker.at == [entry], "nobody took it")
-    queue.cancel(lake.store.db, entry)
+    run_queue.cancel(lake.store.db, entry)
     (lake.settings.root / "gate").touch()
     assert follow(lake, entry).state == "cancelled"
     assert "ods.slow" not in lake.tables()
@@ -141,7 +142,7 @@ def test_who_lost_the_claim_publishes_nothing(lake: Lake, worker: Worker) -> Non
     """It was taken for dead, and another took the run over; then it comes back."""
     entry = want(lake, "ods.slow")
     until(lambda: worker.at == [entry], "nobody took it")
-    taken_over = queue.schema.queue.update().values(worker="w2", token="another", attempt=2)
+    taken_over = run_queue.schema.queue.update().values(worker="w2", token="another", attempt=2)
     lake.store.db.write(lambda connection: connection.execute(taken_over))  # at once: else it would take it again
     (lake.settings.root / "gate").touch()
     until(lambda: worker.at == [], "it did not end")
@@ -208,8 +209,8 @@ def orders(orders):
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
-    entry = queue.Entry({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
-    queue.submit(lake.store.db, entry)
+    entry = run_queue.Entry({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
+    run_queue.submit(lake.store.db, entry)
     opened = threading.Timer(3, (lake.settings.root / "gate").touch)
     opened.start()
     with pytest.raises(RunnelError, match="longer than the 1 s that it may"):
@@ -219,8 +220,8 @@ def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
 
 def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
     def ask(kind: str, wish: dict[str, Any]) -> Mapping[str, Any]:
-        entry = queue.Entry(wish, "ada", kind=kind, retries=0)
-        queue.submit(lake.store.db, entry)
+        entry = run_queue.Entry(wish, "ada", kind=kind, retries=0)
+        run_queue.submit(lake.store.db, entry)
         until(lambda: not get(lake, entry.id).is_open, "nobody answers")
         return get(lake, entry.id).outcome or {}
 
@@ -233,8 +234,8 @@ def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
 
 
 def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake, worker: Worker) -> None:
-    entry = queue.Entry({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
-    queue.submit(lake.store.db, entry)
+    entry = run_queue.Entry({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
+    run_queue.submit(lake.store.db, entry)
     until(lambda: not get(lake, entry.id).is_open, "nobody took it")
     found = get(lake, entry.id)
     assert (found.state, found.attempt, "ods.orders" in lake.tables()) == ("cancelled", 1, False)

@@ -12,12 +12,12 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake import queue
-from runnel.lake.queue import Queued
-from runnel.run import engine, step_threads
-from runnel.service import worker as worker_module
-from runnel.service.flows import Flows
-from runnel.service.worker import Worker
+from runnel.lake.control import run_queue
+from runnel.lake.control.run_queue import Queued
+from runnel.run import step_executor, step_threads
+from runnel.service.worker import worker
+from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.worker import Worker
 from runnel.thread_interrupt import stragglers
 from tests.run.project import Project
 
@@ -49,9 +49,9 @@ def slow(orders):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make the grace short, and wait for what was left behind: other tests must not meet it."""
-    for module in (engine, step_threads):
+    for module in (step_executor, step_threads):
         monkeypatch.setattr(module, "GRACE_SECONDS", 0.5)
-    monkeypatch.setattr(worker_module, "_GRACE_SECONDS", 2.0)
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 2.0)
     yield
     until(lambda: not stragglers(), "a thread stays behind")
 
@@ -73,13 +73,13 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    entry = queue.Entry({"select": list(select)}, "ada", **options)
-    queue.submit(lake.store.db, entry)
+    entry = run_queue.Entry({"select": list(select)}, "ada", **options)
+    run_queue.submit(lake.store.db, entry)
     return entry.id
 
 
 def get(lake: Lake, entry: str) -> Queued:
-    return lake.store.db.read(lambda connection: queue.find(connection, entry))
+    return lake.store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
 def start(lake: Lake) -> Worker:
@@ -117,7 +117,7 @@ def test_python_code_ends_by_a_cancel_and_by_the_timeout_of_its_run(plain: Proje
         worker = start(lake)
         cancelled, late = want(lake, "ods.looping"), want(lake, "ods.looping", timeout_seconds=1, retries=0)
         until(lambda: len(worker.at) == 2, "nobody took them")
-        queue.cancel(lake.store.db, cancelled)
+        run_queue.cancel(lake.store.db, cancelled)
         until(lambda: not get(lake, cancelled).is_open and not get(lake, late).is_open, "they go on")
         assert (get(lake, cancelled).state, get(lake, late).state) == ("cancelled", "failed")
         assert "took longer than the 1 s that it may" in str(get(lake, late).outcome)

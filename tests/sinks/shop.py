@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import runnel as rn
-from runnel.run.sent import Sent
+from runnel.run.results.delivery_result import Sent
 from tests.faults.crew import killed, start
 from tests.run.project import Project
 
@@ -36,14 +36,14 @@ class Shop(Project):
 
     def states(self) -> list[dict[str, Any]]:
         """Return what `runnel sinks --json` says."""
-        from runnel.client.delivering import sink_states
+        from runnel.project.execution.deliver_sinks import sink_states
 
         with self.open() as lake:
             return [one.json() for one in sink_states(lake)]
 
     def deliver(self) -> tuple[Sent, ...]:
         """Do `runnel sinks deliver`."""
-        from runnel.client.delivering import deliver_now
+        from runnel.project.execution.deliver_sinks import deliver_now
 
         with self.open() as lake:
             return deliver_now(lake, None, None)

@@ -128,7 +128,7 @@ def test_a_table_that_was_dropped_in_the_lake_takes_its_rows_along(shop: Shop, t
 
 @SQLITE
 def test_reset_delivers_everything_again(shop: Shop, target: str) -> None:
-    from runnel.client.delivering import reset_sink
+    from runnel.project.execution.deliver_sinks import reset_sink
 
     declare(shop, target, APPEND)
     shop.run()

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 
 from runnel.errors import Conflict
-from runnel.lake import schema
-from runnel.lake.deliveries import held, reset, states
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state.sink_positions import held, reset, states
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.faults.crew import start
@@ -94,7 +94,7 @@ def test_a_version_that_is_gone_means_everything_again(shop: Shop) -> None:
 
 
 def test_a_compaction_is_no_change(shop: Shop) -> None:
-    from runnel.lake.upkeep.compact import compact
+    from runnel.lake.upkeep.compact.compact import compact
 
     text = 'rn.source("ods.hand", rn.manual())' + PLAIN.replace("ods.orders", "ods.hand")
     shop.sinks(text)
@@ -114,7 +114,7 @@ def test_a_compaction_is_no_change(shop: Shop) -> None:
 
 
 def test_erased_rows_go_from_what_is_written_anew(shop: Shop) -> None:
-    from runnel.lake.upkeep.erase import erase
+    from runnel.lake.upkeep.erase.erase import erase
 
     shop.sinks('rn.sink("ods.orders", rn.files("out.csv"))', PLAIN)
     shop.run()

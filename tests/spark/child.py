@@ -5,9 +5,10 @@ import threading
 import time
 
 from runnel.errors import RunnelError
-from runnel.spark import CatalogSettings, SparkSettings, start, stop
-from runnel.spark.jars import ensure_jars
-from runnel.spark.java import find_java
+from runnel.spark.catalog_conf import CatalogSettings
+from runnel.spark.jvm.jars import ensure_jars
+from runnel.spark.jvm.java_home import find_java
+from runnel.spark.session import SparkSettings, start, stop
 
 
 def say(*words):

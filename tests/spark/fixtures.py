@@ -17,7 +17,7 @@ os.environ.setdefault("RUNNEL_CDS", "ready")
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """Start Spark once; tests add their lakes as slots or catalogs of their own names."""
-    from runnel.spark import SparkSettings, start, stop
+    from runnel.spark.session import SparkSettings, start, stop
 
     found: list[SparkSession] = []
     settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from runnel.spark.allocators import Sweeper
+from runnel.spark.arrow_allocators import Sweeper
 
 
 def test_allocators_of_readers_that_have_ended_are_closed(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.spark.catalog import CatalogSettings, catalog_conf
+from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
 
 LOCKS = "?busy_timeout=30000&transaction_mode=IMMEDIATE"
 ADDRESSES = {

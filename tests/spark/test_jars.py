@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from runnel.errors import Broken, RunnelError, Unreachable
-from runnel.spark import cache, jars, network
-from runnel.spark.jars import LAKE, ensure_jars
-from runnel.spark.java import find_java
-from runnel.spark.resolver import _size
+from runnel.spark.jvm import cache_dir, jars, network_options
+from runnel.spark.jvm.jars import LAKE, ensure_jars
+from runnel.spark.jvm.java_home import find_java
+from runnel.spark.jvm.maven_resolver import _size
 
 POINTS = [jars.FETCHED, jars.CHECKED, jars.MOVED, f"{jars.MOVED}:kill@3"]
 
@@ -96,7 +96,7 @@ def test_full_disk(stock, tmp_path, monkeypatch):
 
 def test_too_little_space_is_noticed_before(tmp_path):
     with pytest.raises(RunnelError) as caught:
-        cache.need_space(tmp_path / "not" / "there", 10**18)
+        cache_dir.need_space(tmp_path / "not" / "there", 10**18)
     assert caught.value.code == "SPARK_DISK"
 
 
@@ -127,7 +127,7 @@ def test_java_reads_the_trust_store(tmp_path):
     import ssl
 
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
-    (tmp_path / "store").write_bytes(network.key_store(certificates))
+    (tmp_path / "store").write_bytes(network_options.key_store(certificates))
     line = [find_java().home / "bin" / "keytool", "-list", "-keystore", tmp_path / "store", "-storepass", "changeit"]
     listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout
     assert listed.count("trustedCertEntry") == len(certificates)

@@ -1,7 +1,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.spark.java import find_java
+from runnel.spark.jvm.java_home import find_java
 
 
 def java_home(folder, release=None, program="#!/bin/sh\nexit 1\n"):

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake
-from runnel.spark import CatalogSettings, SparkSettings, slot_session, start
+from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.doctor import facts
+from runnel.spark.session import SparkSettings, slot_session, start
 from tests.spark.running import child, gone, line_from, outcome
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import runnel as rn
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.upkeep.fsck.fsck import fsck
 from tests.kafka import Server, _free_ports
 from tests.run.project import HEAD
 
@@ -281,10 +281,11 @@ class Up:
 
 def keep(root: str) -> None:
     """Do what `runnel up` does for a project without streams, with more upkeep than usual, until killed."""
-    from runnel.client.keep import Keeper, upkeep
-    from runnel.client.planning import flow_of
+    from runnel.project.planning.plan_project import flow_of
+    from runnel.service.worker.loops import compaction_loop
+    from runnel.service.worker.loops.loop_supervisor import Keeper
 
-    upkeep.PAUSE_SECONDS, upkeep.MOST_FILES = 0.3, 5
+    compaction_loop.PAUSE_SECONDS, compaction_loop.MOST_FILES = 0.3, 5
     with rn.open(root) as lake:
         Keeper(lake, flow_of(lake), "main", lambda _: None).run()
 

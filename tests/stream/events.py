@@ -6,12 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.planning import flow_of
-from runnel.lake.commits import Change
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.names import TableName
-from runnel.run.frame import build
-from runnel.run.report import Ran
+from runnel.project.planning.plan_project import flow_of
+from runnel.run.results.run_result import Ran
+from runnel.run.task.build_frame import build
 from tests.kafka import Server
 from tests.run.project import Project, did
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from runnel.client.planning import flow_of
 from runnel.names import TableName
-from runnel.plan.fingerprint import Fingerprints
-from runnel.run.stream.course import Course
+from runnel.plan.fingerprint.fingerprints import Fingerprints
+from runnel.project.planning.plan_project import flow_of
+from runnel.run.stream.stream_query import Course
 from tests.stream.clicks import Clicks
 
 BESIDE = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.lake import streams
+from runnel.lake.flow_state import streams
 from runnel.names import TableName
 from tests.stream.clicks import Clicks
 from tests.stream.events import drop

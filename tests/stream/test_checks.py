@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runnel.lake import tape
+from runnel.lake.flow_state import append_log
 from tests.stream.events import Events
 
 CHECKED = """
@@ -39,7 +39,7 @@ def test_bad_rows_of_all_batches_are_set_aside(events: Events) -> None:
 
 
 def test_after_a_stop_it_goes_on_with_the_same_rows(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tape, "AHEAD", 1)  # so that what comes after the bad row has no room on the tape
+    monkeypatch.setattr(append_log, "AHEAD", 1)  # so that what comes after the bad row has no room on the tape
     events.streams(STOPPED)
     send(events, "/a", start=0)
     events.ran()

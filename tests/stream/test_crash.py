@@ -16,7 +16,7 @@ import pytest
 
 from runnel.connect.feed import failpoints as feed
 from runnel.lake import failpoints as lake
-from runnel.run.stream import failpoints as stream
+from runnel.run.sources import failpoints as sources
 from tests.faults.crew import killed, start
 from tests.kafka import Server
 from tests.stream.crash import Sender, Shop, Up, keep, until
@@ -25,7 +25,7 @@ SEED = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
 WITHOUT_SPARK = 3  # kills; and two with it
 POINTS = (
     *feed.ALL,
-    stream.TAKEN,
+    sources.TAKEN,
     lake.WRITE_BYTES,
     lake.WRITE_DATA,
     lake.WRITE_MANIFEST,

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from runnel.lake import tape
-from runnel.lake.commits import Change
-from runnel.lake.manifests import entries
+from runnel.lake.flow_state import append_log
+from runnel.lake.flow_state.append_log import NotOnlyMore, Tape
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.table_metadata import KEPT_SNAPSHOTS, load
+from runnel.lake.merge.revert import revert
 from runnel.lake.publish import Draft, publish
-from runnel.lake.revert import revert
 from runnel.lake.store import Store
-from runnel.lake.tables import KEPT_SNAPSHOTS, load
-from runnel.lake.tape import NotOnlyMore, Tape
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -26,7 +26,7 @@ class Winding:
         self.store = store
         self.numbers = 0
         create(store, "ods.orders", rows())
-        self.tape = tape.begin(store, ORDERS, *self._now())
+        self.tape = append_log.begin(store, ORDERS, *self._now())
         self.add()
         self.wind()
 
@@ -41,7 +41,9 @@ class Winding:
         revert(self.store, commit, "main")
 
     def wind(self, read: dict[int, int] | None = None) -> None:
-        self.tape = tape.wind(self.store, ORDERS, tape.shorten(self.store, self.tape, read or {}), *self._now())
+        self.tape = append_log.wind(
+            self.store, ORDERS, append_log.shorten(self.store, self.tape, read or {}), *self._now()
+        )
 
     def on_tape(self) -> list[tuple[object, ...]]:
         """Return the rows of a table that has the files of the tape."""
@@ -114,25 +116,25 @@ def test_rows_that_it_has_went(store: Store) -> None:
 
 def test_what_is_unread(store: Store) -> None:
     winding = Winding(store)
-    assert tape.unread(store, winding.tape, {}) == 1
+    assert append_log.unread(store, winding.tape, {}) == 1
     (first,) = [one.snapshot_id for one in _snapshots(store, winding.tape)[1:]]
-    assert tape.unread(store, winding.tape, {first: 0}) == 1  # not all of its files
-    assert tape.unread(store, winding.tape, {first: 1}) == 0
+    assert append_log.unread(store, winding.tape, {first: 0}) == 1  # not all of its files
+    assert append_log.unread(store, winding.tape, {first: 1}) == 0
     for _ in range(3):
         winding.add()
         winding.wind()
-    assert tape.unread(store, winding.tape, {first: 1}) == 3
-    assert tape.AHEAD < KEPT_SNAPSHOTS
+    assert append_log.unread(store, winding.tape, {first: 1}) == 3
+    assert append_log.AHEAD < KEPT_SNAPSHOTS
 
 
 def test_what_was_read_is_taken_off(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tape, "LONG", 2)
+    monkeypatch.setattr(append_log, "LONG", 2)
     winding = Winding(store)
     for _ in range(4):
         winding.add()
         winding.wind({_snapshots(store, winding.tape)[-1].snapshot_id: 1})
     assert len(list(entries(store, load(store, winding.tape.location)))) < 5
-    assert tape.unread(store, winding.tape, {_snapshots(store, winding.tape)[-2].snapshot_id: 1}) == 1
+    assert append_log.unread(store, winding.tape, {_snapshots(store, winding.tape)[-2].snapshot_id: 1}) == 1
 
 
 def _snapshots(store: Store, found: Tape):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake import streams
+from runnel.lake.flow_state import streams
 from runnel.names import TableName
 from tests.cli import conftest as commands
 from tests.faults.proxy import Proxy

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.failpoint import Injected
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.relocate import relocate
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.relocate.relocate import relocate
 from runnel.names import TableName
 from runnel.run.stream import failpoints
 from tests.stream.clicks import Clicks

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from runnel.lake import streams, tables
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.flow_state import streams
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from tests.stream.clicks import Clicks
 from tests.stream.events import Events, drop
@@ -70,7 +71,7 @@ GOES_ON: dict[str, Callable[[Events], None]] = {
 
 
 def test_it_goes_on(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables.trimmed, "__defaults__", (4,))  # so that a tape soon loses its first snapshots
+    monkeypatch.setattr(table_metadata.trimmed, "__defaults__", (4,))  # so that a tape soon loses its first snapshots
     begun(events)
     for number, change in enumerate(GOES_ON.values(), 3):
         change(events)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.declare.mistakes import ProjectMistakes
-from runnel.lake import streams
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.lake.flow_state import streams
 from tests.stream.clicks import Clicks
 
 TASK = """

@@ -45,7 +45,7 @@ def below(found: list[Span], above: Span) -> list[Span]:
 @contextmanager
 def telling(server: Server) -> Iterator[str]:
     """Yield the settings of a project that tells this collector, until the block ends."""
-    from runnel.declare.observing import TelemetrySettings
+    from runnel.declare.observability_settings import TelemetrySettings
     from runnel.telemetry import tracing
 
     try:

@@ -11,8 +11,8 @@ import pytest
 
 import runnel as rn
 from runnel.declare.settings import load
-from runnel.lake import schedules
-from runnel.service.scheduler import Scheduler
+from runnel.lake.control import schedules
+from runnel.service.server.scheduler import Scheduler
 from runnel.telemetry import tracing
 from tests.http_server import Server
 from tests.run.project import Project
@@ -113,9 +113,9 @@ def test_a_schedule(tmp_path: Path) -> None:
 
 
 def queue_wish(connection: object, entry: str) -> dict[str, object]:
-    from runnel.lake import queue
+    from runnel.lake.control import run_queue
 
-    return dict(queue.find(connection, entry).wish)  # type: ignore[arg-type]
+    return dict(run_queue.find(connection, entry).wish)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("trouble", ["away", "slow"])
@@ -161,7 +161,8 @@ def test_nothing_is_imported_unless_it_is_wanted(tmp_path: Path) -> None:
     heavy = ("openlineage", "opentelemetry.sdk", "opentelemetry.exporter")  # FastAPI has the bare API by itself
     code = (
         f"HEAVY = {heavy!r}\n"
-        "import sys, runnel as rn, runnel.service.serving, runnel.service.working, runnel.run.execute\n"
+        "import sys, runnel as rn, runnel.run.execute\n"
+        "import runnel.service.server.server_process, runnel.service.worker.worker_process\n"
         "from runnel.service.api.app import make_app\n"
         f"lake = rn.open({str(tmp_path)!r}); lake.plan(); lake.run(); make_app(lake)\n"
         "print([name for name in sys.modules if name.startswith(HEAVY)])"

@@ -1,5 +1,4 @@
-"""A lake behind a service, asked over HTTP: no Spark, no database and no project in this process."""
+"""The facade of a lake behind a service, over HTTP.
 
-from runnel.client.remote.lake import RemoteLake
-
-__all__ = ["RemoteLake"]
+No Spark, no catalog database and no project in this process.
+"""

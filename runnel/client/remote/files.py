@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
-from runnel.client.remote.values import commit_of, file_of
+from runnel.client.remote.json_values import commit_of, file_of
+from runnel.lake.files.disk_paths import Found, collect
 from runnel.lake.files.get import Got, Wanted, check, no_match, present, verified
-from runnel.lake.files.outlet import Outlet
 from runnel.lake.files.put import Put
-from runnel.lake.files.sources import Found, collect
+from runnel.lake.files.safe_folder import Outlet
 
 if TYPE_CHECKING:
     from runnel.client.remote.connection import Connection

@@ -7,29 +7,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from urllib.parse import quote
 
-from runnel.client.remote import values
-from runnel.client.remote.contents import RemoteContents
+from runnel.client.remote import json_values
+from runnel.client.remote.lake_reader import RemoteContents
 
 if TYPE_CHECKING:
     from datetime import date
 
     from pyspark.sql import DataFrame
 
-    from runnel.client.backfilling import Backfilled, Preview
-    from runnel.client.lineage import Lineage
-    from runnel.client.quarantine import Quarantined
-    from runnel.client.replaying import Replay
-    from runnel.client.shapes.backfill import BackfillFacts
-    from runnel.client.status import Status
-    from runnel.client.timetable import Line
-    from runnel.connect.quarantine import Aside
-    from runnel.connect.release import Released
-    from runnel.lake.merge import Merged
-    from runnel.lake.rewind import Rewound
-    from runnel.lake.runs import Run
+    from runnel.client.json_views.backfill import BackfillFacts
+    from runnel.connect.ingest.release import Released
+    from runnel.connect.load.quarantine import Aside
+    from runnel.lake.flow_state.runs import Run
+    from runnel.lake.merge.merge import Merged
+    from runnel.lake.merge.rewind import Rewound
     from runnel.plan.steps import Plan
+    from runnel.project.execution.backfill import Backfilled, Preview
+    from runnel.project.execution.replay import Replay
+    from runnel.project.inspection.lineage import Lineage
+    from runnel.project.inspection.quarantine import Quarantined
+    from runnel.project.inspection.schedule_list import Line
+    from runnel.project.inspection.status import Status
     from runnel.query.result import Result
-    from runnel.run.report import Ran, Watch
+    from runnel.run.results.run_result import Ran, Watch
 
 
 class RemoteLake(RemoteContents):
@@ -54,7 +54,7 @@ class RemoteLake(RemoteContents):
 
     def _repr_html_(self) -> str:
         """Return the project, its branches and its tables, for notebooks."""
-        from runnel.client.showing import MOST_TABLES, html
+        from runnel.client.lake_html import MOST_TABLES, html
 
         found = self._connection.get("/tables", limit=MOST_TABLES)
         names = [branch.name for branch in self.branches()]
@@ -67,7 +67,7 @@ class RemoteLake(RemoteContents):
 
     def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
-        from runnel.client.remote.answer import answer
+        from runnel.client.remote.query_answer import answer
 
         return answer(self._connection, {"sql": sql, "at": at, "engine": engine}, time.perf_counter())
 
@@ -84,9 +84,9 @@ class RemoteLake(RemoteContents):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
-        wish = {"select": values.texts(select), "exclude": values.texts(exclude), "branch": branch}
+        wish = {"select": json_values.texts(select), "exclude": json_values.texts(exclude), "branch": branch}
         told = {**wish, "full_refresh": full_refresh, "set": list(self.overrides)}
-        return values.plan_of(self._connection.post("/plan", told))
+        return json_values.plan_of(self._connection.post("/plan", told))
 
     def run(
         self,
@@ -114,7 +114,7 @@ class RemoteLake(RemoteContents):
         Options are `chunk`, such as "7d": so many days are a run and a commit, `branch`, and `watch`. Raises where a
         step fails: chunks that are finished stay published.
         """
-        from runnel.client.remote.backfilling import backfill
+        from runnel.client.remote.backfill import backfill
 
         return backfill(self._connection, self.overrides, select, first, last, **options)
 
@@ -126,7 +126,7 @@ class RemoteLake(RemoteContents):
 
     def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
         """Merge a branch into another, where nothing has to be computed for it."""
-        from runnel.client.remote.merging import merge
+        from runnel.client.remote.merge import merge
 
         if run:
             raise self._here_only("merge(run=True)", f"`runnel merge {branch} --run` in the project's folder")
@@ -170,10 +170,10 @@ class RemoteLake(RemoteContents):
 
     def cancel(self, run: str, *, wait: bool = True) -> "Run":
         """Stop a run that waits or goes on; `wait` until it has stopped."""
-        from runnel.client.remote.following import Follower
+        from runnel.client.remote.follow_run import Follower
 
         found = self._connection.post(f"/runs/{quote(run, safe='')}/cancel")["run"]
-        return values.run_of(Follower(self._connection, found).wait()) if wait else self.runs(found)[0]
+        return json_values.run_of(Follower(self._connection, found).wait()) if wait else self.runs(found)[0]
 
     def retry(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
         """Run again what a run was asked for; what it finished is known."""
@@ -186,30 +186,30 @@ class RemoteLake(RemoteContents):
 
     def status(self, *, branch: str | None = None) -> "Status":
         """Return who is there, how much waits, what is wrong, and how streams are."""
-        from runnel.client.presence import Presence
-        from runnel.client.status import Status
+        from runnel.project.inspection.service_presence import Presence
+        from runnel.project.inspection.status import Status
 
         found = self._connection.get("/status")
-        there = Presence.of([values.worker_of(one) for one in found["workers"]], found["queue"])
-        alarms = tuple(values.alarm_of(one) for one in self._connection.pages("/alarms", "offset"))
+        there = Presence.of([json_values.worker_of(one) for one in found["workers"]], found["queue"])
+        alarms = tuple(json_values.alarm_of(one) for one in self._connection.pages("/alarms", "offset"))
         streams = self._connection.get("/streams", branch=branch)["streams"]
-        return Status(there, alarms, tuple(values.health_of(one) for one in streams))
+        return Status(there, alarms, tuple(json_values.health_of(one) for one in streams))
 
     def schedules(self) -> "list[Line]":
         """Return all schedules, with when each is due next and how its last run went."""
-        return [values.line_of(one) for one in self._connection.get("/schedules")["items"]]
+        return [json_values.line_of(one) for one in self._connection.get("/schedules")["items"]]
 
     def pause_schedule(self, name: str) -> "Line":
         """Let a schedule queue nothing until it is resumed."""
-        return values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/pause"))
+        return json_values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/pause"))
 
     def resume_schedule(self, name: str) -> "Line":
         """Let a paused schedule go on."""
-        return values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/resume"))
+        return json_values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/resume"))
 
     def backfills(self, *, limit: int = 20) -> "list[BackfillFacts]":
         """Return the newest backfills that workers compute, newest first."""
-        from runnel.client.shapes.backfill import BackfillFacts
+        from runnel.client.json_views.backfill import BackfillFacts
 
         return [BackfillFacts.of(one) for one in self._connection.get("/backfills", limit=limit)["items"]]
 
@@ -227,7 +227,7 @@ class RemoteLake(RemoteContents):
 
     def quarantines(self, *, branch: str = "main") -> "list[Quarantined]":
         """Return the tables of which rows are set aside."""
-        from runnel.client.quarantine import Quarantined
+        from runnel.project.inspection.quarantine import Quarantined
 
         return [Quarantined(**one) for one in self._connection.get("/quarantine", branch=branch)["items"]]
 
@@ -242,15 +242,15 @@ class RemoteLake(RemoteContents):
         self._connection.close()
 
     def _submit(self, select: str | Sequence[str], exclude: str | Sequence[str], **options: Any) -> str:
-        wish = {"select": values.texts(select), "exclude": values.texts(exclude), "set": list(self.overrides)}
+        wish = {"select": json_values.texts(select), "exclude": json_values.texts(exclude), "set": list(self.overrides)}
         return str(self._connection.post("/runs", {**wish, **options})["run"])
 
     def _follow(self, run: str, watch: "Watch | None") -> "Ran":
-        from runnel.client.remote.following import follow
+        from runnel.client.remote.follow_run import follow
 
         return follow(self._connection, run, watch).sound()
 
     def _change_backfill(self, name: str, action: str) -> "BackfillFacts":
-        from runnel.client.shapes.backfill import BackfillFacts
+        from runnel.client.json_views.backfill import BackfillFacts
 
         return BackfillFacts.of(self._connection.post(f"/backfills/{quote(name, safe='')}/{action}"))

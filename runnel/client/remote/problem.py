@@ -47,7 +47,7 @@ def _told(found: Mapping[str, Any]) -> RunnelError:
     tables = found.get("tables") or ()
     if not tables:
         return error_of(found)
-    from runnel.lake.merge import Decision  # it also knows the errors that tell of tables
+    from runnel.lake.merge.merge import Decision  # it also knows the errors that tell of tables
 
     error = error_of(found)
     steps = tuple(Decision(TableName.stored(one["table"]), one["action"], one["reason"] or "") for one in tables)

@@ -3,9 +3,9 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.remote.values import changes_of, commit_of, version_of
-from runnel.lake.origin import Step
-from runnel.lake.why import File, Input, Why
+from runnel.client.remote.json_values import changes_of, commit_of, version_of
+from runnel.lake.flow_state.provenance import File, Input, Why
+from runnel.lake.history.content_origin import Step
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.client.remote.values import moment_of
-from runnel.connect.quarantine import Aside
+from runnel.client.remote.json_values import moment_of
+from runnel.connect.load.quarantine import Aside
 from runnel.names import TableName
 
 if TYPE_CHECKING:

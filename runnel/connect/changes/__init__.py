@@ -1,1 +1,4 @@
-"""Changes: a table that follows from a log of them. No Spark: the log's files are read by DuckDB."""
+"""Apply a log of changes to the table that follows from it (`rn.changes`).
+
+No Spark: DuckDB reads the log's files.
+"""

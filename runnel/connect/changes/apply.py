@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel import temporary
+from runnel import temp_dirs
 from runnel.connect.changes import failpoints
-from runnel.connect.changes.keys import Keys
-from runnel.connect.changes.rule import Rule, listed, names, rule_of
-from runnel.connect.changes.target import created, evolved, follows, log_before
-from runnel.connect.feed.news import Progress
+from runnel.connect.changes.change_sql import Rule, listed, names, rule_of
+from runnel.connect.changes.key_lookup import Keys
+from runnel.connect.changes.target_version import created, evolved, follows, log_before
+from runnel.connect.feed.protocol import Progress
 from runnel.connect.feed.upsert import Displaced, displaced
-from runnel.connect.ingest.target import Target
-from runnel.declare.flow import Source
+from runnel.connect.ingest.target_version import Target
+from runnel.declare.model.flow import Source
 from runnel.errors import Broken, RunnelError
-from runnel.lake import tables
-from runnel.lake.datafiles import ROW_GROUP_ROWS, RowWriter
-from runnel.lake.delta import delta, rows_apart
-from runnel.lake.duck import connect
-from runnel.lake.duckdb_types import Unscannable, literal
-from runnel.lake.manifests import entries
-from runnel.lake.scan import rows_sql
-from runnel.lake.snapshots import Edit, stage
+from runnel.lake.diff.file_delta import delta, rows_apart
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS, RowWriter
+from runnel.lake.iceberg.snapshots import Edit, stage
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.duckdb_types import Unscannable, literal
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.plan.facts import Head
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def apply(store: "Store", source: Source, log: Head, base: Head | None, deletes:
 
     `deletes` is the condition of a delete, as `Rule` has it.
     """
-    rule = rule_of(source, tables.load(store, log.location).schema(), deletes)
-    with _told(source), temporary.folder("changes") as folder, connect() as con:
+    rule = rule_of(source, table_metadata.load(store, log.location).schema(), deletes)
+    with _told(source), temp_dirs.folder("changes") as folder, connect() as con:
         work = _Applying(store, source, rule, log, con, Path(folder), tell)
         made = work.onto(base) if base is not None else None
         return made or work.anew(base)
@@ -107,7 +107,7 @@ class _Applying:
 
     def touch(self, before: str) -> str | None:
         """Keep the keys of rows that came or went since a version of the log; return a SELECT of rows that came."""
-        if tables.load(self.store, before).table_uuid != self.metadata.table_uuid:
+        if table_metadata.load(self.store, before).table_uuid != self.metadata.table_uuid:
             return None
         found = delta(self.store, before, self.log.location)
         sides = rows_apart(self.store, before, self.log.location, found)
@@ -121,7 +121,7 @@ class _Applying:
         keys = Keys(self.store, self.con, _KEYS, self.rule.key)
         log = keys.rows(self.metadata, list(entries(self.store, self.metadata)))
         self.con.execute(f"CREATE TEMP TABLE {_MADE} AS {self.rule.table(log)}")
-        there = entries(self.store, tables.load(self.store, base.location))
+        there = entries(self.store, table_metadata.load(self.store, base.location))
         before = keys.rows(target.metadata, list(there))
         apart = self.rule.apart(self.rule.fields, f"SELECT * FROM {_MADE}", before)
         self.con.execute(f"CREATE TEMP TABLE {_DIFFERING} AS {apart}")
@@ -156,7 +156,7 @@ class _Applying:
 
     @property
     def metadata(self) -> "TableMetadata":
-        return tables.load(self.store, self.log.location)
+        return table_metadata.load(self.store, self.log.location)
 
 
 def _rows(files: "list[DataFile]") -> int:

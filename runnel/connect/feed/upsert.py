@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from runnel.connect.feed.keys import kept_keys
-from runnel.lake import tables
-from runnel.lake.datafiles import ROW_GROUP_ROWS, RowWriter
-from runnel.lake.duck import connect, told
-from runnel.lake.duckdb_types import literal, quoted
-from runnel.lake.manifests import Entry, entries
-from runnel.lake.marking import Partition, mark
-from runnel.lake.scan import FILE_COLUMN, POSITION_COLUMN, deleted_sql, partition_of, rows_sql, spelled
-from runnel.lake.storage import plain
+from runnel.connect.feed.key_table import kept_keys
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.file_io import plain
+from runnel.lake.iceberg.manifests import Entry, entries
+from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS, RowWriter
+from runnel.lake.iceberg.position_delete_writer import Partition, mark
+from runnel.lake.scan.duckdb_connection import connect, told
+from runnel.lake.scan.duckdb_types import literal, quoted
+from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, deleted_sql, partition_of, rows_sql, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +60,7 @@ def displaced(
     Rows go whose keys are in `added` or `gone` or, where there are files `present`, are in none of them. Other rows of
     files that are written again are written for `metadata`, the version with the columns that it will have.
     """
-    before = tables.load(store, base)
+    before = table_metadata.load(store, base)
     found = list(entries(store, before))
     files = [plain(file.file_path) for file in added] + ([str(gone)] if gone else [])
     if not found or not (files or present):

@@ -1,1 +1,4 @@
-"""REST APIs as sources: walked page by page, politely, with what is new since the last time."""
+"""REST APIs as sources: pagination, authentication, rate limits, watermarks.
+
+May import `connect.feed` and `connect.ingest`.
+"""

@@ -11,13 +11,13 @@ import requests
 import urllib3
 
 from runnel import __version__
-from runnel.connect.feed.news import Progress
-from runnel.connect.http import trouble
-from runnel.connect.http.access import Access, joined
-from runnel.connect.http.pace import backoff, held, hold, slot
-from runnel.connect.http.trouble import Trouble
-from runnel.declare.flow import Source
-from runnel.declare.origin import Http
+from runnel.connect.feed.protocol import Progress
+from runnel.connect.http import http_errors
+from runnel.connect.http.authentication import Access, joined
+from runnel.connect.http.http_errors import Trouble
+from runnel.connect.http.rate_limit import backoff, held, hold, slot
+from runnel.declare.model.endpoints import Http
+from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 Pause = Callable[[float], object]
@@ -73,7 +73,7 @@ class Client:
         """Return the whole answer to a request, tried again where trouble may pass: nobody else need try again."""
         number, host = 0, self.access.host
         if (seconds := held(host, time.monotonic())) is not None:
-            raise _tried(trouble.asks_to_wait(seconds, self.access.told, self._at).error)
+            raise _tried(http_errors.asks_to_wait(seconds, self.access.told, self._at).error)
         while True:
             found = self._once(ask)
             if isinstance(found, Answer):
@@ -100,7 +100,7 @@ class Client:
             what = f"{access.told} names a next page that has no address of HTTP"
             return Trouble(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
         if urlsplit(access.url).scheme == "https" and urlsplit(url).scheme == "http":
-            return trouble.of_redirect(f"for its next page, {_OPEN}", access.told, self._at)
+            return http_errors.of_redirect(f"for its next page, {_OPEN}", access.told, self._at)
         for _ in range(_MOST_REDIRECTS):
             self._wait(slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
             found = self._sent(method, url, ask)
@@ -108,13 +108,13 @@ class Client:
                 return found
             target, told = joined(url, found.headers.get("Location", "")), access.shown(url)
             if target is None:
-                return trouble.of_redirect("but does not say where to", told, self._at)
+                return http_errors.of_redirect("but does not say where to", told, self._at)
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
-                return trouble.of_redirect(_OPEN, told, self._at)
+                return http_errors.of_redirect(_OPEN, told, self._at)
             if method == "POST" and found.status in (301, 302, 303):
-                return trouble.of_redirect(f"where a POST does not go (status {found.status})", told, self._at)
+                return http_errors.of_redirect(f"where a POST does not go (status {found.status})", told, self._at)
             url = target
-        return trouble.of_redirect(f"more than {_MOST_REDIRECTS} times", access.told, self._at)
+        return http_errors.of_redirect(f"more than {_MOST_REDIRECTS} times", access.told, self._at)
 
     def _sent(self, method: str, url: str, ask: Ask) -> Answer | Trouble:
         access = self.access
@@ -129,7 +129,7 @@ class Client:
             ) as response:
                 return self._read(response, url, ask)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
-            return trouble.of_failure(error, access, self._origin, self._at)
+            return http_errors.of_failure(error, access, self._origin, self._at)
 
     def _read(self, response: requests.Response, url: str, ask: Ask) -> Answer | Trouble:
         status, headers = response.status_code, response.headers
@@ -138,12 +138,12 @@ class Client:
         seconds = _MOST_TIMEOUTS * self._origin.timeout_seconds
         body = self._body(response, _START if status >= 300 else MOST_BYTES, seconds)
         if body is None:
-            return trouble.endless(self.access.shown(url), seconds, self._at)
+            return http_errors.endless(self.access.shown(url), seconds, self._at)
         if status >= 300:
             start = body[:_START].decode(errors="replace")
-            return trouble.of_status(status, headers, start, url, self.access, self._at)
+            return http_errors.of_status(status, headers, start, url, self.access, self._at)
         if len(body) > MOST_BYTES:
-            return trouble.too_large(self.access.shown(url), MOST_BYTES, self._at)
+            return http_errors.too_large(self.access.shown(url), MOST_BYTES, self._at)
         return Answer(status, url, headers, body)
 
     def _body(self, response: requests.Response, most: int, seconds: float) -> bytes | None:

@@ -9,14 +9,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from runnel.connect.feed.news import Fetched, News, Part, Progress, State
+from runnel.connect.feed.protocol import Fetched, News, Part, Progress, State
 from runnel.connect.http.client import Answer, Ask, Client, Pause
-from runnel.connect.http.lines import Newest, Parts, digest_of
-from runnel.connect.http.pace import when
-from runnel.connect.http.pages import walk
-from runnel.connect.http.since import Since
-from runnel.declare.flow import Source
-from runnel.declare.origin import Http
+from runnel.connect.http.jsonl_writer import Newest, Parts, digest_of
+from runnel.connect.http.pagination import walk
+from runnel.connect.http.rate_limit import when
+from runnel.connect.http.watermark import Since
+from runnel.declare.model.endpoints import Http
+from runnel.declare.model.flow import Source
 
 _WHOLE = 2**256
 _SURE = timedelta(seconds=2)  # a date of a change has whole seconds: there may be a later one within

@@ -1,8 +1,4 @@
-"""Ingest: the files of a source into its table. Imports nothing heavy until something is read."""
+"""Ingest files of a source into its table.
 
-from runnel.connect.ingest.digests import DigestCache
-from runnel.connect.ingest.found import Arrival, Found
-from runnel.connect.ingest.position import arrivals
-from runnel.connect.ingest.reading import Ingested, read
-
-__all__ = ["Arrival", "DigestCache", "Found", "Ingested", "arrivals", "read"]
+Imports nothing heavy until a file is read.
+"""

@@ -1,1 +1,4 @@
-"""Databases over SQL: PostgreSQL, MySQL, MariaDB and SQLite."""
+"""SQL databases as sources: PostgreSQL, MySQL, MariaDB and SQLite.
+
+May import `connect.feed` and `connect.ingest`.
+"""

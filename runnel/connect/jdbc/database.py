@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
-from runnel.connect.jdbc.address import Address, address_of
-from runnel.declare.origin import Jdbc
+from runnel.connect.jdbc.url import Address, address_of
+from runnel.declare.model.endpoints import Jdbc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,14 +152,14 @@ def database_of(origin: Jdbc, root: Path, at: str) -> Database:
     """Return the database of an origin, not connected yet."""
     address = address_of(origin, root, at)
     if address.kind == "postgresql":
-        from runnel.connect.jdbc.postgres import Postgres
+        from runnel.connect.jdbc.drivers.postgres import Postgres
 
         return Postgres(address, at)
     if address.kind == "mysql":
-        from runnel.connect.jdbc.mysql import MySql
+        from runnel.connect.jdbc.drivers.mysql import MySql
 
         return MySql(address, at)
-    from runnel.connect.jdbc.sqlite import Sqlite
+    from runnel.connect.jdbc.drivers.sqlite import Sqlite
 
     return Sqlite(address, at)
 

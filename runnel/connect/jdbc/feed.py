@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from runnel.connect.feed.news import Fetched, Held, News, Progress, State
-from runnel.connect.jdbc import marked, whole
+from runnel.connect.feed.protocol import Fetched, Held, News, Progress, State
+from runnel.connect.jdbc import full_read, watermark_read
 from runnel.connect.jdbc.database import Database, database_of
-from runnel.connect.jdbc.look import Look, look
-from runnel.declare.flow import Source
-from runnel.declare.origin import Jdbc
+from runnel.connect.jdbc.table_inspection import Look, look
+from runnel.declare.model.endpoints import Jdbc
+from runnel.declare.model.flow import Source
 
 
 class JdbcFeed:
@@ -27,7 +27,7 @@ class JdbcFeed:
         """Return what has changed since a state: by a checksum that the database computes, or by the watermark."""
         with self._database() as database:
             looked = self._look(database)
-            ask = marked.news if looked.mark is not None else whole.news
+            ask = watermark_read.news if looked.mark is not None else full_read.news
             return ask(database, looked, _same(looked, state), is_first=state is None)
 
     def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
@@ -37,8 +37,8 @@ class JdbcFeed:
             looked = self._look(database)
             known = _same(looked, state)
             if looked.mark is None:
-                return whole.fetch(database, looked, folder, tell, self._held if known is not None else None)
-            return marked.fetch(database, looked, known, folder, tell, self._held)
+                return full_read.fetch(database, looked, folder, tell, self._held if known is not None else None)
+            return watermark_read.fetch(database, looked, known, folder, tell, self._held)
 
     def _database(self) -> Database:
         return database_of(self._origin, self._root, str(self._source.place))

@@ -4,8 +4,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.origin import Kafka
-from runnel.declare.secret import Secret, revealed
+from runnel.declare.model.endpoints import Kafka
+from runnel.declare.model.secret import Secret, revealed
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 if TYPE_CHECKING:

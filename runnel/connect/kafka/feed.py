@@ -7,17 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.news import Fetched, News, Progress, State
-from runnel.connect.kafka.bad import Bad
+from runnel.connect.feed.protocol import Fetched, News, Progress, State
+from runnel.connect.kafka.bad_messages import Bad
 from runnel.connect.kafka.client import Client
-from runnel.connect.kafka.files import files_of
-from runnel.connect.kafka.losses import Losses
-from runnel.connect.kafka.messages import consume
+from runnel.connect.kafka.consumer import consume
+from runnel.connect.kafka.expired_messages import Losses
+from runnel.connect.kafka.message_files import files_of
+from runnel.connect.kafka.offset_plan import Since, known_offsets, refuse_lost, refuse_reset, since, told
+from runnel.connect.kafka.offset_range import Span
 from runnel.connect.kafka.offsets import Place, Topics, at_time, look
-from runnel.connect.kafka.since import Since, known_offsets, refuse_lost, refuse_reset, since, told
-from runnel.connect.kafka.span import Span
-from runnel.declare.flow import Source
-from runnel.declare.origin import Kafka
+from runnel.declare.model.endpoints import Kafka
+from runnel.declare.model.flow import Source
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -7,7 +7,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runnel.declare.kafka import INCLUDED
+from runnel.declare.api.kafka import INCLUDED
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.connect.kafka.client import REQUEST_SECONDS, Client
-from runnel.declare.origin import Kafka
+from runnel.declare.model.endpoints import Kafka
 from runnel.errors import Mistake, Unreachable, listed, nearest
 
 if TYPE_CHECKING:

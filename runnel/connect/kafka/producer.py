@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from runnel.connect.kafka.client import Client
-from runnel.declare.origin import Kafka
+from runnel.declare.model.endpoints import Kafka
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:

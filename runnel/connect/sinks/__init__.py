@@ -1,1 +1,4 @@
-"""Hand tables on: each kind of sink is an outlet that takes changes. Imported only when something is delivered."""
+"""Deliver changes of tables to files, Kafka, webhooks, functions and databases.
+
+Imported only if something is delivered.
+"""

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from runnel.errors import Broken
-from runnel.lake import failpoints, schema
-from runnel.lake.files.rows import Part, reading, values
-from runnel.lake.files.table import is_file_table
-from runnel.lake.manifests import entries
-from runnel.lake.storage import local_path, plain, sync
+from runnel.lake import failpoints
+from runnel.lake.catalog import schema
+from runnel.lake.files.file_rows import Part, reading, values
+from runnel.lake.iceberg.file_io import local_path, plain, sync
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.table_properties import is_file_table
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

@@ -10,13 +10,13 @@ from pyiceberg.table.metadata import TableMetadata
 
 from runnel.errors import Broken, Mistake, listed
 from runnel.lake.files.blobs import chunks, damaged, sha256_of
+from runnel.lake.files.file_rows import Part, parts, reading, scan, values
+from runnel.lake.files.file_table import at_ref
 from runnel.lake.files.ls import ls
-from runnel.lake.files.outlet import Outlet
 from runnel.lake.files.paths import Glob, nearest_path, problem
 from runnel.lake.files.put import Progress
-from runnel.lake.files.rows import Part, parts, reading, scan, values
-from runnel.lake.files.table import at_ref
-from runnel.lake.pins import pinned
+from runnel.lake.files.safe_folder import Outlet
+from runnel.lake.leases.pins import pinned
 from runnel.names import shown
 
 if TYPE_CHECKING:

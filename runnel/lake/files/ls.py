@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 
+from runnel.lake.files.file_rows import Part, bounds, parts, scan, values
+from runnel.lake.files.file_table import at_ref
 from runnel.lake.files.paths import Glob
-from runnel.lake.files.rows import Part, bounds, parts, scan, values
-from runnel.lake.files.table import at_ref
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -9,16 +9,16 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
-from runnel.lake import branches
-from runnel.lake.commits import Commit
-from runnel.lake.datafiles import RowWriter
 from runnel.lake.files.blobs import Uploads
-from runnel.lake.files.intake import Intake, Taken
-from runnel.lake.files.revision import Revision, known_sums, land, lookup
-from runnel.lake.files.sources import Found, collect
-from runnel.lake.files.table import SCHEMA, create, current, inline_bytes, opened
-from runnel.lake.pins import pinned
-from runnel.lake.storage import local_path
+from runnel.lake.files.disk_paths import Found, collect
+from runnel.lake.files.disk_reader import Intake, Taken
+from runnel.lake.files.file_commit import Revision, known_sums, land, lookup
+from runnel.lake.files.file_table import SCHEMA, create, current, inline_bytes, opened
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Commit
+from runnel.lake.iceberg.file_io import local_path
+from runnel.lake.iceberg.parquet_writer import RowWriter
+from runnel.lake.leases.pins import pinned
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake, listed
-from runnel.lake import branches
-from runnel.lake.commits import Commit
+from runnel.lake.files.file_commit import Revision, land
+from runnel.lake.files.file_table import opened
 from runnel.lake.files.ls import ls
 from runnel.lake.files.paths import nearest_path
-from runnel.lake.files.revision import Revision, land
-from runnel.lake.files.table import opened
-from runnel.lake.pins import pinned
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Commit
+from runnel.lake.leases.pins import pinned
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

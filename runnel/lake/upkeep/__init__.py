@@ -1,1 +1,4 @@
-"""Upkeep of the lake: compact, erase, gc, fsck, relocate."""
+"""Upkeep of the lake: compact, erase, gc, fsck, relocate.
+
+The highest package of the lake.
+"""

@@ -1,8 +1,4 @@
-"""Fingerprints: what a task's result depends on beside its inputs, and what changed between two of them."""
+"""Fingerprints: what a task's result depends on besides its inputs.
 
-from runnel.plan.fingerprint.declared import source_fingerprint
-from runnel.plan.fingerprint.difference import difference
-from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprints, fingerprint
-from runnel.plan.fingerprint.unit import Part
-
-__all__ = ["Fingerprint", "Fingerprints", "Part", "difference", "fingerprint", "source_fingerprint"]
+Looks at objects in memory and files of the project; runs no user code.
+"""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from runnel.plan.fingerprint.code.canonical_writer import SHORT
+from runnel.plan.fingerprint.code.code_unit import Part
 from runnel.plan.fingerprint.fingerprints import FORM, Fingerprint
-from runnel.plan.fingerprint.unit import Part
-from runnel.plan.fingerprint.writer import SHORT
 
 _ORDER = ("input", "code", "constant", "value", "default", "parameter", "option", "checks", "setting")
 _Stored = dict[tuple[str, str], list[Sequence[str]]]

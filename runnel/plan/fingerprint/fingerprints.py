@@ -10,13 +10,13 @@ from threading import RLock
 from types import FunctionType
 from typing import Any
 
-from runnel.declare.flow import Task
-from runnel.plan.fingerprint.conf import deciding
-from runnel.plan.fingerprint.declared import declared
-from runnel.plan.fingerprint.names import Names
-from runnel.plan.fingerprint.project import Project
-from runnel.plan.fingerprint.reach import Reach
-from runnel.plan.fingerprint.unit import Part, Unit, digest, mark, reached
+from runnel.declare.model.flow import Task
+from runnel.plan.fingerprint.code.code_unit import Part, Unit, digest, mark, reached
+from runnel.plan.fingerprint.code.code_walker import Reach
+from runnel.plan.fingerprint.code.name_resolution import Names
+from runnel.plan.fingerprint.declared_options import declared
+from runnel.plan.fingerprint.project_files import Project
+from runnel.plan.fingerprint.spark_conf import deciding
 
 FORM = 1  # of the digest: counts up when the same code would get another one
 
@@ -98,6 +98,6 @@ def fingerprint(task: Task, root: Path) -> Fingerprint:
 
 
 def _normalised(sql: str) -> str:
-    from runnel.declare.sql import normalised
+    from runnel.declare.sql.task_sql import normalised
 
     return normalised(sql)

@@ -1,1 +1,4 @@
-"""Spark SQL in, DuckDB SQL out: faithful, or not at all."""
+"""Translate Spark SQL to DuckDB SQL: faithfully or not at all.
+
+Pure: text and schemas in, text out.
+"""

@@ -1,8 +1,8 @@
 """Casts, where both engines give the same value or both fail."""
 
+from runnel.query.data_types import BIGINT, DATE, DOUBLE, TIMESTAMP, DataType, decimal
 from runnel.query.dialect.literals import moment
-from runnel.query.dialect.value import EXACT_DIGITS, Refused, Value, cast, converted, failing, text
-from runnel.query.types import BIGINT, DATE, DOUBLE, TIMESTAMP, DataType, decimal
+from runnel.query.dialect.typed_expression import EXACT_DIGITS, Refused, Value, cast, converted, failing, text
 
 _BLANK = text("".join(map(chr, range(1, 33))))
 _WHOLE = r"[+-]?[0-9]+"

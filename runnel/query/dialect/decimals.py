@@ -2,8 +2,8 @@
 
 from decimal import Decimal
 
-from runnel.query.dialect.value import MOST_DIGITS, Refused, Value, as_decimal, cast, failing, text
-from runnel.query.types import DataType, decimal
+from runnel.query.data_types import DataType, decimal
+from runnel.query.dialect.typed_expression import MOST_DIGITS, Refused, Value, as_decimal, cast, failing, text
 
 _MIN_SCALE = 6
 _SPARK_QUOTIENT_SCALE = 39

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 
-from runnel.query.dialect import aggregates, literals, nested, numbers, operators, text, times
-from runnel.query.dialect.calls import AGGREGATES, SCALARS, WINDOWED, Call
-from runnel.query.dialect.forms import Forms
-from runnel.query.dialect.grammar import check_arguments, check_precedence
-from runnel.query.dialect.reader import WRITTEN
+from runnel.query.data_types import BOOLEAN
+from runnel.query.dialect import literals, operators
+from runnel.query.dialect.functions import aggregates, collections, datetimes, numbers, strings
+from runnel.query.dialect.functions.registry import AGGREGATES, SCALARS, WINDOWED, Call
+from runnel.query.dialect.grammar_check import check_arguments, check_precedence
+from runnel.query.dialect.parser import WRITTEN
 from runnel.query.dialect.scope import Scope
-from runnel.query.dialect.value import Refused, Value, field_of
-from runnel.query.types import BOOLEAN
+from runnel.query.dialect.special_forms import Forms
+from runnel.query.dialect.typed_expression import Refused, Value, field_of
 
 if TYPE_CHECKING:
-    from runnel.query.dialect.query import Query
+    from runnel.query.dialect.select import Query
 
 N = TypeVar("N", bound=exp.Expr)
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -25,7 +26,7 @@ _COMPARISONS |= {exp.NullSafeEQ: "<=>", exp.NullSafeNEQ: "!<=>"}
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
 _BITS = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 MOST_CHARACTERS = 50_000
-_FUNCTIONS = (aggregates, nested, numbers, text, times)
+_FUNCTIONS = (aggregates, collections, numbers, strings, datetimes)
 
 
 class Expressions(Forms):
@@ -53,7 +54,9 @@ class Expressions(Forms):
             exp.Dot: lambda node, scope: self._dot(node, scope, bare=False),
             exp.Escape: self._escape,
             exp.Exists: self._exists,
-            exp.Extract: lambda node, scope: times.extract(str(node.meta[WRITTEN]), self.value(node.expression, scope)),
+            exp.Extract: lambda node, scope: datetimes.extract(
+                str(node.meta[WRITTEN]), self.value(node.expression, scope)
+            ),
             exp.Filter: lambda node, scope: self._aggregate(node.this, scope, where=node.expression),
             exp.Identifier: lambda node, scope: scope.column((node.name,), bare=False),
             exp.In: self._in,
@@ -67,7 +70,7 @@ class Expressions(Forms):
             exp.Null: lambda *_: literals.NULL,
             exp.Or: lambda node, scope: self._logic("OR", node, scope),
             exp.Paren: lambda node, scope: self.value(node.this, scope),
-            exp.RegexpLike: lambda node, scope: text.matching(*self._pair(node, scope)),
+            exp.RegexpLike: lambda node, scope: strings.matching(*self._pair(node, scope)),
             exp.StrPosition: self._position,
             exp.Subquery: self._scalar,
             exp.Substring: self._substring,
@@ -216,7 +219,7 @@ class Expressions(Forms):
         return found if where is None or found.name is None else found.named(found.name + own if own else None)
 
     def _window(self, node: exp.Window, scope: Scope) -> Value:
-        from runnel.query.dialect.windows import over
+        from runnel.query.dialect.over_clause import over
 
         function = node.this
         if not isinstance(function, exp.Anonymous):

@@ -6,8 +6,8 @@ from math import isfinite
 
 from sqlglot import exp
 
-from runnel.query.dialect.value import MOST_DIGITS, Refused, Value, cast, text
-from runnel.query.types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID, DataType, decimal
+from runnel.query.data_types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID, DataType, decimal
+from runnel.query.dialect.typed_expression import MOST_DIGITS, Refused, Value, cast, text
 
 _NUMBER = re.compile(r"(-?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(BD|[LSYDF])?\Z", re.IGNORECASE)
 _SUFFIXES = {"L": "bigint", "S": "smallint", "Y": "tinyint", "D": "double", "F": "float"}

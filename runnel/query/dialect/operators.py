@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from runnel.query.data_types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, DataType
 from runnel.query.dialect.casts import naive, zoned
 from runnel.query.dialect.decimals import combined, divided
 from runnel.query.dialect.literals import moment
-from runnel.query.dialect.value import Refused, Value, as_decimal, call_name, cast, converted, failing, wider
-from runnel.query.types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, DataType
+from runnel.query.dialect.typed_expression import Refused, Value, as_decimal, call_name, cast, converted, failing, wider
 
 _INTERVALS = ("months", "days", "micros")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from runnel.query.dialect.value import Refused, Value, field_of
+from runnel.query.dialect.typed_expression import Refused, Value, field_of
 
 
 @dataclass(frozen=True)

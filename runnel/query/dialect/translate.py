@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runnel.query.allow import Parsed
-from runnel.query.dialect.query import Queries
-from runnel.query.dialect.value import Refused, Value
-from runnel.query.types import DataType, spark_type
+from runnel.query.allow_list import Parsed
+from runnel.query.data_types import DataType, spark_type
+from runnel.query.dialect.select import Queries
+from runnel.query.dialect.typed_expression import Refused, Value
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def translate(
     `tables` maps `layer.name` to a DuckDB identifier, already quoted where it has to be; a table that is not in it is
     called by its quoted full name.
 
-    >>> from runnel.query.allow import parse
+    >>> from runnel.query.allow_list import parse
     >>> translate(parse("select a from x.t"), {"x.t": {"a": "int"}}).sql
     'SELECT "t1"."a" AS "a" FROM "x.t" AS "t1"'
     """

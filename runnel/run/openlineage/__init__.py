@@ -1,1 +1,4 @@
-"""Events of OpenLineage, the standard by which tools tell each other what was made of what."""
+"""Events of OpenLineage, the standard for lineage between tools.
+
+Observers of runs; they change nothing.
+"""

@@ -18,13 +18,13 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from runnel.lake.tables import load
+from runnel.lake.iceberg.table_metadata import load
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
     from runnel.plan.facts import Head
-    from runnel.run.conditions import Finding
+    from runnel.run.checks.row_checks import Finding
 
 
 @attr.define

@@ -26,7 +26,7 @@ from runnel import __version__
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset
 
-    from runnel.declare.flow import Source, Task
+    from runnel.declare.model.flow import Source, Task
     from runnel.errors import RunnelError
 
 

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from runnel import farewell
+from runnel import shutdown
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import RunEvent
 
-    from runnel.declare.observing import LineageSettings
+    from runnel.declare.observability_settings import LineageSettings
 
     Make = Callable[[], RunEvent]
 
@@ -59,7 +59,7 @@ class Sender:
         self._is_told = False
         self._client: OpenLineageClient | None = None
         threading.Thread(target=self._go, name="runnel openlineage", daemon=True).start()
-        farewell.register(self.flush)
+        shutdown.register(self.flush)
 
     def namespace(self, project: str, branch: str) -> str:
         """Return the namespace of a branch: that of `main` is the one that people know."""

@@ -1,1 +1,4 @@
-"""Compute a task by slices: find the keys that changed, read only their rows, replace only their rows."""
+"""Compute a task by slices: find changed keys, read their rows, replace their rows.
+
+Spark frames in, Spark frames out.
+"""

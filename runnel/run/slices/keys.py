@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.literal import literal
+from runnel.declare.sql.literals import literal
 from runnel.internal_names import internal_column
 from runnel.plan.slices import Key, preceding
 

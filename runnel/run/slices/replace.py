@@ -9,29 +9,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.declare.flow import Task
-from runnel.declare.literal import column, literal
+from runnel.declare.model.flow import Task
+from runnel.declare.sql.literals import column, literal
 from runnel.internal_names import internal_column
-from runnel.lake import slots
-from runnel.lake.descent import RUN
-from runnel.lake.movement import size
-from runnel.lake.slices import buckets, is_aligned
+from runnel.lake.diff.change_size import size
+from runnel.lake.diff.changed_slices import buckets, is_aligned
+from runnel.lake.iceberg.snapshot_descent import RUN
+from runnel.lake.leases import slots
 from runnel.names import TableName
 from runnel.plan.facts import Head
-from runnel.run import tally
-from runnel.run.conditions import JSON_OPTIONS
-from runnel.run.placed import placed
-from runnel.run.removal import total_rows, unmatched
-from runnel.run.save import measured, news, observed
+from runnel.run import content_tally
+from runnel.run.checks.row_checks import JSON_OPTIONS
+from runnel.run.content_tally import NOTHING, Tally, quoted
 from runnel.run.slices.keys import Keys, frame_of, outside, part_names, restrict
-from runnel.run.tally import NOTHING, Tally, quoted
-from runnel.run.target import columns_of
+from runnel.run.write.row_removal import total_rows, unmatched
+from runnel.run.write.target_layout import columns_of
+from runnel.run.write.temporary_tables import placed
+from runnel.run.write.write_frame import measured, news, observed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from runnel.run.context import Context
+    from runnel.run.task_context import Context
 
 _SMALL_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
@@ -94,9 +94,9 @@ def others(context: "Context", task: Task, keys: Keys, base: str, where: str | N
 
         def before(count: int) -> Tally:
             found = news(observation) if count else None
-            if found is None or found[tally.ROWS] != count:
+            if found is None or found[content_tally.ROWS] != count:
                 found = measured(rows, columns, columns, ())
-            return tally.read(found)
+            return content_tally.read(found)
 
         yield Others(outside(observed(rows, observation, columns, columns, ()), keys, by_columns(task)), before)
 
@@ -107,13 +107,13 @@ def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, 
 
     slots.place(context.store.db, context.slot, {task.table: base})
     rows = restrict(context.session.table(context.identifier(task.table)), keys, by_columns(task))
-    hashed = rows.selectExpr("*", *tally.hashes(columns_of(rows.schema)))
+    hashed = rows.selectExpr("*", *content_tally.hashes(columns_of(rows.schema)))
     # Not count(DISTINCT): beside other sums it takes Spark two more shuffles. Very many are only about right.
     key = f"xxhash64({', '.join(part for name in by_columns(task) for part in (name, f'isnull({name})'))})"
     number = f"size(collect_set({key}))" if keys.values is not None else f"approx_count_distinct({key})"
-    wanted = tally.sums() | {_SLICES: number}
+    wanted = content_tally.sums() | {_SLICES: number}
     found = hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
-    return tally.read(found), int(found[_SLICES])
+    return content_tally.read(found), int(found[_SLICES])
 
 
 def take_out(context: "Context", task: Task, keys: Keys, base: str, rows: "DataFrame") -> str:

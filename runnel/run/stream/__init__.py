@@ -1,1 +1,4 @@
-"""Streams: tasks that go on from where they were, batch by batch, each published by itself and once."""
+"""Structured Streaming: queries whose batches are published once each.
+
+Spark's query id and epoch are part of each commit.
+"""

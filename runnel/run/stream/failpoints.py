@@ -8,5 +8,4 @@ WOUND = declare("stream.wound", "a tape reaches further, the stream does not see
 BEGUN = declare("stream.begun", "Spark has handed a batch over, nothing of it is written")
 WRITTEN = declare("stream.written", "the rows of a batch are written, nothing points at them")
 PUBLISHED = declare("stream.published", "a batch is published, Spark does not know that it is done")
-TAKEN = declare("stream.taken", "what is new of a source is staged, nothing points at it")
 ALL = (WOUND, BEGUN, WRITTEN, PUBLISHED)

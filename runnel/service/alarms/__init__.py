@@ -1,1 +1,4 @@
-"""What is wrong with a lake, and who is told."""
+"""Find what is wrong with a lake and notify people.
+
+Reads the catalog database; sends by channels.
+"""

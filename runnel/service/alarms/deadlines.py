@@ -7,8 +7,8 @@ from datetime import time as clock_time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from runnel.client.due import due, times
-from runnel.declare.deadline import Deadline
+from runnel.declare.options.deadline import Deadline
+from runnel.project.inspection.schedule_times import due, times
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runnel.errors import listed
-from runnel.lake.alarms import OVER, Alarm
+from runnel.lake.control.alarms import OVER, Alarm
 
 
 @dataclass(frozen=True)

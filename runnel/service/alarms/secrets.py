@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runnel.declare.secret import Secret
+from runnel.declare.model.secret import Secret
 
 
 def revealed(value: Any) -> str:

@@ -1,1 +1,4 @@
-"""The REST API: the nouns of the command line over HTTP, under /api/v1. No Spark, and no code of users."""
+"""The REST API under /api/v1.
+
+No Spark and no users' code in this process.
+"""

@@ -11,36 +11,37 @@ from fastapi.openapi.utils import get_openapi
 
 from runnel import __version__
 from runnel.client.lake import Lake
-from runnel.service.api import (
-    alarms,
-    backfills,
+from runnel.service.api import etags, problem_json
+from runnel.service.api.change_poller import Pulse
+from runnel.service.api.metrics import metrics
+from runnel.service.api.middleware.authentication import OPEN, Guard
+from runnel.service.api.middleware.idempotency import Keys
+from runnel.service.api.middleware.tracing import Traces
+from runnel.service.api.parameters import PREFIX
+from runnel.service.api.routes.lake import (
     branches,
     checks,
     commits,
     files,
-    fresh,
-    health,
-    live,
     merge,
-    metrics,
-    plan,
-    problem,
     quarantine,
     query,
-    run_events,
-    runs,
-    schedules,
     sources,
     streams,
     tables,
+)
+from runnel.service.api.routes.operations import (
+    alarms,
+    backfills,
+    health,
+    live,
+    plan,
+    run_events,
+    runs,
+    schedules,
     tokens,
     workers,
 )
-from runnel.service.api.guard import OPEN, Guard
-from runnel.service.api.keys import Keys
-from runnel.service.api.pulse import Pulse
-from runnel.service.api.traces import Traces
-from runnel.service.api.words import PREFIX
 from runnel.telemetry import tracing
 
 _NOUNS = (
@@ -88,15 +89,15 @@ def make_app(lake: Lake) -> FastAPI:
     app.state.lake = lake
     app.state.ending = threading.Event()
     app.state.registry = metrics.registry_of(lake)
-    problem.handle(app)
-    fresh.handle(app)
+    problem_json.handle(app)
+    etags.handle(app)
     for noun in _NOUNS:
         app.include_router(noun.router, prefix=PREFIX)
     for root in (health, metrics):
         app.include_router(root.router)
     app.add_middleware(Keys, db=lake.store.db)
     app.add_middleware(Guard, db=lake.store.db)  # what it refuses reaches nothing
-    app.add_middleware(problem.Defects)
+    app.add_middleware(problem_json.Defects)
     app.add_middleware(metrics.Meters, registry=app.state.registry)
     if tracing.configure(lake.settings.telemetry, lake.settings.name):
         app.add_middleware(Traces)
@@ -128,5 +129,5 @@ def _described(app: FastAPI) -> dict[str, Any]:
 
 
 def _problem_schemas() -> dict[str, Any]:
-    found = problem.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    found = problem_json.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**found.pop("$defs"), "Problem": found}

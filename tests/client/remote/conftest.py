@@ -12,7 +12,7 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.client.remote import RemoteLake
+from runnel.client.remote.lake import RemoteLake
 from tests.service.api.serving import Api, serving, shop
 
 ODD = pa.table(

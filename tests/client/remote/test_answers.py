@@ -9,7 +9,7 @@ import pytest
 
 from runnel.client.lake import Lake
 from runnel.errors import Conflict, Mistake
-from runnel.lake.merge import MergeConflict
+from runnel.lake.merge.merge import MergeConflict
 from tests.client.remote.conftest import Pair
 
 SAME: dict[str, Callable[[Lake], Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runnel.client.lake import Lake
-from runnel.client.remote import RemoteLake
+from runnel.client.remote.lake import RemoteLake
 from runnel.errors import Mistake
 from tests.client.remote.conftest import Pair
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 import runnel as rn
-from runnel.cli.run import show
+from runnel.cli.flow.run import show
 from runnel.errors import Mistake, Unreachable
-from runnel.run.report import Event
-from runnel.service.worker import Worker
+from runnel.run.results.run_result import Event
+from runnel.service.worker.worker import Worker
 from tests.client.remote.conftest import Pair
 from tests.service.api.serving import working
 

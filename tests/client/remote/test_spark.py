@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.errors import Unreachable
-from runnel.service.worker import Worker
+from runnel.service.worker.worker import Worker
 from tests.client.remote.conftest import Pair
 from tests.service.api.serving import working
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.client.remote import RemoteLake
+from runnel.client.remote.lake import RemoteLake
 from runnel.errors import Mistake, RunnelError, Unreachable
-from runnel.lake import tokens
+from runnel.lake.control import tokens
 from tests.client.remote.conftest import Pair
 from tests.service.api.serving import Api, serving, shop, working
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from runnel.client.lake import Lake
 from runnel.errors import RunnelError
-from runnel.lake.branches import fork
-from runnel.lake.revert import revert
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase as erase_rows
+from runnel.lake.history.branches import fork
+from runnel.lake.merge.revert import revert
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase as erase_rows
 from runnel.names import TableName
 from tests.connect.source_histories import model
 from tests.connect.source_histories.model import Contents, Numbers, State

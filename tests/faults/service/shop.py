@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import runnel as rn
-from runnel.lake import queue
-from runnel.lake.upkeep.fsck import fsck
+from runnel.lake.control import run_queue
+from runnel.lake.upkeep.fsck.fsck import fsck
 from tests.kafka import _free_ports
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.queue import Queued
+    from runnel.lake.control.run_queue import Queued
 
 BEAT_SECONDS = 2
 FLOW = f'''
@@ -88,7 +88,7 @@ class Shop:
     def entries(self, states: Iterable[str] = (), cause: str | None = None) -> "list[Queued]":
         """Return entries of the queue."""
         db = self.lake.store.db
-        return db.read(lambda connection: queue.entries(connection, states=states, cause=cause))
+        return db.read(lambda connection: run_queue.entries(connection, states=states, cause=cause))
 
     def check(self) -> None:
         """See that the lake is sound."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from runnel.lake import queue, schema
+from runnel.lake.catalog import schema
+from runnel.lake.control import run_queue
 from tests.faults.service.client import Client
 from tests.faults.service.gauge import Gauge
 from tests.faults.service.senders import Flows
@@ -68,9 +69,9 @@ class Soak:
         self.client.await_up(120)
         self.orders.start()
         sampled, told, began = 0.0, 0, time.monotonic()
-        while (ended := self._count(queue.SUCCEEDED)) < self.runs:
-            assert not self._count(queue.FAILED), f"runs failed: {self.shop.entries([queue.FAILED])[0]}"
-            open_ = self._count(*queue.OPEN)
+        while (ended := self._count(run_queue.SUCCEEDED)) < self.runs:
+            assert not self._count(run_queue.FAILED), f"runs failed: {self.shop.entries([run_queue.FAILED])[0]}"
+            open_ = self._count(*run_queue.OPEN)
             for _ in range(min(_AT_ONCE - open_, self.runs - sum(self._asked))):
                 self._ask(sum(self._asked) % _FAMILIES)  # in turn, so that few meet at one table
             if time.monotonic() - sampled > _SAMPLE_SECONDS:

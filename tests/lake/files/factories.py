@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from runnel.lake.commits import Change, Commit
-from runnel.lake.datafiles import write_rows
-from runnel.lake.files import table as file_table
+from runnel.lake.files import file_table
 from runnel.lake.files.get import get
 from runnel.lake.files.ls import ls
 from runnel.lake.files.put import Put, put
+from runnel.lake.history.commits import Change, Commit
+from runnel.lake.iceberg.parquet_writer import write_rows
+from runnel.lake.iceberg.snapshots import Edit, stage
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit, stage
 from runnel.lake.store import Store
 from runnel.names import TableName
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from runnel.lake import schema, tables
+from runnel.lake.catalog import schema
 from runnel.lake.files import blobs
 from runnel.lake.files.put import put
 from runnel.lake.files.remove import remove
+from runnel.lake.iceberg import table_metadata
 from runnel.lake.store import Store
 from tests.lake.files.factories import DOCS, LARGE, blobs_on_disk, contents, put_tree, tree
 
 
 def referenced(store: Store, ref: str = "main") -> set[str]:
-    return set(blobs.referenced(store, tables.load(store, store.state(ref)[DOCS].location)))
+    return set(blobs.referenced(store, table_metadata.load(store, store.state(ref)[DOCS].location)))
 
 
 def test_a_version_references_its_blobs(store: Store, tmp_path: Path):
@@ -32,7 +33,7 @@ def test_data_files_that_were_seen_are_not_read_again(store: Store, tmp_path: Pa
     put_tree(store, tmp_path / "in", {"b": LARGE + b"b"})
     seen: set[str] = set()
     found = [
-        len(set(blobs.referenced(store, tables.load(store, store.state(ref)[DOCS].location), seen)))
+        len(set(blobs.referenced(store, table_metadata.load(store, store.state(ref)[DOCS].location), seen)))
         for ref in ("main~1", "main")
     ]
     assert found == [1, 1]
@@ -84,7 +85,7 @@ def test_a_failed_upload_leaves_nothing(store: Store, tmp_path: Path, monkeypatc
 
 def _created(store: Store):
     """Return a maker of the table that has written its metadata already, so that the blob is what is written next."""
-    from runnel.lake.files.table import create
+    from runnel.lake.files.file_table import create
 
     made = create(store, DOCS)
     return lambda *given: made

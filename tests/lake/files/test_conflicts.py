@@ -11,7 +11,7 @@ from runnel.lake.files import put as put_module
 from runnel.lake.files.put import put
 from runnel.lake.files.remove import remove
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
+from runnel.lake.upkeep.compact.compact import compact
 from tests.lake.files.factories import DOCS, contents, paths, put_tree, tree
 
 Meanwhile = Callable[[Store, Path], object]

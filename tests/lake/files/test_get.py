@@ -9,12 +9,12 @@ import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from runnel.errors import Broken, Mistake, RunnelError
-from runnel.lake import tables
-from runnel.lake.commits import Change
 from runnel.lake.files.get import get
-from runnel.lake.manifests import entries
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.snapshots import Edit, stage
 from runnel.lake.publish import Draft, publish
-from runnel.lake.snapshots import Edit, stage
 from runnel.lake.store import Store
 from tests.lake.files.factories import (
     DOCS,
@@ -151,7 +151,7 @@ def test_a_damaged_blob_is_named_and_leaves_no_file(filled: Store, tmp_path: Pat
 
 def test_rows_that_another_engine_deleted_are_gone(filled: Store, tmp_path: Path):
     before = filled.state()[DOCS].location
-    metadata = tables.load(filled, before)
+    metadata = table_metadata.load(filled, before)
     (entry,) = entries(filled, metadata)
     path = f"{metadata.location}/data/deletes.parquet"
     pq.write_table(pa.table({"file_path": [f"file:{entry.path}"], "pos": [1]}), path)

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake import branches, tables
-from runnel.lake.files import intake, table
+from runnel.lake.files import disk_reader, file_table
 from runnel.lake.files.blobs import Uploads
-from runnel.lake.files.intake import Intake
+from runnel.lake.files.disk_paths import Found
+from runnel.lake.files.disk_reader import Intake
+from runnel.lake.files.file_commit import lookup
+from runnel.lake.files.file_rows import changed_paths
 from runnel.lake.files.ls import FileRow, ls
 from runnel.lake.files.put import put
 from runnel.lake.files.remove import remove
-from runnel.lake.files.revision import lookup
-from runnel.lake.files.rows import changed_paths
-from runnel.lake.files.sources import Found
-from runnel.lake.manifests import entries
+from runnel.lake.history import branches
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.manifests import entries
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.factories import create, rows
@@ -76,21 +77,21 @@ def test_contents_may_grow_into_a_blob_and_shrink_again(store: Store, tmp_path: 
 
 def test_replacing_one_file_rewrites_one_data_file(store: Store, tmp_path: Path, monkeypatch):
     sizes = {"write.target-file-size-bytes": "20000", "write.parquet.row-group-size-bytes": "5000"}
-    monkeypatch.setattr(table, "PROPERTIES", table.PROPERTIES | sizes)
-    monkeypatch.setattr(intake, "BATCH_FILES", 4)
+    monkeypatch.setattr(file_table, "PROPERTIES", file_table.PROPERTIES | sizes)
+    monkeypatch.setattr(disk_reader, "BATCH_FILES", 4)
     put_tree(store, tmp_path / "in", {f"{number:03d}": os.urandom(1000) for number in range(100)})
     before = data_files(store)
     assert len(before) >= 4
     put_tree(store, tmp_path / "in", {"050": b"changed"})
     after = data_files(store)
     assert len(before - after) == 1 and len(after - before) == 2
-    assert len(lookup(store, tables.load(store, store.state()[DOCS].location), ["050"])) == 1
+    assert len(lookup(store, table_metadata.load(store, store.state()[DOCS].location), ["050"])) == 1
     assert paths(store) == [f"{number:03d}" for number in range(100)]
     assert paths(store, "04*") == [f"{number:03d}" for number in range(40, 50)]
 
 
 def data_files(store: Store) -> set[str]:
-    return {entry.path for entry in entries(store, tables.load(store, store.state()[DOCS].location))}
+    return {entry.path for entry in entries(store, table_metadata.load(store, store.state()[DOCS].location))}
 
 
 def test_remove(both: Store, tmp_path: Path):
@@ -137,8 +138,8 @@ CHANGES = {
 def test_a_file_that_changes_while_it_is_read_is_refused(store: Store, tmp_path: Path, monkeypatch, change, size):
     file = tree(tmp_path / "in", {"a": b"x" * size}) / "a"
     for name in ("_read_whole", "_hashed"):
-        read = getattr(intake, name)
-        monkeypatch.setattr(intake, name, lambda *given, read=read: (read(*given), change(file))[0])
+        read = getattr(disk_reader, name)
+        monkeypatch.setattr(disk_reader, name, lambda *given, read=read: (read(*given), change(file))[0])
     with pytest.raises(Mistake, match="changed while it was read") as refused:
         put(store, DOCS, [file])
     assert refused.value.code == "FILES_CHANGED" and DOCS not in store.state()

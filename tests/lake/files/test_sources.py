@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.files.sources import collect
+from runnel.lake.files.disk_paths import collect
 from tests.lake.files.factories import tree
 
 FILES = {"a.txt": "a", "b.bin": "b", ".hidden": "h", "sub/c.txt": "c", "sub/.git/d": "d", "sub/deep/e.txt": "e"}

@@ -12,15 +12,15 @@ from pyiceberg.types import StringType
 
 from runnel.errors import Mistake
 from runnel.failpoint import Injected
-from runnel.lake import manifests, snapshots
-from runnel.lake.commits import changes_of
-from runnel.lake.diff import diff
-from runnel.lake.manifests import Entry
-from runnel.lake.snapshots import Edit
+from runnel.lake.diff.lake_diff import diff
+from runnel.lake.history.commits import changes_of
+from runnel.lake.iceberg import manifests, snapshots
+from runnel.lake.iceberg.manifests import Entry
+from runnel.lake.iceberg.snapshots import Edit
 from runnel.lake.store import Store
-from runnel.lake.upkeep import compact as module
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
+from runnel.lake.upkeep.compact import compact as module
+from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from tests.lake.changes import columns, delete_rows, equality_delete, evolve, files, metadata, partitions
 from tests.lake.factories import add, create, read, rows

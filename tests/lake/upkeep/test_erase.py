@@ -16,24 +16,25 @@ from pyiceberg.types import StringType
 
 from runnel.errors import Mistake, RunnelError
 from runnel.failpoint import Injected
-from runnel.lake import schema, tables
-from runnel.lake.branches import delete as delete_branch
-from runnel.lake.commits import changes_of, commit_of, version_at
-from runnel.lake.diff import diff
-from runnel.lake.duck import connect
+from runnel.lake.catalog import schema
+from runnel.lake.diff.lake_diff import diff
 from runnel.lake.files.put import put
-from runnel.lake.pins import pinned
-from runnel.lake.scan import rows_sql
-from runnel.lake.snapshots import Edit
+from runnel.lake.history.branches import delete as delete_branch
+from runnel.lake.history.commits import changes_of, commit_of, version_at
+from runnel.lake.history.tags import tag
+from runnel.lake.iceberg import table_metadata
+from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.leases.pins import pinned
+from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.upkeep import erase as module
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import Erased, erase
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
-from runnel.lake.write import write
+from runnel.lake.table_writer import write
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase import erase as module
+from runnel.lake.upkeep.erase.erase import Erased, erase
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.changes import branch, columns, delete_rows, drop, equality_delete, evolve, files, overwrite, partitions
 from tests.lake.factories import add, create, read, rows
@@ -51,12 +52,12 @@ def history(store: Store) -> dict[str, Rows]:
         found = [commit_of(row) for row in connection.execute(sa.select(schema.commits).order_by(schema.commits.c.seq))]
         return [(commit.id, version_at(connection, commit, PEOPLE)) for commit in found]
 
-    tables.forget()
+    table_metadata.forget()
     found = {}
     with connect() as connection:
         for commit, version in store.db.read(commits):
             if version is not None:
-                sql = rows_sql(store, tables.load(store, version.location))
+                sql = rows_sql(store, table_metadata.load(store, version.location))
                 found[commit] = sorted(connection.execute(sql).fetchall(), key=repr)
     return found
 
@@ -93,7 +94,7 @@ def erased(store: Store, where: str = ANN, secret: str = "ann", *, gone: Callabl
     assert not traces(store, secret)
     state = store.state()
     if PEOPLE in state:  # PyIceberg reads it, too
-        assert tables.handle(store, PEOPLE, state[PEOPLE].location).scan().count() == len(read(store, NAME))
+        assert table_metadata.handle(store, PEOPLE, state[PEOPLE].location).scan().count() == len(read(store, NAME))
     assert erase(store, PEOPLE, where).rows == 0
     assert history(store) == after
     return done

@@ -4,22 +4,25 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runnel.connect import quarantine
-from runnel.connect.quarantine import Aside
-from runnel.lake import branches, manifests, schema, streams, tables, tape
-from runnel.lake.commits import Change
-from runnel.lake.inbox import Inbox
-from runnel.lake.manifests import listed_in
+from runnel.connect.load import quarantine
+from runnel.connect.load.quarantine import Aside
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import append_log, streams
+from runnel.lake.flow_state.append_log import Tape
+from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.flow_state.inbox_writer import Parcel, put
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import manifests, table_metadata
+from runnel.lake.iceberg.manifests import listed_in
 from runnel.lake.publish import Draft, publish
-from runnel.lake.push import Parcel, put
 from runnel.lake.store import Store
-from runnel.lake.tape import Tape
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.derived import Derived
-from runnel.lake.upkeep.erase import ErasedQuarantine, erase
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.derived_tables import Derived
+from runnel.lake.upkeep.erase.erase import ErasedQuarantine, erase
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 from tests.lake.upkeep.test_erase import traces
@@ -40,8 +43,8 @@ class Streaming:
     def wound(self, before: Tape | None) -> Tape:
         version = self.store.state()[EVENTS]
         if before is None:
-            return tape.begin(self.store, EVENTS, version.location, version.content)
-        return tape.wind(self.store, EVENTS, before, version.location, version.content)
+            return append_log.begin(self.store, EVENTS, version.location, version.content)
+        return append_log.wind(self.store, EVENTS, before, version.location, version.content)
 
     def hold(self, tapes: list[Tape]) -> None:
         with streams.hold(self.store.db, "main", SUMS, "code") as held:
@@ -58,10 +61,10 @@ class Streaming:
 
     def added(self) -> dict[int, list[list[int]]]:
         """Return what Spark reads of each snapshot: for each file that it added, the ids of its rows, in order."""
-        tables.forget()
+        table_metadata.forget()
         manifests.forget()
         found: dict[int, list[list[int]]] = {}
-        for snapshot in tables.load(self.store, self.tape.location).snapshots:
+        for snapshot in table_metadata.load(self.store, self.tape.location).snapshots:
             files = found.setdefault(snapshot.snapshot_id, [])
             for manifest in listed_in(self.store, snapshot.manifest_list):
                 if manifest.added_snapshot_id == snapshot.snapshot_id:

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from runnel.lake import branches, manifests, schema, tables
-from runnel.lake.commits import Commit
-from runnel.lake.database import stamp
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Commit
+from runnel.lake.history.tags import tag
+from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.upkeep.findings import Finding
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.fsck.findings import Finding
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.factories import add, create, rows
 from tests.lake.files.factories import LARGE, put_tree
@@ -40,14 +42,14 @@ def metadata_of(store: Store, commit: Commit) -> Path:
 
 
 def list_of(store: Store, commit: Commit) -> Path:
-    snapshot = tables.load(store, str(metadata_of(store, commit))).current_snapshot()
+    snapshot = table_metadata.load(store, str(metadata_of(store, commit))).current_snapshot()
     assert snapshot is not None
     return Path(snapshot.manifest_list)
 
 
 def added_by(store: Store, commit: Commit) -> manifests.Entry:
     """Return the data file that a commit added."""
-    metadata = tables.load(store, str(metadata_of(store, commit)))
+    metadata = table_metadata.load(store, str(metadata_of(store, commit)))
     return max(manifests.entries(store, metadata), key=lambda entry: entry.sequence)
 
 

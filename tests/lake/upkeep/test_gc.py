@@ -10,19 +10,22 @@ import pytest
 
 from runnel.errors import Mistake, RunnelError
 from runnel.failpoint import Injected
-from runnel.lake import branches, datafiles, manifests, schema, slots, snapshots, tables
-from runnel.lake.commits import Change, Commit
-from runnel.lake.database import stamp
-from runnel.lake.manifests import entries
-from runnel.lake.merge import merge
-from runnel.lake.ownership import FILE_NAME
-from runnel.lake.pins import pinned
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import stamp
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Change, Commit
+from runnel.lake.history.tags import tag
+from runnel.lake.iceberg import manifests, parquet_writer, snapshots, table_metadata
+from runnel.lake.iceberg.manifests import entries
+from runnel.lake.leases import slots
+from runnel.lake.leases.pins import pinned
+from runnel.lake.merge.merge import merge
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import Swept, gc
-from runnel.lake.upkeep.retention import Retention, seconds_of
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import Swept, gc
+from runnel.lake.upkeep.gc.retention import Retention, seconds_of
+from runnel.lake.warehouse_owner import FILE_NAME
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 from tests.lake.files.factories import DOCS, LARGE, contents, put_tree
@@ -44,8 +47,8 @@ def files(store: Store) -> set[str]:
 def replaced(store: Store, data: object, branch: str = "main") -> Commit:
     """Overwrite a table, so that the version before shares nothing with the new one."""
     base = store.state(branch)[ORDERS].location
-    metadata = tables.load(store, base)
-    made = datafiles.write_rows(store, metadata, datafiles.batches_of(data))
+    metadata = table_metadata.load(store, base)
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(data))
     staged = snapshots.stage(store, base, snapshots.Edit(added=made, removed=list(entries(store, metadata))))
     return publish(store.db, Draft(branch, "replace", "ada", (Change(ORDERS, base, staged),)))
 
@@ -185,7 +188,9 @@ def test_an_open_write_keeps_what_it_staged_and_what_it_started_from(both: Store
     create(both, "ods.orders", rows((1, "d1", 5)))
     base = both.state()[ORDERS].location
     with pinned(both.db, "write") as pin:
-        made = datafiles.write_rows(both, tables.load(both, base), datafiles.batches_of(rows((2, "d1", 5))))
+        made = parquet_writer.write_rows(
+            both, table_metadata.load(both, base), parquet_writer.batches_of(rows((2, "d1", 5)))
+        )
         staged = snapshots.stage(both, base, snapshots.Edit(added=made))
         gc(both, AT_ONCE)
         gc(both, AT_ONCE)
@@ -199,7 +204,9 @@ def test_a_writer_whose_lease_ended_is_refused_and_its_files_go(both: Store) -> 
     create(both, "ods.orders", rows((1, "d1", 5)))
     base = both.state()[ORDERS].location
     with pinned(both.db, "write") as pin:
-        made = datafiles.write_rows(both, tables.load(both, base), datafiles.batches_of(rows((2, "d1", 5))))
+        made = parquet_writer.write_rows(
+            both, table_metadata.load(both, base), parquet_writer.batches_of(rows((2, "d1", 5)))
+        )
         staged = snapshots.stage(both, base, snapshots.Edit(added=made))
         swept = gc(both, Retention(grace="0 seconds"), now=later(minutes=20))
         assert swept.ended_leases == 1 and staged not in files(both)
@@ -290,12 +297,12 @@ def test_files_outside_the_warehouse_are_never_touched(store: Store, tmp_path: P
     outside.parent.mkdir()
     create(store, "ods.orders", rows((1, "d1", 5)))
     base = store.state()[ORDERS].location
-    metadata = tables.load(store, base)
+    metadata = table_metadata.load(store, base)
     pq.write_table(rows((7, "d7", 7)), outside)
-    made = datafiles.write_rows(store, metadata, datafiles.batches_of(rows((7, "d7", 7))))
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows((7, "d7", 7))))
     Path(made[0].file_path).replace(outside)
     parquet = pq.read_metadata(outside)
-    registered = datafiles.data_file(metadata, str(outside), parquet, outside.stat().st_size, made[0].partition)
+    registered = parquet_writer.data_file(metadata, str(outside), parquet, outside.stat().st_size, made[0].partition)
     staged = snapshots.stage(store, base, snapshots.Edit(added=[registered]))
     publish(store.db, Draft("main", "register", "ada", (Change(ORDERS, base, staged),)))
     assert read(store, "ods.orders")[-1] == (7, "d7", 7)
@@ -460,7 +467,7 @@ def test_branches_can_be_merged_however_long_ago_they_parted(store: Store, forke
     add(store, "ods.orders", rows((5, "d5", 5)))
     before = {*read(store, "ods.orders"), *read(store, "ods.orders", "y")}
     gc(store, Retention(commits="0 seconds", grace="0 seconds"))
-    tables.forget()
+    table_metadata.forget()
     manifests.forget()
     assert merge(store, "y").commit is not None
     assert set(read(store, "ods.orders")) == before

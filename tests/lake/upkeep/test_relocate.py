@@ -13,16 +13,17 @@ from pyiceberg.typedef import Record
 
 from runnel.errors import Broken, Mistake
 from runnel.failpoint import Injected
-from runnel.lake import branches, datafiles, manifests, snapshots, tables
-from runnel.lake.commits import Change
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Change
+from runnel.lake.history.tags import tag
+from runnel.lake.iceberg import manifests, parquet_writer, snapshots, table_metadata
+from runnel.lake.leases.slots import take
 from runnel.lake.publish import Draft, publish
-from runnel.lake.slots import take
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.relocate import Relocated, relocate
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.upkeep.relocate.relocate import Relocated, relocate
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 from tests.lake.files.factories import LARGE, contents, put_tree
@@ -37,7 +38,7 @@ def opened(folder: Path, **options) -> Store:
 def delete_row(store: Store, name: TableName, position: int) -> None:
     """Delete a row of a table's first data file by a position delete, as other engines do."""
     base = store.state()[name].location
-    metadata = tables.load(store, base)
+    metadata = table_metadata.load(store, base)
     target = next(entry for entry in manifests.entries(store, metadata) if entry.is_data)
     fields = [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
@@ -77,11 +78,11 @@ def furnish(store: Store, tmp_path: Path) -> dict[str, list[object]]:
 
 def register(store: Store, outside: Path) -> None:
     base = store.state()[ORDERS].location
-    metadata = tables.load(store, base)
-    made = datafiles.write_rows(store, metadata, datafiles.batches_of(rows((9, "d9", 9))))[0]
+    metadata = table_metadata.load(store, base)
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows((9, "d9", 9))))[0]
     Path(made.file_path).replace(outside)
     parquet = pq.read_metadata(outside)
-    file = datafiles.data_file(metadata, str(outside), parquet, outside.stat().st_size, made.partition)
+    file = parquet_writer.data_file(metadata, str(outside), parquet, outside.stat().st_size, made.partition)
     staged = snapshots.stage(store, base, snapshots.Edit(added=[file]))
     publish(store.db, Draft("main", "register", "ada", (Change(ORDERS, base, staged),)))
 

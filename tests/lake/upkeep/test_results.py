@@ -6,19 +6,22 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from runnel.lake import datafiles, ingested, results, schema, snapshots, tables
-from runnel.lake.commits import Change
-from runnel.lake.ingested import Seen, seen
-from runnel.lake.manifests import entries
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import ingest_positions, results
+from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_positions import seen
+from runnel.lake.history.commits import Change
+from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
+from runnel.lake.iceberg.manifests import entries
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
-from runnel.lake.upkeep.compact import compact
-from runnel.lake.upkeep.erase import erase
-from runnel.lake.upkeep.findings import Report
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.relocate import relocate
-from runnel.lake.upkeep.retention import Retention
+from runnel.lake.upkeep.compact.compact import compact
+from runnel.lake.upkeep.erase.erase import erase
+from runnel.lake.upkeep.fsck.findings import Report
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retention import Retention
+from runnel.lake.upkeep.relocate.relocate import relocate
 from runnel.names import TableName
 from runnel.plan.facts import Head, Result
 from tests.lake.changes import overwrite
@@ -36,8 +39,8 @@ def staged(store: Store, table: TableName, *values: tuple[int, str, int]) -> str
     """Write a version of a table from its beginning, that nothing points at."""
     from tests.lake.factories import iceberg_schema
 
-    empty, metadata = tables.create(store, table, iceberg_schema(rows().schema))
-    made = datafiles.write_rows(store, metadata, datafiles.batches_of(rows(*values)))
+    empty, metadata = table_metadata.create(store, table, iceberg_schema(rows().schema))
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows(*values)))
     return snapshots.stage(store, empty, snapshots.Edit(added=made))
 
 
@@ -57,7 +60,7 @@ def published(store: Store, table: TableName, location: str, content: str) -> No
 
 def data(store: Store, location: str) -> list[Path]:
     """Return every file that a version needs."""
-    metadata = tables.load(store, location)
+    metadata = table_metadata.load(store, location)
     snapshot = metadata.current_snapshot()
     assert snapshot is not None
     found = {location, snapshot.manifest_list}
@@ -67,7 +70,7 @@ def data(store: Store, location: str) -> list[Path]:
 
 
 def is_there(store: Store, location: str) -> bool:
-    tables.forget()
+    table_metadata.forget()
     return Path(location).exists() and all(path.exists() for path in data(store, location))
 
 
@@ -110,8 +113,8 @@ def test_a_result_that_a_commit_holds_is_known_as_long_as_it(both: Store) -> Non
 
 def test_a_current_result_is_known_after_a_compaction(both: Store) -> None:
     first = staged(both, DAY, (1, "a", 1))
-    metadata = tables.load(both, first)
-    more = datafiles.write_rows(both, metadata, datafiles.batches_of(rows((2, "a", 2))))
+    metadata = table_metadata.load(both, first)
+    more = parquet_writer.write_rows(both, metadata, parquet_writer.batches_of(rows((2, "a", 2))))
     location = snapshots.stage(both, first, snapshots.Edit(added=more))
     known(both, location)
     published(both, DAY, location, "rows:1")
@@ -150,7 +153,7 @@ def test_a_result_that_is_lost_is_told_and_forgotten(both: Store) -> None:
     assert [finding.code for finding in fsck(both).findings if finding.severity == "error"] == ["FSCK_FILE_MISSING"]
     Path(location).unlink()
     assert not fsck(both).is_clean
-    tables.forget()
+    table_metadata.forget()
     gc(both, AT_ONCE)
     assert results.made(both.db, DAY, "rows:1") is None and fsck(both).is_clean
 
@@ -166,8 +169,8 @@ def test_an_erasure_forgets_results_that_may_hold_the_rows(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     known(both, staged(both, DAY, (1, "d1", 5)), "before")  # made of a version without such rows
     add(both, "ods.orders", rows((2, "d2", 6), (3, "d3", 7)))
-    (file,) = [entry.path for entry in entries(both, tables.load(both, both.state()[ORDERS].location))][:1]
-    gave(both, *[entry.path for entry in entries(both, tables.load(both, both.state()[ORDERS].location))])
+    (file,) = [entry.path for entry in entries(both, table_metadata.load(both, both.state()[ORDERS].location))][:1]
+    gave(both, *[entry.path for entry in entries(both, table_metadata.load(both, both.state()[ORDERS].location))])
     made = staged(both, DAY, (2, "d2", 6))
     known(both, made, "after", "rows:2")
     failed = staged(both, ORDERS, (2, "d2", 6))
@@ -181,7 +184,7 @@ def test_an_erasure_forgets_results_that_may_hold_the_rows(both: Store) -> None:
     assert not any(Path(path).exists() for path in held)
     assert read(both, "ods.orders") == [(1, "d1", 5), (3, "d3", 7)] and fsck(both, deep=True).is_clean
     version = both.state()[ORDERS]
-    live = {entry.path for entry in entries(both, tables.load(both, version.location))}
+    live = {entry.path for entry in entries(both, table_metadata.load(both, version.location))}
     assert set(seen(both.db, both.commit(), ORDERS)["in/a.csv"].files) == live and version.content == version.location
     assert file  # the first file may have stayed
 
@@ -189,7 +192,7 @@ def test_an_erasure_forgets_results_that_may_hold_the_rows(both: Store) -> None:
 def test_a_moved_lake_takes_its_results_along(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/a/catalog.db", f"{tmp_path}/a/warehouse")
     create(store, "ods.orders", rows((1, "d1", 5)))
-    gave(store, *[entry.path for entry in entries(store, tables.load(store, store.state()[ORDERS].location))])
+    gave(store, *[entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))])
     location, aside, lost = (staged(store, DAY, (number, "d1", 5)) for number in range(3))
     known(store, location, quarantine=Head(aside, aside))
     known(store, lost, "lost", "rows:9")
@@ -228,4 +231,4 @@ def test_a_table_with_a_source_is_not_compacted(both: Store) -> None:
     gave(both, "x")
     (done,) = compact(both, ORDERS)
     assert done.commit is None and "files of its source" in done.note
-    assert both.db.read(lambda connection: ingested.has_ingested(connection, both.commit(), ORDERS))
+    assert both.db.read(lambda connection: ingest_positions.has_ingested(connection, both.commit(), ORDERS))

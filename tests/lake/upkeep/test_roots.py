@@ -5,11 +5,12 @@ import random
 import pytest
 from sqlalchemy.engine import Connection
 
-from runnel.lake import branches, schema
-from runnel.lake.commits import Change, find, state_at
+from runnel.lake.catalog import schema
+from runnel.lake.history import branches
+from runnel.lake.history.commits import Change, find, state_at
 from runnel.lake.publish import Draft, publish
 from runnel.lake.store import Store
-from runnel.lake.upkeep.roots import unexpired, uses
+from runnel.lake.upkeep.gc.retained_commits import unexpired, uses
 from runnel.names import TableName
 
 TABLES = [TableName("ods", name) for name in "abcd"]

@@ -11,21 +11,24 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake
 from runnel.failpoint import Injected
-from runnel.lake import branches, deliveries, ingested, runs, schema
-from runnel.lake.ancestry import merge_bases, tables_between
-from runnel.lake.commits import Change, Commit, Version, changes_of, find, history, state_at, version_at
-from runnel.lake.origin import origin
+from runnel.lake.catalog import schema
+from runnel.lake.flow_state import ingest_positions, runs, sink_positions
+from runnel.lake.flow_state.ingest_position import STATE, Seen
+from runnel.lake.flow_state.sink_backlog import steps
+from runnel.lake.history import branches
+from runnel.lake.history.ancestry import merge_bases, tables_between
+from runnel.lake.history.commits import Change, Commit, Version, changes_of, find, history, state_at, version_at
+from runnel.lake.history.content_origin import origin
+from runnel.lake.history.refs import readable, resolve
+from runnel.lake.history.tags import tag
 from runnel.lake.publish import Draft, publish
-from runnel.lake.refs import readable, resolve
-from runnel.lake.seen import STATE, Seen
 from runnel.lake.store import Store
-from runnel.lake.tags import tag
-from runnel.lake.undelivered import steps
-from runnel.lake.upkeep import ledger, squash
-from runnel.lake.upkeep.fsck import fsck
-from runnel.lake.upkeep.gc import gc
-from runnel.lake.upkeep.retention import Retention
-from runnel.lake.upkeep.roots import outlived, unexpired
+from runnel.lake.upkeep.fsck import history_check
+from runnel.lake.upkeep.fsck.fsck import fsck
+from runnel.lake.upkeep.gc import squash
+from runnel.lake.upkeep.gc.collect import gc
+from runnel.lake.upkeep.gc.retained_commits import outlived, unexpired
+from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -56,7 +59,7 @@ def squashed(store: Store) -> int:
 
 
 def assert_whole(connection: Connection) -> None:
-    assert list(ledger.problems(connection)) == []
+    assert list(history_check.problems(connection)) == []
     parent = schema.commits.alias()
     lost = sa.select(schema.commits.c.id).outerjoin(parent, parent.c.id == schema.commits.c.parent)
     lost = lost.where(schema.commits.c.parent.is_not(None), parent.c.id.is_(None))
@@ -92,7 +95,7 @@ def test_what_is_left(store: Store, made: str, left: str) -> None:
 
 
 def deliver(store: Store, commit: Commit, sink: str = "sink", version: Version | None = None) -> None:
-    with deliveries.held(store.db, sink) as hold:
+    with sink_positions.held(store.db, sink) as hold:
         assert hold is not None
         hold.accept(commit, version, 1, 0)
 
@@ -170,7 +173,7 @@ def told(connection: Connection, moments: list[str]) -> dict[str, Any]:
     """Return all that is said about and by the commits that have not expired, and about moments."""
     kept = {one.id: found for one in unexpired(connection) if (found := find(connection, one.id))}
     heads = [kept[branch.head] for branch in branches.branches(connection)]
-    sinks = deliveries.states(connection).values()
+    sinks = sink_positions.states(connection).values()
     return {
         "commits": kept,
         "states": {one.id: state_at(connection, one) for one in kept.values()},
@@ -189,11 +192,11 @@ def _of(connection: Connection, commit: Commit, table: TableName) -> tuple[Any, 
     made = origin(connection, commit, table)
     newest = history(connection, commit, table=table, limit=1)
     known: Version | None = version_at(connection, commit, table)
-    where = (ingested.seen(connection, commit, table), ingested.position(connection, commit, table))
+    where = (ingest_positions.seen(connection, commit, table), ingest_positions.position(connection, commit, table))
     return known, made and (made.made.commit.id, made.made.change.content), newest and newest[0].id, where
 
 
-def _steps(connection: Connection, done: deliveries.Delivered, table: TableName) -> list[tuple[Any, ...]]:
+def _steps(connection: Connection, done: sink_positions.Delivered, table: TableName) -> list[tuple[Any, ...]]:
     found = steps(connection, done, resolve(connection, "main"), table, each=True)
     return [(one.commit.id, one.before, one.after) for one in found]
 

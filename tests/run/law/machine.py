@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runnel.client.lake import Lake
-from runnel.run.report import Ran
+from runnel.run.results.run_result import Ran
 from tests.run.law.oracle import Oracle, Rows, plain, rows_of
 from tests.run.law.rows import COLUMNS, Row, new_row, text_of
 from tests.run.law.world import SCHEMA, Source, World

@@ -7,11 +7,11 @@ from typing import Any
 from unittest.mock import patch
 
 from runnel.plan.slices import Slice
-from runnel.run.copies import Remainder
-from runnel.run.slices.find import Found
-from runnel.run.slices.find import find as real_find
+from runnel.run.slices.find_changed import Found
+from runnel.run.slices.find_changed import find as real_find
 from runnel.run.slices.keys import Keys
 from runnel.run.slices.keys import _among as real_among
+from runnel.run.write.multiset_removal import Remainder
 
 SWIFT = {
     "spark.sql.adaptive.enabled": "false",
@@ -23,7 +23,7 @@ SWIFT = {
 @contextmanager
 def swift() -> Iterator[None]:
     """Let runs have sessions for few rows: compiling queries takes longer than computing them."""
-    with patch("runnel.run.work.session_conf", lambda spark: SWIFT | {"spark.sql.shuffle.partitions": "2"}):
+    with patch("runnel.run.run_context.session_conf", lambda spark: SWIFT | {"spark.sql.shuffle.partitions": "2"}):
         yield
 
 
@@ -36,12 +36,12 @@ def thresholds(*, most: float | None = None, few: int | None = None, layout: str
     """
     values: list[tuple[str, float | None]] = [
         ("runnel.plan.slices.MOST", most),
-        ("runnel.plan.sliced.MOST", most),
-        ("runnel.plan.decide.COPIES_SHARE", most),
-        ("runnel.run.slices.find.FEW", few),
+        ("runnel.plan.decisions.slices.MOST", most),
+        ("runnel.plan.decisions.task.COPIES_SHARE", most),
+        ("runnel.run.slices.find_changed.FEW", few),
         ("runnel.run.slices.replace._SMALL_BYTES", None if few is None else 0),
-        ("runnel.run.slices.layout._LEAST_BYTES", 1 if layout == "slices" else None),
-        ("runnel.run.slices.layout._BUCKET_BYTES", 1 if layout == "buckets" else None),
+        ("runnel.run.slices.partition_layout._LEAST_BYTES", 1 if layout == "slices" else None),
+        ("runnel.run.slices.partition_layout._BUCKET_BYTES", 1 if layout == "buckets" else None),
     ]
     with _patched({name: value for name, value in values if value is not None}):
         yield
@@ -72,19 +72,21 @@ def _nulls_lost(expression: str, values: Any) -> str:
 
 
 MUTATIONS: dict[str, dict[str, Any]] = {
-    "rows that went are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.gained > 0)},
-    "rows that came are forgotten": {"runnel.run.compute.find": _finding(lambda one: one.lost > 0)},
-    "only one input is looked at": {"runnel.run.compute.find": _first_input},
+    "rows that went are forgotten": {"runnel.run.task.compute.find": _finding(lambda one: one.gained > 0)},
+    "rows that came are forgotten": {"runnel.run.task.compute.find": _finding(lambda one: one.lost > 0)},
+    "only one input is looked at": {"runnel.run.task.compute.find": _first_input},
     "lookback is not counted on": {"runnel.plan.slices.following": _uncounted},
     "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
     "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
-    "only one bucket is looked at": {"runnel.lake.slices.Buckets.of": lambda found, value: 0},
+    "only one bucket is looked at": {"runnel.lake.diff.changed_slices.Buckets.of": lambda found, value: 0},
     "old rows stay": {
         "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
-        "runnel.run.outcome.take_out": lambda context, task, keys, base, rows: base,
+        "runnel.run.task.refresh_table.take_out": lambda context, task, keys, base, rows: base,
     },
     "copies stay": {
-        "runnel.run.outcome.without_copies": lambda context, task, removed, base: Remainder(base, removed.limit(0)),
+        "runnel.run.task.refresh_table.without_copies": lambda context, task, removed, base: Remainder(
+            base, removed.limit(0)
+        ),
     },
 }
 

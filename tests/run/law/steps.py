@@ -111,7 +111,7 @@ def recode(machine: "Machine", chance: Random) -> None:
 
 def compact(machine: "Machine", chance: Random) -> None:
     """Small files are put together: nothing is to be done. Then data changes."""
-    from runnel.lake.upkeep.compact import compact
+    from runnel.lake.upkeep.compact.compact import compact
 
     with machine.lake() as lake:
         compact(lake.store)
@@ -122,8 +122,8 @@ def compact(machine: "Machine", chance: Random) -> None:
 
 def sweep(machine: "Machine", chance: Random) -> None:
     """Old versions go. Then data changes."""
-    from runnel.lake.upkeep.gc import gc
-    from runnel.lake.upkeep.retention import Retention
+    from runnel.lake.upkeep.gc.collect import gc
+    from runnel.lake.upkeep.gc.retention import Retention
 
     with machine.lake() as lake:
         for _ in range(2):
@@ -149,7 +149,7 @@ def revert(machine: "Machine", chance: Random) -> None:
 
 def erase(machine: "Machine", chance: Random) -> None:
     """Rows vanish from all versions of a source."""
-    from runnel.lake.upkeep.erase import erase
+    from runnel.lake.upkeep.erase.erase import erase
     from runnel.names import TableName
 
     machine.is_told = False

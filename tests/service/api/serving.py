@@ -16,10 +16,10 @@ from fastapi import FastAPI
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake import tokens
+from runnel.lake.control import tokens
 from runnel.service.api.app import make_app
-from runnel.service.flows import Flows
-from runnel.service.worker import Worker
+from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.worker import Worker
 
 API = "/api/v1"
 FLOW = """

@@ -6,7 +6,7 @@ import sys
 import pytest
 import requests
 
-from runnel.lake import tokens
+from runnel.lake.control import tokens
 from tests.service.api.serving import Api
 
 

@@ -7,15 +7,17 @@ import threading
 import pytest
 
 from runnel.errors import Conflict, Mistake
-from runnel.lake import answers, pins, schema
-from runnel.lake.answers import Answer, Taken
+from runnel.lake.catalog import schema
+from runnel.lake.control import idempotency_keys
+from runnel.lake.control.idempotency_keys import Answer, Taken
+from runnel.lake.leases import pins
 from runnel.lake.store import Store
 
 LONG_AGO = "2000-01-01T00:00:00.000000Z"
 
 
 def take(store: Store, request: str = "POST /runs {}", key: str = "k") -> Taken:
-    found = answers.begin(store.db, key, request)
+    found = idempotency_keys.begin(store.db, key, request)
     assert isinstance(found, Taken)
     return found
 
@@ -25,11 +27,11 @@ def set_all(store: Store, **values: object) -> None:
 
 
 def test_the_same_request_gets_the_same_answer(both: Store) -> None:
-    answers.keep(both.db, take(both), Answer(202, '{"run": "ü"}'))
-    assert answers.begin(both.db, "k", "POST /runs {}") == Answer(202, '{"run": "ü"}')
+    idempotency_keys.keep(both.db, take(both), Answer(202, '{"run": "ü"}'))
+    assert idempotency_keys.begin(both.db, "k", "POST /runs {}") == Answer(202, '{"run": "ü"}')
     with pytest.raises(Mistake, match="another request"):
-        answers.begin(both.db, "k", "POST /runs {other}")
-    assert isinstance(answers.begin(both.db, "k\0", "POST /runs {other}"), Taken)
+        idempotency_keys.begin(both.db, "k", "POST /runs {other}")
+    assert isinstance(idempotency_keys.begin(both.db, "k\0", "POST /runs {other}"), Taken)
 
 
 def test_two_at_once(both: Store) -> None:
@@ -38,7 +40,7 @@ def test_two_at_once(both: Store) -> None:
 
     def ask() -> None:
         try:
-            found.append(answers.begin(both.db, "k", "a"))
+            found.append(idempotency_keys.begin(both.db, "k", "a"))
         except Conflict as error:
             found.append(error.code)
 
@@ -52,7 +54,7 @@ def test_two_at_once(both: Store) -> None:
 
 
 def test_dropped_may_be_repeated(both: Store) -> None:
-    answers.drop(both.db, take(both))
+    idempotency_keys.drop(both.db, take(both))
     take(both)
 
 
@@ -61,14 +63,14 @@ def test_what_a_dead_process_took_is_done_by_the_next(both: Store, monkeypatch: 
     ended.wait()
     host = pins.owner().rpartition(":")[0]
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "owner", lambda: f"{host}:{ended.pid}")
+        patch.setattr(idempotency_keys, "owner", lambda: f"{host}:{ended.pid}")
         lost = take(both)
     mine = take(both)
-    answers.keep(both.db, lost, Answer(200, "late"))
+    idempotency_keys.keep(both.db, lost, Answer(200, "late"))
     with pytest.raises(Conflict):
-        answers.begin(both.db, "k", "POST /runs {}")
-    answers.keep(both.db, mine, Answer(200, "mine"))
-    assert answers.begin(both.db, "k", "POST /runs {}") == Answer(200, "mine")
+        idempotency_keys.begin(both.db, "k", "POST /runs {}")
+    idempotency_keys.keep(both.db, mine, Answer(200, "mine"))
+    assert idempotency_keys.begin(both.db, "k", "POST /runs {}") == Answer(200, "mine")
 
 
 def test_what_is_not_heard_of_is_done_by_the_next(both: Store) -> None:
@@ -78,9 +80,9 @@ def test_what_is_not_heard_of_is_done_by_the_next(both: Store) -> None:
 
 
 def test_a_day_later_it_is_forgotten(both: Store) -> None:
-    answers.keep(both.db, take(both), Answer(200, "x"))
-    assert answers.forget_old(both.db) == 0
+    idempotency_keys.keep(both.db, take(both), Answer(200, "x"))
+    assert idempotency_keys.forget_old(both.db) == 0
     set_all(both, at=LONG_AGO)
     take(both, "another request")
     set_all(both, at=LONG_AGO)
-    assert answers.forget_old(both.db) == 1
+    assert idempotency_keys.forget_old(both.db) == 1

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import requests
 
-from runnel.lake import alarms
-from runnel.lake import queue as line
-from runnel.lake.alarms import Alarm
-from runnel.lake.commits import Change
+from runnel.lake.control import alarms, run_queue
+from runnel.lake.control.alarms import Alarm
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.names import TableName
 from tests.service.api.serving import Api
@@ -47,12 +46,12 @@ def test_a_run_that_its_checks_stopped(api: Api) -> None:
     """The version stays as it was; the newest run says why."""
     made_with_checks(api)
     db = api.lake.store.db
-    line.submit(db, line.Entry({}, "ada"))
-    claimed = line.claim(db, "w")
+    run_queue.submit(db, run_queue.Entry({}, "ada"))
+    claimed = run_queue.claim(db, "w")
     assert claimed is not None
     error = {"code": "CHECK_FAILED", "what": "1 check failed", "at": None, "fix": None}
     step = {"table": "dws.day", "action": "full", "state": "failed", "error": error}
-    line.finish(db, claimed.claim, line.FAILED, {"steps": [step]})
+    run_queue.finish(db, claimed.claim, run_queue.FAILED, {"steps": [step]})
     last = api.get("/tables/dws.day/checks")["last"]
     assert (last["run"], last["state"], last["error"]["code"]) == (claimed.id, "failed", "CHECK_FAILED")
 
@@ -72,7 +71,7 @@ def test_alarms(api: Api) -> None:
 
 
 def test_a_defect_is_logged_once(api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("runnel.service.api.branches.branch_json", None)
+    monkeypatch.setattr("runnel.service.api.routes.lake.branches.branch_json", None)
     with caplog.at_level(logging.ERROR):
         found = requests.get(f"{api.url}/api/v1/branches", headers={"Authorization": f"Bearer {api.secret}"})
     assert (found.status_code, found.json()["code"]) == (500, "INTERNAL")

@@ -6,12 +6,14 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
-from runnel.lake import backfills, queue, runs, schedules, schema, workers
-from runnel.lake.database import moment, stamp
+from runnel.lake.catalog import schema
+from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.control import backfills, run_queue, schedules, workers
+from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
-from runnel.service.api.endings import Endings
-from runnel.service.api.figures import _catalog
-from runnel.service.footprint import memory_bytes
+from runnel.service.api.metrics.catalog_gauges import _catalog
+from runnel.service.api.metrics.ended_runs import Endings
+from runnel.service.memory_usage import memory_bytes
 
 STEPS = [
     {"table": "ods.a", "action": "ingest", "state": "succeeded", "spent": {"read": 2.0}},
@@ -32,13 +34,13 @@ def put_back(store: Store, entry: str, seconds: float) -> None:
 
 
 def test_the_catalog_at_a_moment(both: Store) -> None:
-    waits = queue.Entry({}, "ada")
-    queue.submit(both.db, waits)
+    waits = run_queue.Entry({}, "ada")
+    run_queue.submit(both.db, waits)
     put_back(both, waits.id, 600)
     backfills.make(both.db, "20200101t000000-00000001", [{"days": ["2026-01-01", "2026-01-01"]}], "ada", "main")
     (chunk,) = both.db.read(lambda c: backfills.find(c, "20200101t000000-00000001")).chunks
     put_back(both, chunk.id, 9_000)
-    both.db.write(lambda c: c.execute(schema.backfills.update().values(state=queue.PAUSED)))
+    both.db.write(lambda c: c.execute(schema.backfills.update().values(state=run_queue.PAUSED)))
     workers.tell(both.db, "w1", workers.WORKER, "ready", {"runs": ["x"], "parallel": 4, "memory_bytes": 5_000})
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}, {"name": "rare", "on_change": ["ods.a"]}])
     late = stamp(moment(both.db.now()) - timedelta(hours=3))
@@ -56,9 +58,9 @@ def test_the_catalog_at_a_moment(both: Store) -> None:
 
 def test_a_schedule_that_succeeds(both: Store) -> None:
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}])
-    queue.submit(both.db, queue.Entry({}, "scheduler", cause="schedule/often"))
-    held = queue.claim(both.db, "w1")
-    assert held is not None and queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
+    run_queue.submit(both.db, run_queue.Entry({}, "scheduler", cause="schedule/often"))
+    held = run_queue.claim(both.db, "w1")
+    assert held is not None and run_queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
     found = samples(both.db.read(lambda c: list(_catalog(c))))
     assert found["runnel_schedule_last_success_seconds", "often"] >= 0
 

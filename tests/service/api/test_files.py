@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 import requests
 
-from runnel.connect import quarantine
-from runnel.connect.quarantine import Aside
-from runnel.declare.flow import quarantine_of
-from runnel.lake.commits import Change
+from runnel.connect.load import quarantine
+from runnel.connect.load.quarantine import Aside
+from runnel.declare.model.flow import quarantine_of
+from runnel.lake.history.commits import Change
 from runnel.lake.publish import Draft, publish
 from runnel.names import TableName
 from tests.service.api.serving import ORDERS, Api

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 import runnel as rn
 from runnel.cli.main import main
 from runnel.errors import Mistake
-from runnel.lake import schema, tokens
+from runnel.lake.catalog import schema
+from runnel.lake.control import tokens
 from runnel.lake.store import Store
 from tests.service.api.serving import Api
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import requests
 
-from runnel.lake import events, journal, pulse, queue, runs, schedules, streams, workers
+from runnel.lake.control import change_signal, run_events, run_history, run_queue, schedules, workers
+from runnel.lake.flow_state import runs, streams
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.service.api import sse
@@ -43,15 +44,15 @@ def _events(answer: requests.Response) -> Iterator[tuple[str | None, str, str]]:
 def test_a_run_is_followed_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.2)
     db, run = api.lake.store.db, api.post("/runs", {}, 202)["run"]
-    taken = queue.claim(db, "w1")
+    taken = run_queue.claim(db, "w1")
     assert taken is not None
-    events.add(db, run, [{"kind": "start", "text": "one\ntwo"}])
+    run_events.add(db, run, [{"kind": "start", "text": "one\ntwo"}])
     with listening(api, f"/runs/{run[:-1]}/events") as found:
         number, name, data = next(found)
         assert (number, name, json.loads(data)["text"]) == ("1", "message", "one\ntwo")
         assert next(found)[1] == "heartbeat"
-        events.add(db, run, [{"kind": "end"}])
-        queue.finish(db, taken.claim, "succeeded", {})
+        run_events.add(db, run, [{"kind": "end"}])
+        run_queue.finish(db, taken.claim, "succeeded", {})
         rest = [(number, name) for number, name, _ in found if name != "heartbeat"]
         assert rest == [("2", "message"), (None, "end")]
     with listening(api, f"/runs/{run}/events", **{"Last-Event-ID": "1"}) as found:
@@ -68,7 +69,7 @@ def test_a_run_is_followed_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch)
 def test_a_log(api: Api) -> None:
     db, run = api.lake.store.db, api.post("/runs", {}, 202)["run"]
     assert api.get(f"/runs/{run}/logs", 404)["code"] == "LOG_MISSING"
-    taken = queue.claim(db, "w1")
+    taken = run_queue.claim(db, "w1")
     assert taken is not None
     runs.start(db, taken.run, "main", "ada", {})
     folder = api.lake.settings.home / "logs" / "runs"
@@ -163,17 +164,19 @@ def test_figures(busy: Api) -> None:
 
 def test_what_is_asked_of_the_database(both: Store) -> None:
     """The questions that are the API's own hold on both databases."""
-    entries = [queue.Entry({}, "ada", branch) for branch in ("main", "dev")]
+    entries = [run_queue.Entry({}, "ada", branch) for branch in ("main", "dev")]
     for entry in entries:
-        queue.submit(both.db, entry)
-    plan = queue.Entry({}, "ada", "other", kind="plan")  # no run, so not in the list
-    queue.submit(both.db, plan)
+        run_queue.submit(both.db, entry)
+    plan = run_queue.Entry({}, "ada", "other", kind="plan")  # no run, so not in the list
+    run_queue.submit(both.db, plan)
     runs.start(both.db, "20200101t000000-00000001", "main", "eve", {})
     runs.start(both.db, f"{entries[0].id}-2", "main", "eve", {})
     schedules.declare(both.db, [{"name": "x"}])
 
     def found(**wanted: Any) -> list[str]:
-        return [one.id for one in both.db.read(lambda c: journal.listed(c, journal.Filter(**wanted), 10, before))]
+        return [
+            one.id for one in both.db.read(lambda c: run_history.listed(c, run_history.Filter(**wanted), 10, before))
+        ]
 
     before = None
     newest = sorted((entry.id for entry in entries), reverse=True)
@@ -183,9 +186,9 @@ def test_what_is_asked_of_the_database(both: Store) -> None:
     assert found(state="lost") == ["20200101t000000-00000001"]
     before = newest[-1]
     assert found() == ["20200101t000000-00000001"]
-    queue.cancel(both.db, plan.id)
-    first = both.db.read(pulse.look)
+    run_queue.cancel(both.db, plan.id)
+    first = both.db.read(change_signal.look)
     assert first["queue"]["queued"] == 2 and list(first["branches"]) == ["main"]
-    queue.claim(both.db, "w1")
-    second = both.db.read(pulse.look)
+    run_queue.claim(both.db, "w1")
+    second = both.db.read(change_signal.look)
     assert second["queue"]["version"] != first["queue"]["version"] and second["queue"]["running"] == 1

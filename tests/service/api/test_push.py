@@ -14,12 +14,12 @@ import pytest
 import requests
 
 import runnel as rn
-from runnel.client.declaring import declared_of
 from runnel.client.lake import Lake
-from runnel.client.planning import flow_of
-from runnel.lake import declared, tokens
-from runnel.lake.inbox import Inbox
+from runnel.lake.control import declarations, tokens
+from runnel.lake.flow_state.inbox_reader import Inbox
 from runnel.names import TableName
+from runnel.project.inspection.declarations import declared_of
+from runnel.project.planning.plan_project import flow_of
 from tests.service.api.serving import Api, serving
 
 FLOW = """
@@ -61,7 +61,7 @@ def opened(root: Path, catalog: str) -> Lake:
     (root / "runnel.toml").write_text(f'[project]\nname = "shop"\n[lake]\ncatalog = "{catalog}"\n')
     (root / "flows/flow.py").write_text(FLOW)
     lake = rn.open(root)
-    declared.declare(lake.store.db, declared_of(flow_of(lake)))  # as a worker does
+    declarations.declare(lake.store.db, declared_of(flow_of(lake)))  # as a worker does
     return lake
 
 

@@ -8,9 +8,9 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.specs.openapi import checks
 
-from runnel.lake import declared
-from runnel.lake.declared import Declared, Filled
-from runnel.lake.inbox import Inbox
+from runnel.lake.control import declarations
+from runnel.lake.control.declarations import Declared, Filled
+from runnel.lake.flow_state.inbox_reader import Inbox
 from runnel.names import TableName
 from tests.service.api.serving import Api, serving, shop, working
 
@@ -36,7 +36,7 @@ def archive(ctx: schemathesis.SerializationContext, value: Any) -> bytes:
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with shop(tmp_path_factory.mktemp("tried")) as lake, serving(lake) as api, working(api):
         pushed = {"ods.events": Filled("ods.events", "push", "ods.events", ("id",))}
-        declared.declare(lake.store.db, Declared(sources=pushed))
+        declarations.declare(lake.store.db, Declared(sources=pushed))
         yield api
         assert Inbox(lake.store.db).level(TableName("ods", "events")).last > 0  # some were taken
 

@@ -4,7 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.errors import Mistake
-from runnel.lake import schema, tokens
+from runnel.lake.catalog import schema
+from runnel.lake.control import tokens
 from runnel.lake.store import Store
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runnel.service.worker import Worker
+from runnel.service.worker.worker import Worker
 from tests.service.api.serving import Api, working
 
 

@@ -1,1 +1,4 @@
-"""Tables of databases as sinks: PostgreSQL, SQLite, MySQL and MariaDB."""
+"""Tables of databases as sinks: PostgreSQL, SQLite, MySQL and MariaDB.
+
+One module per database behind one writer.
+"""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import DecimalType, IcebergType
 
-from runnel.connect.sinks.sql import told
-from runnel.connect.sinks.sql.plain import marks, tuples, utc
+from runnel.connect.sinks.sql import write_errors
+from runnel.connect.sinks.sql.row_values import marks, tuples, utc
 from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
 from runnel.errors import RunnelError
-from runnel.lake.duckdb_types import duckdb_type, literal, quoted
+from runnel.lake.scan.duckdb_types import duckdb_type, literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class MySql(Writer):
 
     def connect(self) -> None:
         """Connect."""
-        from runnel.connect.jdbc.mysql_connection import connect
+        from runnel.connect.jdbc.drivers.mysql_connection import connect
 
         with self._told():
             self._connection = connect(self.address)
@@ -111,7 +111,7 @@ class MySql(Writer):
     def upsert(self, columns: Sequence[Column], key: Sequence[str]) -> None:
         """Insert the staged rows, or update those with the same key."""
         if not self._is_unique(key):
-            raise told.no_key(self.address, self.table, ", ".join(key), self.at)
+            raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at)
         names = self.names([column.name for column in columns])
         update = ", ".join(f"{self.quote(one.name)} = VALUES({self.quote(one.name)})" for one in columns)
         rows = f"SELECT {names} FROM {STAGED}"
@@ -147,5 +147,5 @@ class MySql(Writer):
     def _meant(self, error: Exception) -> RunnelError:
         code = error.args[0] if error.args else None
         if code in _PASSING:
-            return told.unreachable(self.address, error, self.at)
-        return (told.refused if code in _REFUSED else told.NotAccepted)(self.address, error, self.at)
+            return write_errors.unreachable(self.address, error, self.at)
+        return (write_errors.refused if code in _REFUSED else write_errors.NotAccepted)(self.address, error, self.at)

@@ -7,11 +7,11 @@ from urllib.parse import quote, urlencode
 
 from pyiceberg.types import DecimalType, IcebergType
 
-from runnel.connect import adbc
-from runnel.connect.sinks.sql import told
+from runnel.connect.jdbc.drivers import adbc_connection
+from runnel.connect.sinks.sql import write_errors
 from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
 from runnel.errors import RunnelError
-from runnel.lake.duckdb_types import duckdb_type, literal, quoted
+from runnel.lake.scan.duckdb_types import duckdb_type, literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class Postgres(Writer):
     def connect(self) -> None:
         """Connect; nobody waits for a lock for longer than a minute."""
         with self._told():
-            self._connection = adbc.connect(self._uri())
+            self._connection = adbc_connection.connect(self._uri())
         self.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
         self.execute("SET TimeZone = 'UTC'")
 
@@ -123,9 +123,9 @@ class Postgres(Writer):
                 f"INSERT INTO {self.target} ({self._names(columns)}) {self._staged(columns)}"
                 f" ON CONFLICT ({self.names(key)}) {act}"
             )
-        except told.NotAccepted as error:
+        except write_errors.NotAccepted as error:
             if error.state == _NO_UNIQUE_INDEX:
-                raise told.no_key(self.address, self.table, ", ".join(key), self.at) from None
+                raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at) from None
             raise
 
     def delete(self, key: Sequence[str]) -> None:
@@ -175,12 +175,12 @@ class Postgres(Writer):
         text = str(error)
         if "Failed to connect" in text or (state.startswith(_PASSING) and state != "08P01"):
             refuses = any(sign in text for sign in ("authentication", "no pg_hba", "does not exist", "no password"))
-            return (told.refused if refuses else told.unreachable)(self.address, error, self.at)
+            return (write_errors.refused if refuses else write_errors.unreachable)(self.address, error, self.at)
         if state.startswith("28") or state == "42501":
-            return told.refused(self.address, error, self.at)
+            return write_errors.refused(self.address, error, self.at)
         if not state and any(sign in text for sign in ("no connection", "server closed", "could not receive")):
-            return told.unreachable(self.address, error, self.at)
-        return told.NotAccepted(self.address, error, self.at, state)
+            return write_errors.unreachable(self.address, error, self.at)
+        return write_errors.NotAccepted(self.address, error, self.at, state)
 
 
 def _binary_of(column: Column) -> tuple[str, ...]:

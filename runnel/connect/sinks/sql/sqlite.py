@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.types import DecimalType, IcebergType
 
-from runnel.connect.sinks.sql import told
-from runnel.connect.sinks.sql.plain import marks, text, tuples
+from runnel.connect.sinks.sql import write_errors
+from runnel.connect.sinks.sql.row_values import marks, text, tuples
 from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
-from runnel.lake.duckdb_types import duckdb_type, quoted
+from runnel.lake.scan.duckdb_types import duckdb_type, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,8 +93,8 @@ class Sqlite(Writer):
             self._open.execute(f"INSERT INTO {self.target} ({names}) {rows} ON CONFLICT ({self.names(key)}) {act}")
         except sqlite3.Error as error:
             if "ON CONFLICT clause does not match" in str(error):
-                raise told.no_key(self.address, self.table, ", ".join(key), self.at) from None
-            raise told.NotAccepted(self.address, error, self.at) from None
+                raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at) from None
+            raise write_errors.NotAccepted(self.address, error, self.at) from None
 
     @property
     def target(self) -> str:
@@ -119,8 +119,10 @@ class Sqlite(Writer):
             yield
         except sqlite3.OperationalError as error:
             if "unable to open" in str(error) and not Path(self.address.database).parent.is_dir():
-                raise told.refused(self.address, error, self.at) from None
+                raise write_errors.refused(self.address, error, self.at) from None
             passing = any(sign in str(error) for sign in ("locked", "busy", "unable to open"))
-            raise (told.unreachable if passing else told.NotAccepted)(self.address, error, self.at) from None
+            raise (write_errors.unreachable if passing else write_errors.NotAccepted)(
+                self.address, error, self.at
+            ) from None
         except sqlite3.Error as error:
-            raise told.NotAccepted(self.address, error, self.at) from None
+            raise write_errors.NotAccepted(self.address, error, self.at) from None

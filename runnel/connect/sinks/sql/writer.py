@@ -10,15 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from runnel.connect.jdbc.address import Address, address_of
 from runnel.connect.jdbc.database import split_name
-from runnel.lake.duckdb_types import quoted
+from runnel.connect.jdbc.url import Address, address_of
+from runnel.lake.scan.duckdb_types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.types import IcebergType
 
-    from runnel.declare.origin import Jdbc
+    from runnel.declare.model.endpoints import Jdbc
 
 Row = tuple[Any, ...]
 STAGED = "runnel_staged"

@@ -1,0 +1,4 @@
+"""Commands about flows: run, plan, schedules, runs, the service.
+
+Thin: parse, call `client` or `project`, print.
+"""

@@ -1,1 +1,0 @@
-"""The nouns as JSON, for the command line and the REST API alike."""

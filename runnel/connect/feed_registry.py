@@ -1,0 +1,63 @@
+"""Find the feed of a source. Each kind imports what it needs only when it is asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.connect.feed.protocol import Feed
+from runnel.declare.model.endpoints import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Push
+from runnel.declare.model.flow import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from runnel.lake.flow_state.inbox_level import Levels
+    from runnel.lake.store import Store
+
+
+def feed_of(
+    source: Source,
+    root: Path,
+    levels: "Levels | None" = None,
+    *,
+    spark: Callable[[], "SparkSession"] | None = None,
+    store: "Store | None" = None,
+) -> Feed | None:
+    """Return the feed of a source; None for one of files, or that people fill.
+
+    `levels` tells how far inboxes are; the lake does, where it is given. Only a run gives `store`, to read what was
+    pushed to the lake itself, and `spark`, which returns a session for a function that asks for one.
+    """
+    origin = source.origin
+    if isinstance(origin, Files | Manual | Changes):
+        return None
+    if isinstance(origin, Jdbc):
+        from runnel.connect.jdbc.feed import JdbcFeed
+
+        return JdbcFeed(source, origin, root)
+    if isinstance(origin, Kafka):
+        from runnel.connect.kafka.feed import KafkaFeed
+
+        return KafkaFeed(source, origin, root)
+    if isinstance(origin, Http):
+        from runnel.connect.http.feed import HttpFeed
+
+        return HttpFeed(source, origin)
+    if isinstance(origin, Push):
+        return _pushed(source, origin, levels, store)
+    assert isinstance(origin, Function)
+    from runnel.connect.feed.function_feed import FunctionFeed
+
+    return FunctionFeed(source, origin, spark)
+
+
+def _pushed(source: Source, origin: Push, levels: "Levels | None", store: "Store | None") -> Feed:
+    from runnel.connect.feed.push_feed import PushFeed
+
+    if store is None:
+        assert levels is not None
+        return PushFeed(source, origin, levels)
+    from runnel.lake.flow_state.inbox_reader import Inbox
+
+    inbox = Inbox(store.db)
+    return PushFeed(source, origin, inbox, inbox)

@@ -1,0 +1,4 @@
+"""File formats, compression and object stores: open a file and read its records.
+
+Knows nothing of sources, tables or positions.
+"""

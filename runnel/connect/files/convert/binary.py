@@ -1,0 +1,34 @@
+"""Whole files as rows of Parquet: path, size, time, checksum and contents."""
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runnel.connect.files.file_patterns import File
+from runnel.connect.files.scratch_files import Scratch
+from runnel.errors import Mistake
+
+LARGEST = 1 << 30
+
+
+def parquet(file: File, scratch: Scratch) -> File:
+    """Return a Parquet file with one row."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if file.bytes > LARGEST:
+        what = f"{file.name} has {file.bytes:,} bytes, too many for one value"
+        raise Mistake("LOAD_FILE_LARGE", what, at=file.name, fix="keep large files with `runnel put`")
+    contents = Path(file.path).read_bytes()
+    kinds: dict[str, pa.DataType] = {"path": pa.string(), "size": pa.int64(), "modified_at": pa.timestamp("us", "UTC")}
+    schema = pa.schema({**kinds, "sha256": pa.string(), "content": pa.binary()})
+    row = {
+        "path": file.name,
+        "size": len(contents),
+        "modified_at": datetime.fromtimestamp(file.modified_at, UTC),
+        "sha256": hashlib.sha256(contents).hexdigest(),
+        "content": contents,
+    }
+    target = scratch.fresh("file.parquet")
+    pq.write_table(pa.Table.from_pylist([row], schema), target, compression="zstd")
+    return scratch.instead(file, target)

@@ -1,0 +1,47 @@
+"""What a user asks of a load, checked as far as it can be without looking into the files."""
+
+from dataclasses import dataclass, field
+
+from runnel.connect.files.file_patterns import File
+from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
+from runnel.declare.model.column_types import Column
+from runnel.errors import Mistake
+from runnel.names import TableName
+
+STOP, DROP = "stop", "drop"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One load. `schema` are the columns that the user declared, if any."""
+
+    table: TableName
+    files: tuple[File, ...]
+    format: str
+    branch: str = "main"
+    schema: tuple[Column, ...] = ()
+    partition: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    on_new_column: str = "add"
+    on_bad: str = STOP
+    replace: bool = False
+    in_place: bool = False
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    document: DocumentOptions = field(default_factory=DocumentOptions)
+
+    def __post_init__(self) -> None:
+        if self.on_bad not in (STOP, DROP):
+            raise Mistake("LOAD_OPTION", f"on_bad can't be {self.on_bad!r}", fix="use stop or drop")
+        for column in self.key:
+            if not column.strip():
+                raise Mistake("LOAD_KEY", "the key has an empty name", fix="name columns: --key order_id")
+
+    @property
+    def where(self) -> str:
+        """Return how errors call the files together."""
+        return self.files[0].name if len(self.files) == 1 else f"{self.files[0].name} and {len(self.files) - 1} more"
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(file.bytes for file in self.files)

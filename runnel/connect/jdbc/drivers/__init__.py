@@ -1,0 +1,4 @@
+"""One module per database: connect, map types, split a table into ranges.
+
+Knows nothing of the lake.
+"""

@@ -1,1 +1,0 @@
-"""Events that other programs push to the service."""

@@ -1,0 +1,14 @@
+"""`rn.secret`: name a secret in a flow file."""
+
+from runnel.declare.model.secret import Secret
+from runnel.declare.registry import current
+
+
+def secret(name: str) -> Secret:
+    """Name a secret, such as `rn.secret("PG_PASSWORD")`: the environment variable that holds it."""
+    if not isinstance(name, str) or not name.isidentifier():
+        fix = 'name an environment variable: rn.secret("PG_PASSWORD")'
+        registry = current()
+        registry.wrong("DECLARE_SECRET", "a secret is named by an environment variable", at=registry.here(), fix=fix)
+        return Secret("?")
+    return Secret(name)

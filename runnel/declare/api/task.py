@@ -1,0 +1,138 @@
+"""`@rn.task`: declare that a function makes a table."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from runnel.declare.model.flow import Check
+from runnel.declare.model.source_location import Place
+from runnel.declare.model.task_draft import Draft
+from runnel.declare.options import function_signature, task_options
+from runnel.declare.options.option_reader import Given
+from runnel.declare.registry import Registry, current
+from runnel.errors import Mistake, nearest
+from runnel.names import TableName, shown
+
+F = TypeVar("F", bound=Callable[..., Any])
+ATTRIBUTE = "__runnel_task__"
+_TEXTS = str | Sequence[str] | None
+
+
+def task(
+    table: str,
+    inputs: Mapping[str, str] | None = None,
+    *,
+    by: _TEXTS = None,
+    by_input: Mapping[str, str] | None = None,
+    reference: _TEXTS = None,
+    lookback: Mapping[str, int] | None = None,
+    trust_by: bool | None = None,
+    rowwise: bool | None = None,
+    key: _TEXTS = None,
+    volatile: bool | None = None,
+    stream: _TEXTS = None,
+    trigger: str | None = None,
+    watermark: tuple[str, str] | Mapping[str, tuple[str, str]] | None = None,
+    output: str | None = None,
+    schema: str | None = None,
+    partition: _TEXTS = None,
+    sort: _TEXTS = None,
+    properties: Mapping[str, str] | None = None,
+    tags: _TEXTS = None,
+    owner: str | None = None,
+    retries: int | None = None,
+    timeout: str | float | None = None,
+    deadline: str | None = None,
+    checks: Sequence[Check | str] | None = None,
+    **unknown: object,
+) -> Callable[[F], F]:
+    """Declare that a function makes the table `layer.name`; it stays callable as it is.
+
+    Positional parameters of the function are tables: `orders` means the one table of the project whose last name part
+    is that; `inputs={"o": "ods.orders"}` says it explicitly. Keyword-only parameters are parameters, with defaults.
+    A parameter named `spark` gets the session. The function returns a Spark frame.
+
+    - `by`: columns of the output that name its slices; `by_input` gives the expression for an input that lacks them,
+      `reference` names inputs whose changes alone recompute nothing, `lookback` how many earlier slices a slice reads.
+      `trust_by` promises that each slice is made of its own rows alone where Runnel can't see it.
+    - `rowwise`: each output row comes from one input row. `key`: the columns that identify a row.
+    - `volatile`: never skipped.
+    - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` how late their rows may be,
+      `output="update"` that a row takes the place of the one with its `key`, `trigger` how often at most to go on.
+    - `schema`, `partition`, `sort`, `properties`: of the table. `tags`, `owner`: for people and selections.
+    - `retries`, `timeout="10 minutes"`, `deadline="06:30 Asia/Shanghai"`: of its runs.
+    - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.
+    """
+    registry = current()
+    place = registry.here()
+    values = {
+        "by": by, "by_input": by_input, "reference": reference, "lookback": lookback, "trust_by": trust_by,
+        "rowwise": rowwise, "key": key, "volatile": volatile, "stream": stream, "trigger": trigger,
+        "watermark": watermark, "output": output,
+        "schema": schema, "partition": partition, "sort": sort, "properties": properties, "tags": tags,
+        "owner": owner, "retries": retries, "timeout": timeout, "deadline": deadline, "checks": checks,
+    }  # fmt: skip
+    if callable(table):
+        fix = 'write @rn.task("layer.name") with the table that it makes'
+        registry.wrong("DECLARE_TASK", f"the task on {shown(_called(table))} has no table", at=place, fix=fix)
+        return table  # `@rn.task` without brackets: the function itself
+
+    def declare(function: F) -> F:
+        _declare(registry, place, table, function, inputs, values, list(unknown))
+        return function
+
+    return declare
+
+
+def _declare(
+    registry: Registry,
+    place: Place,
+    table: str,
+    function: Callable[..., Any],
+    inputs: Any,
+    values: dict[str, Any],
+    unknown: list[str],
+) -> None:
+    def note(mistake: Mistake) -> None:
+        registry.note(mistake, place)
+
+    try:
+        name = TableName.parse(table)
+    except Mistake as mistake:
+        registry.claim(table)
+        note(mistake)
+        return
+    owner = f"task `{table}`"
+    found = function_signature.read(function, owner, note)
+    given = Given(owner, values, lambda _, mistake: note(mistake))
+    given.unknown(unknown, ["inputs", *task_options.KNOWN])
+    draft = Draft(
+        table=name,
+        name=_called(function),
+        place=place,
+        inputs=_inputs(given, inputs, found.tables),
+        params=found.params,
+        function=function,
+        takes_spark=found.takes_spark,
+        options=task_options.read(given, values, found.tables),
+        checks=task_options.checks(given, values["checks"]),
+        description=inspect.cleandoc(function.__doc__ or ""),
+    )
+    if inspect.isfunction(function):
+        setattr(function, ATTRIBUTE, draft)
+    registry.add(draft)
+
+
+def _inputs(given: Given, inputs: Any, parameters: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    named = dict(Given(given.owner, {"inputs": inputs}, given.tell).pairs("inputs", str, '"ods.orders"'))
+    for name in named:
+        if name not in parameters:
+            close = nearest(name, parameters)
+            what = f"`inputs` names {shown(name)}, which is not a positional parameter of its function"
+            fix = f"its tables: {', '.join(parameters) or 'none'}"
+            given.wrong("inputs", what + (f"; close: `{close}`" if close else ""), fix)
+    return tuple((parameter, named.get(parameter)) for parameter in parameters)
+
+
+def _called(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

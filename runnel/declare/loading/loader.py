@@ -1,0 +1,111 @@
+"""Load a project: import its flow files, collect what they declare and every mistake, and link it to a flow.
+
+Runs the user's files and nothing else: no Spark unless a file needs it and the caller knows how to start it.
+"""
+
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from runnel.declare.loading import import_errors, sql_task
+from runnel.declare.loading.linker import link
+from runnel.declare.loading.module_importer import FLOWS, ProjectModules, importing
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.declare.model.flow import Flow
+from runnel.declare.model.source_location import Place
+from runnel.declare.registry import Registry, collecting
+from runnel.declare.settings import Settings
+from runnel.errors import Mistake
+
+_TABLE = re.compile(r"[\"']([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)[\"']", re.ASCII)
+
+
+def load_flow(settings: Settings, start_spark: Callable[[], object] | None = None) -> Flow:
+    """Return everything that a project declares, or raise all its mistakes at once.
+
+    `start_spark` is called once, and only if a flow file needs a session while it is imported.
+    """
+    root = settings.root
+    files = flow_files(root)
+    with collecting(str(root)) as registry, importing(root) as modules, redirect_stdout(sys.stderr):
+        load = _Load(root, registry, modules, start_spark)
+        for file in files:
+            load.read(file)
+    flow, mistakes = link(registry, root, settings.params, settings.param_origins, is_whole=not load.is_broken)
+    found = [*registry.mistakes, *mistakes]
+    if not found and not flow.tasks and not flow.sources:
+        found = [_nothing(files)]
+    if found:
+        raise ProjectMistakes(found)
+    return replace(flow, started_spark=load.started_spark, files=tuple(modules.loaded))
+
+
+def flow_files(root: Path) -> list[Path]:
+    """Return the flow files of a project, sorted; what starts with a dot is left out."""
+    folder = root / FLOWS
+    found = [path for path in folder.rglob("*") if path.suffix in (".py", ".sql") and path.is_file()]
+    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(folder).parts))
+
+
+class _Load:
+    """One load under way."""
+
+    def __init__(
+        self, root: Path, registry: Registry, modules: ProjectModules, start_spark: Callable[[], object] | None
+    ) -> None:
+        self.root = root
+        self.registry = registry
+        self.modules = modules
+        self.is_broken = False
+        self.started_spark: Place | None = None
+        self._start_spark = start_spark
+
+    def read(self, file: Path) -> None:
+        """Declare what a file declares."""
+        if file.suffix == ".sql":
+            self._read_sql(file)
+            return
+        linecache.checkcache(str(file))
+        declared, loaded = self.registry.mark(), list(self.modules.loaded)
+        try:
+            self.modules.load(file)
+        except BaseException as error:
+            if self._start_spark is None or self.started_spark is not None or not import_errors.needs_session(error):
+                self._fail(error, file)
+                return
+            self.started_spark = import_errors.line_of(error, str(self.root)) or Place(str(file), 1)
+            self._start_spark()
+            self.registry.rewind(declared)
+            self.modules.forget(loaded)
+            self.read(file)
+
+    def _read_sql(self, file: Path) -> None:
+        name = file.relative_to(self.root).as_posix()
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except (UnicodeDecodeError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            what, fix = f"{name} can't be read: {why}", "save it as UTF-8 text that you may read"
+            self.registry.wrong("DECLARE_IMPORT", what, at=Place(name, 1), fix=fix)
+            return
+        sql_task.declare(self.registry, name, text)
+
+    def _fail(self, error: BaseException, file: Path) -> None:
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            raise error
+        self.is_broken = True
+        self.registry.note(import_errors.mistake_of(error, str(file), str(self.root)))
+        # Who reads a table that the rest of a broken file may make has made no mistake.
+        with suppress(OSError):
+            for name in _TABLE.findall(file.read_text(encoding="utf-8", errors="replace")):
+                self.registry.claim(name)
+
+
+def _nothing(files: list[Path]) -> Mistake:
+    what = "no source and no task is declared in" if files else "there are no flow files (.py, .sql) in"
+    fix = 'declare one, such as rn.source("ods.orders", rn.manual()); `runnel init DIR` makes a project with examples'
+    return Mistake("DECLARE_NO_FLOWS", f"{what} {FLOWS}/", fix=fix)

@@ -1,0 +1,171 @@
+"""Import the modules of a project: flow files and what they import from the project, fresh for each load.
+
+Each file is one module, whether it is imported as `flows.shared` or as `shared`. While a project is loaded its modules
+stand in `sys.modules`, afterwards no more: the next load sees changed code, and functions travel to Spark's workers by
+value, where the project's files may not be. An import that runs later, inside a task, still finds them.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from runnel.declare.caller_location import inside
+from runnel.declare.loading.compiled_files import compiled
+
+FLOWS = "flows"
+_FOREIGN = frozenset(sys.stdlib_module_names) | {"runnel", "pyspark", "py4j", "__main__"}
+
+
+class ProjectModules(MetaPathFinder, Loader):
+    """The modules of one load. `loaded` are (file, module) in the order in which they were first wanted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.loaded: dict[str, ModuleType] = {}
+        self.failed: dict[str, BaseException] = {}
+        self._started: set[str] = set()
+        self._names: set[str] = set()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Stay behind when a module is pickled by value."""
+        return object, ()
+
+    def load(self, file: Path) -> None:
+        """Import one file of the project, unless that has been done."""
+        name = self._name(file)
+        spec = ModuleSpec(name, self, origin=str(file))
+        module = self.create_module(spec)
+        sys.modules.setdefault(name, module)
+        self.exec_module(module)
+
+    def forget(self, before: Sequence[str]) -> None:
+        """Forget every file but these, so that the rest is imported again."""
+        for file in [file for file in self.loaded if file not in before]:
+            module = self.loaded.pop(file)
+            self._started.discard(file)
+            for name in [name for name in self._names if sys.modules.get(name) is module]:
+                del sys.modules[name]
+        self.failed.clear()
+
+    def leave(self) -> None:
+        """Take the modules out of `sys.modules`."""
+        for name in self._names:
+            if _is_ours(sys.modules.get(name)):
+                del sys.modules[name]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a module of the project is, or None for all others."""
+        parent, _, _ = fullname.rpartition(".")
+        if fullname.partition(".")[0] in _FOREIGN or (parent and not _is_ours(sys.modules.get(parent))):
+            return None
+        self._names.add(fullname)
+        found = self.file_of(fullname)
+        if found is not None:
+            if found.parent.name == FLOWS and not parent and self._is_installed(fullname):
+                return None  # flows/requests.py must not stand in for the library
+            spec = ModuleSpec(fullname, self, origin=str(found), is_package=found.name == "__init__.py")
+        else:
+            folders = [str(folder) for folder in self._candidates(fullname) if folder.is_dir()]
+            if not folders or (not parent and self._is_installed(fullname)):
+                return None
+            spec = ModuleSpec(fullname, self, is_package=True)
+            spec.submodule_search_locations = folders
+            return spec
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(str(found.parent))
+        return spec
+
+    def file_of(self, name: str) -> Path | None:
+        """Return the file of the project that is imported by a name."""
+        for path in self._candidates(name):
+            for file in (path / "__init__.py", path.with_name(path.name + ".py")):
+                if file.is_file():
+                    return file
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the one module of a file."""
+        if spec.origin is None:
+            return ModuleType(spec.name)
+        if spec.origin not in self.loaded:
+            file = Path(spec.origin)
+            module = ModuleType(self._name(file))
+            module.__file__ = spec.origin
+            is_package = file.name == "__init__.py"
+            module.__package__ = module.__name__ if is_package else module.__name__.rpartition(".")[0]
+            module.__loader__ = self
+            if is_package:
+                module.__path__ = [str(file.parent)]
+            self.loaded[spec.origin] = module
+            self._names.add(module.__name__)
+            sys.modules.setdefault(module.__name__, module)
+        return self.loaded[spec.origin]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute a file, once; a file that failed fails again."""
+        file = module.__file__ if "__file__" in module.__dict__ else None
+        if file is None:
+            return
+        module.__spec__ = ModuleSpec(module.__name__, self, origin=file, is_package="__path__" in module.__dict__)
+        if file in self.failed:
+            raise self.failed[file]
+        if file in self._started:
+            return
+        self._started.add(file)
+        try:
+            exec(compiled(file, Path(file).read_bytes()).code, module.__dict__)
+        except BaseException as error:
+            self.failed[file] = error
+            raise
+
+    def _candidates(self, name: str) -> list[Path]:
+        parts = name.split(".")
+        return [self.root.joinpath(*parts), self.root.joinpath(FLOWS, *parts)]
+
+    def _name(self, file: Path) -> str:
+        parts = file.relative_to(self.root).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def _is_installed(self, name: str) -> bool:
+        spec = PathFinder.find_spec(name)
+        return spec is not None and spec.origin is not None and not inside(spec.origin, str(self.root))
+
+
+@contextmanager
+def importing(root: Path) -> Iterator[ProjectModules]:
+    """Let imports find the modules of the project in `root`, none of them imported before."""
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, ProjectModules)]:
+        finder.leave()  # what a task imported since
+        sys.meta_path.remove(finder)
+    modules = ProjectModules(root)
+    kept = _put_aside(modules)
+    sys.meta_path.insert(0, modules)
+    try:
+        yield modules
+    finally:
+        modules.leave()
+        sys.modules.update(kept)
+
+
+def _put_aside(modules: ProjectModules) -> dict[str, ModuleType]:
+    """Take modules of this project that somebody else imported out of `sys.modules`, and return them."""
+    kept: dict[str, ModuleType] = {}
+    root = str(modules.root)
+    # Thousands: what is cheap comes first, and no list of pairs is made, which would wake the garbage collector.
+    for name, module in sys.modules.copy().items():
+        file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
+        if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN:
+            continue
+        if inside(file, root) and str(modules.file_of(name)) == file:
+            kept[name] = sys.modules.pop(name)
+    return kept
+
+
+def _is_ours(module: ModuleType | None) -> bool:
+    return isinstance(module, ModuleType) and isinstance(module.__dict__.get("__loader__"), ProjectModules)

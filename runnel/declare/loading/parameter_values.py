@@ -1,0 +1,106 @@
+"""Give a task's parameters their values: what the project's settings say, else the function's default.
+
+Pure. Text, as it comes from `--set` and the environment, becomes what the parameter's annotation or default asks for.
+"""
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from runnel.declare.model.task_draft import NO_DEFAULT, Param
+from runnel.errors import Mistake
+from runnel.names import shown
+
+_BY_NAME: dict[str, type] = {
+    "int": int, "float": float, "bool": bool, "str": str, "Decimal": Decimal, "date": date, "datetime": datetime,
+    "decimal.Decimal": Decimal, "datetime.date": date, "datetime.datetime": datetime,
+}  # fmt: skip
+_WANTED = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "text", Decimal: "a decimal number",
+    date: "a date such as 2026-01-02", datetime: "a time such as 2026-01-02T08:00",
+}  # fmt: skip
+_TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def value_of(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden: bool = False) -> Any:
+    """Return the value in force for a parameter, or say what is wrong with it; a hidden value is not told."""
+    kind = kind_of(param)
+    if param.name in settings:
+        value, origin = settings[param.name], "is set to"
+    elif param.default is NO_DEFAULT:
+        what = f"{owner}: the parameter `{param.name}` has no value"
+        raise Mistake("DECLARE_PARAM", what, fix=f"give it a default, or set it: [params] {param.name} = ...")
+    else:
+        value, origin = param.default, "has the default"
+    if value is None and param.name not in settings:
+        return None
+    try:
+        return converted(value, kind)
+    except (ValueError, InvalidOperation):
+        wanted = _WANTED.get(kind, getattr(kind, "__name__", str(kind))) if kind else ""
+        told = "a value that is not shown" if is_hidden and param.name in settings else shown(value)
+        what = f"{owner}: the parameter `{param.name}` {origin} {told}, but must be {wanted}"
+        raise Mistake("DECLARE_PARAM", what, fix=f"set it to {wanted}") from None
+
+
+def kind_of(param: Param) -> type | None:
+    """Return the type that a parameter asks for, by its annotation or else its default; None for any.
+
+    >>> kind_of(Param("a", 0, "float | None")), kind_of(Param("a", 0)), kind_of(Param("a", None))
+    (<class 'float'>, <class 'int'>, None)
+    """
+    annotation = param.annotation
+    if isinstance(annotation, str):
+        names = [part.strip() for part in annotation.removeprefix("Optional[").removesuffix("]").split("|")]
+        known = [_BY_NAME.get(name) for name in names if name != "None"]
+        return known[0] if len(known) == 1 else None
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        inner = [one for one in typing.get_args(annotation) if one is not types.NoneType]
+        annotation = inner[0] if len(inner) == 1 else None
+    if annotation is NO_DEFAULT and param.default is not NO_DEFAULT and param.default is not None:
+        return type(param.default)
+    found = typing.get_origin(annotation) or annotation
+    return found if isinstance(found, type) and found is not NO_DEFAULT and found is not object else None
+
+
+def converted(value: Any, kind: type | None) -> Any:
+    """Return a value as one of a kind, or raise ValueError.
+
+    >>> converted("5", int), converted(1, float), converted("2026-01-02", date)
+    (5, 1.0, datetime.date(2026, 1, 2))
+    """
+    if kind is None or kind not in _WANTED:
+        if kind is None or isinstance(value, kind) or not isinstance(value, str | int | float | bool | list | dict):
+            return value
+        raise ValueError
+    if type(value) is kind:
+        return value
+    if isinstance(value, str):
+        return _FROM_TEXT[kind](value.strip())
+    if isinstance(value, bool):
+        raise ValueError
+    if kind in (float, Decimal) and isinstance(value, int | float | Decimal):
+        return kind(str(value))
+    if isinstance(value, kind) and kind is not date:  # a datetime is a date to Python, but not to a user
+        return value
+    raise ValueError
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _TRUTH:
+        raise ValueError
+    return _TRUTH[text.lower()]
+
+
+_FROM_TEXT: dict[type, Callable[[str], Any]] = {
+    int: int,
+    float: float,
+    bool: _truth,
+    str: str,
+    Decimal: Decimal,
+    date: date.fromisoformat,
+    datetime: datetime.fromisoformat,
+}

@@ -1,0 +1,243 @@
+"""What a project declares, as values: a Flow of sources, tasks, checks, sinks, schedules and alerts.
+
+Pure: what users call makes these (`task`, `source`, ...), the loader collects and links them, and every later room
+reads them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from runnel.declare.model.column_types import Column
+from runnel.declare.model.endpoints import Changes, Function, Kafka, Manual, Origin, Target, Webhook
+from runnel.declare.model.secret import Secret
+from runnel.declare.model.source_location import Place
+from runnel.names import TableName
+
+OnFail = Literal["stop", "warn", "drop", "quarantine"]
+QUARANTINE = "quarantine"
+LOG_ENDING = "__changes"
+CONTINUOUS = "continuous"  # how often to look at a source: on and on
+ALARMS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what people can be told about
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim about a table. A row check has a `condition`; without one it is about the whole table.
+
+    A row fails where its condition is false; null passes, as in SQL's own CHECK. `arguments` are what the kind needs,
+    such as min and max.
+    """
+
+    kind: str  # condition, not_null, unique, accepted, between, matches, references, row_count, fresh
+    text: str  # as the user wrote it, such as not_null(seller_id): what messages and the quarantine table show
+    columns: tuple[str, ...] = ()
+    condition: str | None = None  # Spark SQL
+    arguments: tuple[tuple[str, Any], ...] = ()
+    on_fail: OnFail = "stop"
+    place: Place | None = field(default=None, compare=False)
+
+    @property
+    def is_row(self) -> bool:
+        """Tell whether it is about each row by itself."""
+        return self.condition is not None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a task may say about itself. Pairs instead of mappings, so that it is a value."""
+
+    by: tuple[str, ...] = ()
+    by_input: tuple[tuple[str, str], ...] = ()  # parameter, expression
+    reference: tuple[str, ...] = ()
+    lookback: tuple[tuple[str, int], ...] = ()
+    trust_by: bool = False  # each slice is made of its own rows alone, though the plan does not show it
+    rowwise: bool = False
+    key: tuple[str, ...] = ()
+    volatile: bool = False
+    stream: tuple[str, ...] = ()  # parameters whose tables are read as streams
+    trigger: str | None = None
+    watermark: tuple[tuple[str, str, str], ...] = ()  # parameter, or "" for all; column; how late a row may be
+    output: str | None = None
+    schema: tuple[Column, ...] | None = None
+    partition: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+    retries: int = 2
+    timeout_seconds: float | None = None
+    deadline: str | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One small computation that makes one table. Either `function` or `sql` is set.
+
+    `inputs` are (parameter, table), `params` (keyword parameter, value in force).
+    """
+
+    table: TableName
+    name: str
+    place: Place
+    inputs: tuple[tuple[str, TableName], ...] = ()
+    params: tuple[tuple[str, Any], ...] = ()
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+    sql: str | None = None
+    takes_spark: bool = False  # a parameter called `spark` gets the session
+    options: Options = field(default_factory=Options)
+    checks: tuple[Check, ...] = ()
+    description: str = ""
+
+    @property
+    def reads(self) -> tuple[TableName, ...]:
+        """Return the tables that it reads, each once."""
+        return tuple(dict.fromkeys(table for _, table in self.inputs))
+
+    @property
+    def refers(self) -> tuple[TableName, ...]:
+        """Return the tables that its checks compare with, each once: they must be there when it is checked."""
+        named = (dict(check.arguments).get("table") for check in self.checks if check.kind == "references")
+        return tuple(dict.fromkeys(TableName.stored(table) for table in named if table))
+
+    @property
+    def quarantine(self) -> TableName | None:
+        """Return the table of rows set aside, where a check asks for it."""
+        return quarantine_of(self.table) if any(check.on_fail == "quarantine" for check in self.checks) else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that comes from outside."""
+
+    table: TableName
+    origin: Origin | Manual
+    place: Place
+    on_bad: Literal["stop", "drop", "quarantine"] = "stop"
+    on_new_column: Literal["add", "ignore", "stop"] = "add"
+    poll: str | None = None
+    partition: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+    description: str = ""
+    never_null: tuple[str, ...] = ()  # columns whose rows are bad where they are null, whatever the schema says
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a table is handed on to. By its `name` it is known how far it has come."""
+
+    table: TableName
+    target: Target
+    place: Place
+    name: str
+    branch: str = "main"
+    retries: int = 2  # within a run; the next one goes on
+
+    @property
+    def takes_commits(self) -> bool:
+        """Tell whether it wants the change of each commit by itself; else it follows the newest version."""
+        return isinstance(self.target, Kafka | Webhook | Function)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to run what. `catch_up` says which of the times that were missed are made up for."""
+
+    name: str
+    select: str
+    place: Place
+    cron: str | None = None
+    tz: str | None = None
+    every: str | None = None
+    on_change: tuple[str, ...] = ()
+    at_most_every: str | None = None
+    min_rows: int | None = None
+    min_bytes: int | None = None
+    branch: str = "main"
+    catch_up: Literal["last", "all", "none"] = "last"
+    priority: int = 0
+    retries: int = 2
+    timeout: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what the catalog keeps of it."""
+        found = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        return {**found, "on_change": list(self.on_change), "place": str(self.place)}
+
+
+@dataclass(frozen=True)
+class Alert:
+    """Who is told when something is wrong, and how: one of `webhook`, `email` and `command` is set."""
+
+    name: str
+    place: Place
+    on: tuple[str, ...] = ALARMS
+    select: str = ""
+    webhook: str | Secret | None = None
+    headers: tuple[tuple[str, str | Secret], ...] = ()
+    email: tuple[str, ...] = ()
+    smtp: str | None = None
+    password: Secret | None = None
+    sender: str | None = None
+    command: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        """Return what the catalog keeps of it: of a secret its name alone."""
+        found = {name: _named(value) for name, value in vars(self).items() if value not in (None, ())}
+        found |= {"headers": [[name, _named(value)] for name, value in self.headers], "email": list(self.email)}
+        return {**found, "on": list(self.on), "place": str(self.place)}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Everything that a project declares, linked: every input names a table that something makes."""
+
+    root: Path
+    tasks: Mapping[TableName, Task] = field(default_factory=dict)
+    sources: Mapping[TableName, Source] = field(default_factory=dict)
+    sinks: tuple[Sink, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    started_spark: Place | None = None  # the line of a flow file that needed a session while it was imported
+    files: tuple[str, ...] = field(default=(), compare=False)  # the files of Python that were imported from it
+
+    def __iter__(self) -> Iterator[Task | Source]:
+        """Yield sources, then tasks."""
+        yield from self.sources.values()
+        yield from self.tasks.values()
+
+    def reads(self, table: TableName) -> tuple[TableName, ...]:
+        """Return what a table is made from."""
+        if table in self.tasks:
+            return self.tasks[table].reads
+        source = self.sources.get(table)
+        return (log_of(table),) if source is not None and isinstance(source.origin, Changes) else ()
+
+    def makes(self, table: TableName) -> bool:
+        """Tell whether a table is made from others: by a task, or by applying a log of changes."""
+        return table in self.tasks or bool(self.reads(table))
+
+
+def _named(value: Any) -> Any:
+    return {"secret": value.name} if isinstance(value, Secret) else value
+
+
+def quarantine_of(table: TableName) -> TableName:
+    """Return where rows of a table that are set aside go.
+
+    >>> str(quarantine_of(TableName("dws", "seller_day")))
+    'quarantine.dws_seller_day'
+    """
+    return TableName(QUARANTINE, f"{table.layer}_{table.name}")
+
+
+def log_of(table: TableName) -> TableName:
+    """Return where the log of a table is kept whose source is a log of changes.
+
+    >>> str(log_of(TableName("ods", "customers")))
+    'ods.customers__changes'
+    """
+    return TableName(table.layer, f"{table.name}{LOG_ENDING}")

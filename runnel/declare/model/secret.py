@@ -1,0 +1,53 @@
+"""A secret by name: it can be passed around and printed without being told."""
+
+import os
+from dataclasses import dataclass
+from typing import overload
+
+from runnel.errors import Mistake
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The name of an environment variable whose value must never be shown.
+
+    >>> Secret("PG_PASSWORD"), str(Secret("PG_PASSWORD"))
+    (secret(PG_PASSWORD), 'secret(PG_PASSWORD)')
+    """
+
+    name: str
+
+    def __repr__(self) -> str:
+        """Return its name, never its value."""
+        return f"secret({self.name})"
+
+    def reveal(self) -> str:
+        """Return its value, read now."""
+        found = os.environ.get(self.name)
+        if found is None:
+            what = f"the secret {self.name} comes from the variable {self.name}, which is not set"
+            raise Mistake("PROJECT_SECRET", what, fix=f"export {self.name}=...")
+        return found
+
+
+@overload
+def revealed(value: str | Secret, at: str | None = None) -> str: ...
+
+
+@overload
+def revealed(value: None, at: str | None = None) -> None: ...
+
+
+@overload
+def revealed(value: str | Secret | None, at: str | None = None) -> str | None: ...
+
+
+def revealed(value: str | Secret | None, at: str | None = None) -> str | None:
+    """Return a value that may be a secret; `at` is where a user named it, for the one that is not set."""
+    if not isinstance(value, Secret):
+        return value
+    try:
+        return value.reveal()
+    except Mistake as mistake:
+        mistake.at = mistake.at or at
+        raise

@@ -1,0 +1,46 @@
+"""A task as it was declared: its inputs and parameters still have to be linked to tables and values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import Parameter
+from typing import Any
+
+from runnel.declare.model.flow import Check, Options
+from runnel.declare.model.source_location import Place
+from runnel.names import TableName
+
+NO_DEFAULT = Parameter.empty
+
+
+@dataclass(frozen=True)
+class Param:
+    """A keyword parameter of a task. `annotation` is as written: a type, text or nothing (`NO_DEFAULT`)."""
+
+    name: str
+    default: Any = NO_DEFAULT
+    annotation: Any = NO_DEFAULT
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A declared task. `inputs` are (parameter, the table that was named for it, or None for the parameter's name).
+
+    What `rn.task` leaves on the function, as `__runnel_task__`.
+    """
+
+    table: TableName
+    name: str
+    place: Place
+    inputs: tuple[tuple[str, str | None], ...] = ()
+    params: tuple[Param, ...] = ()
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+    sql: str | None = None
+    takes_spark: bool = False
+    options: Options = field(default_factory=Options)
+    checks: tuple[Check, ...] = ()
+    description: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return how messages call it: by its function's name where that is also its table's."""
+        return self.name if self.name == self.table.name else str(self.table)

@@ -1,0 +1,65 @@
+"""Read the parameters of a task's function: positional ones are tables, keyword-only ones are parameters."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from runnel.declare.model.task_draft import Param
+from runnel.errors import Mistake
+
+SESSION = "spark"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The tables, the parameters, and whether the Spark session is wanted."""
+
+    tables: tuple[str, ...]
+    params: tuple[Param, ...]
+    takes_spark: bool
+
+
+def read(function: Callable[..., Any], owner: str, note: Callable[[Mistake], None]) -> Signature:
+    """Return the signature of a function; what a task can't have is told and left out."""
+    problem = _not_a_task(function)
+    if problem:
+        note(Mistake("DECLARE_TASK", f"{owner}: {problem}", fix="write a `def` that returns a frame"))
+        return Signature((), (), False)
+    tables: list[str] = []
+    params: list[Param] = []
+    takes_spark = False
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == SESSION and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            takes_spark = True
+        elif parameter.kind == parameter.KEYWORD_ONLY:
+            params.append(Param(parameter.name, parameter.default, parameter.annotation))
+        elif wrong := _not_a_table(parameter):
+            what, fix = wrong
+            note(Mistake("DECLARE_TASK", f"{owner}: {what}", fix=fix))
+        else:
+            tables.append(parameter.name)
+    return Signature(tuple(tables), tuple(params), takes_spark)
+
+
+def _not_a_task(function: object) -> str | None:
+    if not inspect.isfunction(function):
+        return (
+            f"it must stand on a function, not on a {'class' if inspect.isclass(function) else type(function).__name__}"
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return f"`{function.__name__}` is asynchronous, which a task can't be"
+    if inspect.isgeneratorfunction(function):
+        return f"`{function.__name__}` yields, but a task returns one frame"
+    return None
+
+
+def _not_a_table(parameter: inspect.Parameter) -> tuple[str, str] | None:
+    if parameter.kind == parameter.VAR_POSITIONAL:
+        return f"`*{parameter.name}` says not which tables it reads", "name each table as a parameter of its own"
+    if parameter.kind == parameter.VAR_KEYWORD:
+        return f"`**{parameter.name}` says not which parameters it has", "name each parameter, after a `*`"
+    if parameter.default is not parameter.empty:
+        what = f"`{parameter.name}` has a default, but stands where tables stand"
+        return what, f"write a `*` before it if it is a parameter: `*, {parameter.name}={parameter.default!r}`"
+    return None

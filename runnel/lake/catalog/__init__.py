@@ -1,0 +1,4 @@
+"""The catalog database: connections, schema, locks, migrations.
+
+The lowest package of the lake.
+"""

@@ -1,0 +1,4 @@
+"""Iceberg files and metadata: snapshots, manifests, Parquet, schemas.
+
+Knows nothing of commits and branches.
+"""

@@ -1,1 +1,0 @@
-"""The history of the catalog database's schema, one module a step."""

@@ -1,0 +1,4 @@
+"""Check that the catalog, the history and the files of a lake agree.
+
+Reads only.
+"""

@@ -1,0 +1,4 @@
+"""Rewrite locations after a warehouse was moved.
+
+Rewrites metadata; copies no data.
+"""

@@ -1,0 +1,60 @@
+"""Inputs that do not exist and that nothing makes now: what is wrong, and what to do."""
+
+from collections.abc import Iterable
+
+from runnel.declare.model.endpoints import Files, Manual
+from runnel.declare.model.flow import Flow, Source, Task
+from runnel.errors import Mistake, listed
+from runnel.names import TableName
+from runnel.plan.facts import Arrivals
+from runnel.plan.reasons import writing
+
+
+def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
+    """Raise a mistake if inputs of a task are missing."""
+    if tables := [str(table) for table in missing]:
+        raise Mistake(
+            "PLAN_INPUT_MISSING",
+            f"{task.table} reads {listed(tables)}, which {'do' if len(tables) > 1 else 'does'} not exist yet",
+            at=str(task.place),
+            fix=f"run with -s +{task.table}, which makes what it needs",
+        )
+
+
+def missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[TableName]) -> Mistake:
+    """Return the mistake of a task that reads a table which does not exist, with the way to make it."""
+    source = flow.sources.get(table)
+    what = f"{task.table} reads {table}, which does not exist yet"
+    if source is not None and isinstance(source.origin, Manual):
+        what, fix = f"{what}: people fill it by hand", f"runnel load {table} FILE"
+    elif table in selected:  # nothing to read, and nothing read before: what was read is reverted
+        fix = f"runnel rewind {table} --to REF reads its files again"
+    elif source is not None or table in flow.tasks:
+        what, fix = f"{what} and is not selected", f"select it too: -s {table}, or -s +{task.table}; or exclude less"
+    else:
+        fix = f"declare {table}, or fill it with runnel load {table} FILE"
+    return Mistake("PLAN_INPUT_MISSING", what, at=str(task.place), fix=fix)
+
+
+def missing_log(source: Source, log: TableName) -> Mistake:
+    """Return the mistake of a table whose log has nothing in it and gets nothing."""
+    what = f"{source.table} follows from its log {log}, which does not exist"
+    return Mistake(
+        "PLAN_INPUT_MISSING", what, at=str(source.place), fix=f"runnel rewind {log} --to REF reads its source again"
+    )
+
+
+def no_files(source: Source, arrivals: Arrivals) -> Mistake:
+    """Return the mistake of a source that has nothing to read and never had."""
+    problem = arrivals.problem or ""
+    if not isinstance(source.origin, Files):
+        fix = f"run again when there is something; what was read before a revert, runnel rewind {source.table} --to REF"
+        what = f"{source.table} has nothing to read, and no table yet: {problem}"
+        return Mistake("SOURCE_NOTHING", what, at=str(source.place), fix=f"{fix} reads again")
+    glob = source.origin.glob
+    if arrivals.left:
+        what = f"{source.table} has nothing to read yet: {writing(arrivals.left)}"
+        return Mistake("SOURCE_NO_FILES", what, at=str(source.place), fix="run again when its writer has finished")
+    told = problem if glob and glob in problem else f"no file matches {glob}" + (f" ({problem})" if problem else "")
+    fix = "put a file there, or correct the glob; it is relative to the project's folder"
+    return Mistake("SOURCE_NO_FILES", f"{source.table} has nothing to read: {told}", at=str(source.place), fix=fix)

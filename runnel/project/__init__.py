@@ -1,0 +1,4 @@
+"""Use cases over an opened project: plan it, run it, inspect it.
+
+Between the facades (`client`, `service`) and the engine (`run`).
+"""

@@ -1,0 +1,4 @@
+"""Execute: run, backfill, replay, release, merge and run, deliver, follow.
+
+May import `project.planning`.
+"""

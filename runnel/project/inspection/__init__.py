@@ -1,0 +1,4 @@
+"""Inspect: status, lineage, schedules, quarantine, alarms, run logs.
+
+Reads only.
+"""

@@ -1,0 +1,4 @@
+"""Plan: the request, the facts of the lake, the plan.
+
+Starts no JVM.
+"""

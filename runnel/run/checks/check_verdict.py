@@ -1,0 +1,42 @@
+"""Judge what checks found: a failed run, or warnings. Pure."""
+
+from collections.abc import Sequence
+
+from runnel.declare.model.flow import Task
+from runnel.errors import RunnelError
+from runnel.run.checks.row_checks import Finding
+
+
+def judge(task: Task, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return the warnings; raise CHECK_FAILED with every check that failed where one of them stops the run."""
+    failed = [finding for finding in findings if finding.failed]
+    stopping = [finding for finding in failed if finding.check.on_fail == "stop"]
+    if not stopping:
+        return tuple(told(finding) for finding in failed if finding.check.on_fail == "warn")
+    lines = [f"task `{task.table}`: {len(stopping)} check{'s' if len(stopping) > 1 else ''} failed"]
+    lines += [f"    {told(finding)}{_at(finding)}" for finding in failed]
+    place = next((finding.check.place for finding in stopping if finding.check.place), task.place)
+    fix = 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" goes on'
+    if not any(finding.check.is_row for finding in stopping):
+        fix = 'correct the task or its input; on_fail="warn" goes on'
+    raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(place), fix=fix)
+
+
+def told(finding: Finding) -> str:
+    """Return a failed check as a line.
+
+    >>> from runnel.declare.model.flow import Check
+    >>> told(Finding(Check("unique", "unique(id)"), 1, "id 17 twice"))
+    'unique(id): 1 value more than once, such as id 17 twice'
+    """
+    check, count = finding.check, finding.failed
+    if check.kind in ("row_count", "fresh"):
+        return f"{check.text}: {finding.example}"
+    noun = "value" if check.kind == "unique" else "row"
+    verb = {"unique": "more than once", "references": "without it"}.get(check.kind, "failed")
+    example = f", such as {finding.example}" if finding.example else ""
+    return f"{check.text}: {count:,} {noun}{'' if count == 1 else 's'} {verb}{example}"
+
+
+def _at(finding: Finding) -> str:
+    return f" ({finding.check.place})" if finding.check.place else ""

@@ -1,0 +1,67 @@
+"""Say in Runnel's words what went wrong with a stream."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.errors import Mistake, RunnelError
+from runnel.run.errors import task_errors
+
+if TYPE_CHECKING:
+    from runnel.declare.model.flow import Task
+    from runnel.run.stream.batch_publisher import Batches
+
+_OTHER_STATE = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_STATE_SCHEMA",
+    "STATE_STORE_VALUE_SCHEMA_EVOLUTION",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "Provided schema doesn't match to the schema for existing state",
+    "There are [",  # sources in the checkpoint, and another number in the query
+)
+_COMPUTED = "must be executed with writeStream"
+_LOST = ("Cannot load current offset at snapshot", "is not an ancestor of", "Cannot find a parent snapshot")
+
+
+@contextmanager
+def tell(task: "Task", root: Path, batches: "Batches | None" = None) -> Iterator[None]:
+    """Raise what the block raises as something that a user can act on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        cause = batches.error if batches is not None and batches.error is not None else error
+        raise _told(cause, task, root) from error
+
+
+@contextmanager
+def told_if_computed(task: "Task") -> Iterator[None]:
+    """Say it where a task computes rows of a stream, instead of telling what is to be computed."""
+    try:
+        yield
+    except RunnelError as error:
+        if _COMPUTED not in str(error.__cause__ or error):
+            raise
+        what = f"task `{task.table}` counts or collects the rows of a stream, which never ends"
+        fix = "return a frame that is made from it, without collect, count, show or toPandas"
+        raise Mistake("STREAM_COMPUTED", what, at=error.at or str(task.place), fix=fix) from error
+
+
+def _told(error: BaseException, task: "Task", root: Path) -> BaseException:
+    if isinstance(error, RunnelError):
+        return error
+    text, reset = str(error), f"start it anew from all rows that are there: runnel stream reset {task.table}"
+    if any(sign in text for sign in _OTHER_STATE):
+        what = f"what `{task.table}` remembers does not fit its code any more: {_line(text)}"
+        return RunnelError("STREAM_OTHER_STATE", what, at=str(task.place), fix=f"undo the change, or {reset}")
+    if any(sign in text for sign in _LOST):
+        what = f"`{task.table}` was at a place that its tape does not have any more"
+        return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=reset)
+    return task_errors.tell(error, task, root)
+
+
+def _line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]

@@ -1,0 +1,4 @@
+"""Where the time of a run went: phases, Spark's stages, progress.
+
+Reads Spark's status store.
+"""

@@ -1,0 +1,4 @@
+"""The values that a run returns, and their JSON.
+
+Frozen values.
+"""

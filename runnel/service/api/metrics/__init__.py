@@ -1,0 +1,4 @@
+"""Figures for Prometheus.
+
+Reads the catalog database.
+"""

@@ -1,0 +1,4 @@
+"""What every request passes: authentication, scope, idempotency, tracing.
+
+Knows no route.
+"""

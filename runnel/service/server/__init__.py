@@ -1,0 +1,4 @@
+"""The server process: API and scheduler.
+
+No Spark and no users' code.
+"""

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
+from runnel import failpoint
 from runnel.lake.store import Store
 from tests.spark.fixtures import spark  # noqa: F401
 
@@ -59,6 +60,12 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what is imported by now: 0.1 s each time that it looks through all."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def unused_failpoints() -> None:
+    """Forget which failpoints were passed, so that one acts in each test that arms it, whichever tests ran before."""
+    failpoint._passed.clear()
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo | tail -n 1
-	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_docs.py
+	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_naming.py tests/test_docs.py
 
 test-faults: $(READY) ## Kill the lake and the service at 700 random moments, try random histories; SEED=n repeats, ONLY=word picks a part
 	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.many

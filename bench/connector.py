@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.peers import Stock
 from runnel.spark.jvm import cache_dir, maven_resolver
-from runnel.spark.jvm.jars import Jar, is_present, is_right
+from runnel.spark.jvm.jars import Jar, has_pinned_sum, is_present
 from runnel.spark.jvm.java_home import find_java
 
 JARS = (
@@ -95,7 +95,7 @@ class Streaming(Stock):
 
 def connector() -> list[Path]:
     """Return the paths of the connector's jars, fetching what is not there yet."""
-    home = cache_dir.folder("jars")
+    home = cache_dir.ensure_folder("jars")
     for jar in JARS:
         if not is_present(home, jar):
             _fetch(jar, home)
@@ -105,10 +105,10 @@ def connector() -> list[Path]:
 def _fetch(jar: Jar, home: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="runnel-bench-", dir=home) as staging:
         unused = [name for name in UNUSED if name != f"{jar.group}:{jar.name}"]
-        outcome = maven_resolver.resolve(find_java(), [jar.coordinate], Path(staging), unused)
+        outcome = maven_resolver.resolve_jars(find_java(), [jar.coordinate], Path(staging), unused)
         came = outcome.folder / f"{jar.group}_{jar.file_name}"
         if not came.is_file():
             raise RuntimeError(f"{jar.file_name} did not come: {outcome.reason}")
-        if not is_right(came, jar):
+        if not has_pinned_sum(came, jar):
             raise RuntimeError(f"{jar.file_name} has another sum than the one that is pinned")
         came.replace(home / jar.file_name)

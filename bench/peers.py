@@ -95,16 +95,16 @@ class Stock:
         """Run `spark-pipelines run` on the project in the folder; it makes no namespaces, so these are made before."""
         from pyiceberg.catalog.sql import SqlCatalog
 
-        from runnel.spark.jvm.command_line import spark_home
+        from runnel.spark.jvm.command_line import find_spark_home
 
         made = SqlCatalog(CATALOG, uri=f"sqlite:///{self.database}", warehouse=str(self.folder / "warehouse"))
         for layer in layers:
             made.create_namespace_if_not_exists(layer)
         made.close()
-        command = [spark_home() / "bin" / "spark-pipelines", "run", "--remote", "local[*]"]
+        command = [find_spark_home() / "bin" / "spark-pipelines", "run", "--remote", "local[*]"]
         env = {
             **self.env(),
-            "SPARK_HOME": str(spark_home()),
+            "SPARK_HOME": str(find_spark_home()),
             "SPARK_CONF_DIR": str(self._defaults()),
             "PYTHONPATH": str(pipelines_packages()),
         }

@@ -9,8 +9,8 @@ from contextlib import closing
 
 from bench.sliced import Rows, change, register, spread
 from runnel.client.lake import Lake
-from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
-from runnel.spark.session import slot_session
+from runnel.spark.catalog_conf import CatalogSettings, build_catalog_conf
+from runnel.spark.session import create_slot_session
 
 DAYS = 100
 SELLERS = 10_000
@@ -88,9 +88,9 @@ class ByHand:
         folder.mkdir()
         self.database = folder / "catalog.db"
         own = CatalogSettings("by_hand", f"sqlite:///{self.database}", str(folder / "warehouse"))
-        self.session = slot_session(lake.spark, own)
+        self.session = create_slot_session(lake.spark, own)
         lake_url = lake.store.db.url.render_as_string(hide_password=False)
-        for key, value in catalog_conf("main", lake_url, lake.store.warehouse).items():
+        for key, value in build_catalog_conf("main", lake_url, lake.store.warehouse).items():
             self.session.conf.set(key, value)
         self.session.sql("CREATE NAMESPACE by_hand.dws")
 

@@ -20,10 +20,10 @@ import duckdb
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.names import TableName
-from runnel.spark.session import stop
+from runnel.spark.session import stop_spark
 
 KEPT = Path(__file__).parents[1] / ".work" / "bench"
 SETTINGS = '[project]\nname = "bench"\n[spark]\nconf = { "spark.driver.memory" = "4g" }\n'
@@ -85,7 +85,7 @@ def warm(flow: str) -> Iterator[Lake]:
                 lake.spark.range(1).count()
                 yield lake
             finally:
-                stop()
+                stop_spark()
 
 
 def register(lake: Lake, table: str, rows: Rows, partition: str) -> None:
@@ -161,10 +161,10 @@ def require_answer(lake: Lake, table: str, sql: str) -> None:
 
 
 def _rows(lake: Lake, location: str) -> str:
-    metadata = table_metadata.load(lake.store, location)
-    found = list(entries(lake.store, metadata))
+    metadata = table_metadata.load_metadata(lake.store, location)
+    found = list(read_entries(lake.store, metadata))
     if not all(entry.is_data for entry in found):
         raise RuntimeError(f"{location} has delete files, which this comparison does not read")
     columns = ", ".join(f'"{name}"' for name in sorted(field.name for field in metadata.schema().fields))
-    paths = [plain(entry.path) for entry in found]
+    paths = [normalize_location(entry.path) for entry in found]
     return f"SELECT {columns} FROM read_parquet({paths}, hive_partitioning = false)"

@@ -93,15 +93,15 @@ if not TYPE_CHECKING:  # who checks types is told of a name that does not exist
         from importlib import import_module
 
         if name in _HOMES:
-            found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-            return found
+            value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+            return value
         if name in _ROOMS:
             return import_module(f"runnel.{name}")
         close = None
         if not name.startswith("_"):
-            from runnel.errors import nearest
+            from runnel.errors import find_nearest
 
-            close = nearest(name, _HOMES)
+            close = find_nearest(name, _HOMES)
         raise AttributeError(f"module 'runnel' has no attribute {name!r}" + (f"; close: {close!r}" if close else ""))
 
 

@@ -36,14 +36,14 @@ class RunnelError(Exception):
         """Return what a notebook shows instead of a stack trace."""
         return str(self).splitlines()
 
-    def parts(self) -> dict[str, str | None]:
+    def to_json(self) -> dict[str, str | None]:
         """Return the error as the JSON object that scripts rely on, without its envelope."""
         return {"code": self.code, "what": self.what, "at": self.at, "fix": self.fix}
 
-    def told(self) -> dict[str, str | int | None]:
+    def to_json_with_kind(self) -> dict[str, str | int | None]:
         """Return the error with its kind, so that another process can raise the same; see `error_of`."""
-        kind = next(one.__name__ for one in type(self).__mro__ if not one.__name__.startswith("_"))
-        return {**self.parts(), "kind": kind, "exit_code": self.exit_code}
+        kind = next(base.__name__ for base in type(self).__mro__ if not base.__name__.startswith("_"))
+        return {**self.to_json(), "kind": kind, "exit_code": self.exit_code}
 
 
 class Mistake(RunnelError):
@@ -56,20 +56,20 @@ class Conflict(RunnelError):
     """Two writers changed the same thing, and nothing but a person can decide."""
 
 
-class Moved(RunnelError):
+class VersionConflict(RunnelError):
     """A table is no longer at the version that a write started from; plan again on the new base."""
 
     def __init__(self, branch: str, tables: Sequence[str]) -> None:
         super().__init__(
             "PUBLISH_MOVED",
-            f"{listed(tables)} moved on branch `{branch}` while this write was under way",
+            f"{join_names(tables)} moved on branch `{branch}` while this write was under way",
             fix="run it again: it starts from the new version",
         )
         self.branch = branch
         self.tables = tuple(tables)
 
 
-class Broken(RunnelError):
+class CorruptData(RunnelError):
     """Stored data is not what its metadata promises."""
 
 
@@ -77,7 +77,7 @@ class Unreachable(RunnelError):
     """A system that is needed does not answer, or it is unknown whether it did what was asked."""
 
     exit_code = 3
-    is_tried = False  # whether it was asked again already, as often as is worth it
+    was_retried = False  # whether it was asked again already, as often as is worth it
 
 
 class NoRoom(Unreachable):
@@ -95,83 +95,85 @@ class Cancelled(RunnelError):
         super().__init__("CANCELLED", what)
 
 
-def error_of(found: Mapping[str, object] | None) -> RunnelError:
+def error_from_json(fields: Mapping[str, object] | None) -> RunnelError:
     """Return an error that another process has told.
 
-    >>> error_of(Mistake("NAME_TAG", "no").told())
+    >>> error_from_json(Mistake("NAME_TAG", "no").to_json_with_kind())
     Mistake('no')
     """
-    if found is None:
+    if fields is None:
         return RunnelError("RUN_LOST", "nobody said how the run ended", fix="run it again")
-    kinds: dict[object, type[RunnelError]] = {kind.__name__: kind for kind in _kinds(RunnelError)}
-    by_exit_code: dict[object, type[RunnelError]] = {one.exit_code: one for one in (Mistake, Unreachable, Cancelled)}
-    kind = kinds.get(found.get("kind")) or by_exit_code.get(found.get("exit_code"), RunnelError)
+    kinds: dict[object, type[RunnelError]] = {kind.__name__: kind for kind in _walk_subclasses(RunnelError)}
+    by_exit_code: dict[object, type[RunnelError]] = {
+        error_type.exit_code: error_type for error_type in (Mistake, Unreachable, Cancelled)
+    }
+    kind = kinds.get(fields.get("kind")) or by_exit_code.get(fields.get("exit_code"), RunnelError)
     while kind.__str__ is not RunnelError.__str__:  # its text is made of more than is told
-        kind = next(one for one in kind.__mro__[1:] if issubclass(one, RunnelError))
-    error = kind.__new__(kind, str(found["what"]))
-    at, fix = (None if found.get(name) is None else str(found[name]) for name in ("at", "fix"))
-    RunnelError.__init__(error, str(found["code"]), str(found["what"]), at=at, fix=fix)
+        kind = next(error_type for error_type in kind.__mro__[1:] if issubclass(error_type, RunnelError))
+    error = kind.__new__(kind, str(fields["what"]))
+    at, fix = (None if fields.get(name) is None else str(fields[name]) for name in ("at", "fix"))
+    RunnelError.__init__(error, str(fields["code"]), str(fields["what"]), at=at, fix=fix)
     return error
 
 
-def _kinds(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
+def _walk_subclasses(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
     yield kind
-    for below in kind.__subclasses__():
-        yield from _kinds(below)
+    for subclass in kind.__subclasses__():
+        yield from _walk_subclasses(subclass)
 
 
-_FULL = ("No space left on device", "database or disk is full")
+_DISK_FULL_PHRASES = ("No space left on device", "database or disk is full")
 
 
-def no_room(error: BaseException) -> NoRoom | None:
+def find_disk_full(error: BaseException) -> NoRoom | None:
     """Return what to tell where an error comes of a full disk, whoever met it; else None.
 
-    >>> no_room(OSError(errno.ENOSPC, "No space left on device")).code
+    >>> find_disk_full(OSError(errno.ENOSPC, "No space left on device")).code
     'DISK_FULL'
-    >>> no_room(ValueError("no")) is None
+    >>> find_disk_full(ValueError("no")) is None
     True
     """
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        if isinstance(one, NoRoom):
-            return one
-        is_full = isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT)
-        if is_full or any(sign in str(one) for sign in _FULL):
+    visited_ids: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in visited_ids:
+        if isinstance(cause, NoRoom):
+            return cause
+        is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or any(phrase in str(cause) for phrase in _DISK_FULL_PHRASES):
             what = "no space left on device; nothing was published"
             return NoRoom("DISK_FULL", what, fix="free some space, then repeat")
-        seen.add(id(one))
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        visited_ids.add(id(cause))
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
+def join_names(names: Iterable[str], max_names: int = 5) -> str:
     """Return names as a phrase.
 
-    >>> listed(["b", "a"])
+    >>> join_names(["b", "a"])
     '`b` and `a`'
-    >>> listed("abcdefg", most=3)
+    >>> join_names("abcdefg", max_names=3)
     '`a`, `b`, `c` and 4 more'
     """
-    shown = [f"`{name}`" for name in names]
-    if len(shown) > most:
-        return ", ".join(shown[:most]) + f" and {len(shown) - most} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    quoted = [f"`{name}`" for name in names]
+    if len(quoted) > max_names:
+        return ", ".join(quoted[:max_names]) + f" and {len(quoted) - max_names} more"
+    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def find_nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the known name that someone who typed `name` most likely meant, or None.
 
-    >>> nearest("ods.ordres", ["ods.orders", "dws.seller_day"])
+    >>> find_nearest("ods.ordres", ["ods.orders", "dws.seller_day"])
     'ods.orders'
-    >>> nearest("orders", ["ods.orders", "dws.seller_day"])
+    >>> find_nearest("orders", ["ods.orders", "dws.seller_day"])
     'ods.orders'
-    >>> nearest("zzz", ["ods.orders"]) is None
+    >>> find_nearest("zzz", ["ods.orders"]) is None
     True
     """
     from difflib import get_close_matches
 
-    choices = list(known)
+    choices = list(candidates)
     close = get_close_matches(name, choices, n=1, cutoff=0.6)
     if close:
         return close[0]

@@ -15,7 +15,7 @@ POINTS: dict[str, str] = {}
 """Every declared point and what has just happened when it is reached."""
 
 
-class Injected(OSError):
+class InjectedFault(OSError):
     """The error that a failpoint raises; no code of ours catches it by name."""
 
 
@@ -26,10 +26,10 @@ def declare(name: str, when: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _armed(text: str) -> dict[str, tuple[str, int]]:
+def _parse_armed(text: str) -> dict[str, tuple[str, int]]:
     armed = {}
-    for part in filter(None, text.split(",")):
-        point, _, action = part.partition(":")
+    for entry in filter(None, text.split(",")):
+        point, _, action = entry.partition(":")
         action, _, nth = action.partition("@")
         armed[point] = (action or "kill", int(nth or 1))
     return armed
@@ -43,10 +43,10 @@ def reach(name: str) -> None:
     text = os.environ.get("RUNNEL_FAIL")
     if not text:
         return
-    found = _armed(text).get(name)
-    if found is None:
+    armed_action = _parse_armed(text).get(name)
+    if armed_action is None:
         return
-    action, nth = found
+    action, nth = armed_action
     _passed[name] = _passed.get(name, 0) + 1
     if _passed[name] != nth:
         return
@@ -56,6 +56,6 @@ def reach(name: str) -> None:
     elif kind == "sleep":
         time.sleep(float(value or 1))
     elif kind == "enospc":
-        raise Injected(errno.ENOSPC, "No space left on device")
+        raise InjectedFault(errno.ENOSPC, "No space left on device")
     else:
-        raise Injected(errno.EIO, f"failpoint {name}")
+        raise InjectedFault(errno.EIO, f"failpoint {name}")

@@ -33,10 +33,10 @@ def is_internal(name: str) -> bool:
     return name.startswith(INTERNAL_MARK)
 
 
-def why_reserved(name: str) -> str | None:
+def explain_reserved_name(name: str) -> str | None:
     """Return why no new column may have a name, or None where it may.
 
-    >>> why_reserved("_File"), why_reserved("_path")
+    >>> explain_reserved_name("_File"), explain_reserved_name("_path")
     ("which is the name of a column of Iceberg's own: Spark could not read the table", None)
     """
     if name.lower() in ICEBERG_COLUMNS:

@@ -35,13 +35,13 @@ class TableName:
         if len(parts) != 2 or not all(_PART.match(part) for part in parts):
             raise Mistake(
                 "NAME_TABLE",
-                f"{shown(text)} is not a table name",
+                f"{quote_value(text)} is not a table name",
                 fix=f"write it as layer.name, such as ods.orders; each part has {RULE}",
             )
         return cls(*parts)
 
     @classmethod
-    def stored(cls, text: str) -> "TableName":
+    def parse_unchecked(cls, text: str) -> "TableName":
         """Return a name as the catalog holds it; another engine may have chosen it, so it may break the rule."""
         layer, _, name = text.rpartition(".")
         return cls(layer, name)
@@ -51,32 +51,32 @@ class TableName:
         return f"{self.layer}.{self.name}"
 
 
-def shown(text: object, most: int = 60) -> str:
+def quote_value(text: object, max_length: int = 60) -> str:
     """Return what a user typed, quoted, on one line and not too long.
 
-    >>> shown("a" * 80)
+    >>> quote_value("a" * 80)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…'"
     """
-    whole = str(text)
-    return ascii(whole) if len(whole) <= most else ascii(whole[:most])[:-1] + "…'"
+    full_text = str(text)
+    return ascii(full_text) if len(full_text) <= max_length else ascii(full_text[:max_length])[:-1] + "…'"
 
 
-def branch_name(text: str) -> str:
+def validate_branch_name(text: str) -> str:
     """Return `text` if a branch may be called that."""
     if not _BRANCH.match(text):
         fix = "use lower-case ASCII letters, digits, _ and -, starting with a letter, at most 63 characters"
-        raise Mistake("NAME_BRANCH", f"{shown(text)} is not a branch name", fix=fix)
+        raise Mistake("NAME_BRANCH", f"{quote_value(text)} is not a branch name", fix=fix)
     if text in RESERVED_BRANCHES or text.startswith(SLOT_PREFIX):
         fix = "choose another name: spark_catalog, system and run_* belong to Spark and Runnel"
         raise Mistake("NAME_RESERVED", f"the branch name `{text}` is reserved", fix=fix)
     return text
 
 
-def tag_name(text: str) -> str:
+def validate_tag_name(text: str) -> str:
     """Return `text` if a tag may be called that."""
     if not _TAG.match(text):
         fix = "use lower-case ASCII letters, digits, _, - and ., starting with a letter, at most 63 characters"
-        raise Mistake("NAME_TAG", f"{shown(text)} is not a tag name", fix=fix)
+        raise Mistake("NAME_TAG", f"{quote_value(text)} is not a tag name", fix=fix)
     return text
 
 

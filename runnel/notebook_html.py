@@ -4,24 +4,28 @@ from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], right: Collection[int] = ()) -> str:
-    """Return rows as an HTML table; the columns in `right` are numbers. None is an empty cell.
+def render_table(
+    header: Sequence[object], rows: Iterable[Sequence[object]], numeric_columns: Collection[int] = ()
+) -> str:
+    """Return rows as an HTML table; the columns in `numeric_columns` are numbers. None is an empty cell.
 
-    >>> table(["a"], [["<b>"]])
+    >>> render_table(["a"], [["<b>"]])
     '<table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'
     """
-    sides = [' style="text-align:right"' if at in right else "" for at in range(len(head))]
-    top = "".join(f"<th{side}>{text(cell)}</th>" for side, cell in zip(sides, head, strict=True))
-    lines = ("".join(f"<td{side}>{text(cell)}</td>" for side, cell in zip(sides, row, strict=True)) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    styles = [' style="text-align:right"' if index in numeric_columns else "" for index in range(len(header))]
+    header_cells = "".join(f"<th{style}>{render_text(cell)}</th>" for style, cell in zip(styles, header, strict=True))
+    rendered_rows = (
+        "".join(f"<td{style}>{render_text(cell)}</td>" for style, cell in zip(styles, row, strict=True)) for row in rows
+    )
+    body = "".join(f"<tr>{cells}</tr>" for cells in rendered_rows)
+    return f"<table><thead><tr>{header_cells}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def text(value: object, most: int = 200) -> str:
+def render_text(value: object, max_length: int = 200) -> str:
     """Return a value as escaped text, cut where it is long.
 
-    >>> text("a" * 5, most=3), text(None)
+    >>> render_text("a" * 5, max_length=3), render_text(None)
     ('aa…', '')
     """
-    shown = "" if value is None else str(value)
-    return escape(shown if len(shown) <= most else shown[: most - 1] + "…")
+    full_text = "" if value is None else str(value)
+    return escape(full_text if len(full_text) <= max_length else full_text[: max_length - 1] + "…")

@@ -15,7 +15,7 @@ PHASES = ("wait", "plan", "read", "compute", "check", "write", "publish")  # as 
 
 
 @dataclass(frozen=True)
-class Segment:
+class PhaseSegment:
     """A while in one phase; times are seconds since 1970."""
 
     phase: str
@@ -28,52 +28,52 @@ class Segment:
         return self.end - self.start
 
 
-class Clock:
+class PhaseClock:
     """Segments without gaps, from when it is made. Not shared by threads; a jump of the system's clock does no harm."""
 
     def __init__(self, phase: str) -> None:
-        self.segments: list[Segment] = []
+        self.segments: list[PhaseSegment] = []
         self._offset = time.time() - time.monotonic()
         self._phases = [phase]
-        self._since = self.now()
+        self._segment_start = self.now()
 
     def now(self) -> float:
         """Return the time."""
         return time.monotonic() + self._offset
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def enter_phase(self, name: str) -> Iterator[None]:
         """Be in another phase while the block runs."""
-        self._turn()
+        self._close_segment()
         self._phases.append(name)
         try:
             yield
         finally:
-            self._turn()
+            self._close_segment()
             self._phases.pop()
 
-    def stop(self) -> tuple[Segment, ...]:
+    def stop(self) -> tuple[PhaseSegment, ...]:
         """Return all segments up to now."""
-        self._turn()
+        self._close_segment()
         return tuple(self.segments)
 
-    def _turn(self) -> None:
+    def _close_segment(self) -> None:
         now, phase = self.now(), self._phases[-1]
         last = self.segments[-1] if self.segments else None
         if last is not None and last.phase == phase and phase != PASS:
-            self.segments[-1] = Segment(phase, last.start, now)
+            self.segments[-1] = PhaseSegment(phase, last.start, now)
         else:
-            self.segments.append(Segment(phase, self._since, now))
-        self._since = now
+            self.segments.append(PhaseSegment(phase, self._segment_start, now))
+        self._segment_start = now
 
 
-_CLOCK: ContextVar[Clock | None] = ContextVar("runnel_clock", default=None)
+_CLOCK: ContextVar[PhaseClock | None] = ContextVar("runnel_clock", default=None)
 
 
 @contextmanager
-def kept(phase: str) -> Iterator[Clock]:
+def record_phases(phase: str) -> Iterator[PhaseClock]:
     """Keep a clock for this thread, in a phase to begin with."""
-    clock = Clock(phase)
+    clock = PhaseClock(phase)
     token = _CLOCK.set(clock)
     try:
         yield clock
@@ -82,23 +82,23 @@ def kept(phase: str) -> Iterator[Clock]:
 
 
 @contextmanager
-def phase(name: str) -> Iterator[None]:
+def measure_phase(name: str) -> Iterator[None]:
     """Let the time of a block go to a phase, if this thread has a clock."""
     clock = _CLOCK.get()
     if clock is None:
         yield
         return
-    with clock.phase(name):
+    with clock.enter_phase(name):
         yield
 
 
-def sums(segments: "tuple[Segment, ...]") -> dict[str, float]:
+def sum_durations(segments: "tuple[PhaseSegment, ...]") -> dict[str, float]:
     """Return the seconds of each phase.
 
-    >>> sums((Segment("plan", 0.0, 1.0), Segment("read", 1.0, 3.5), Segment("plan", 3.5, 4.0)))
+    >>> sum_durations((PhaseSegment("plan", 0.0, 1.0), PhaseSegment("read", 1.0, 3.5), PhaseSegment("plan", 3.5, 4.0)))
     {'plan': 1.5, 'read': 2.5}
     """
-    found: dict[str, float] = {}
-    for one in segments:
-        found[one.phase] = found.get(one.phase, 0.0) + one.seconds
-    return found
+    totals: dict[str, float] = {}
+    for segment in segments:
+        totals[segment.phase] = totals.get(segment.phase, 0.0) + segment.seconds
+    return totals

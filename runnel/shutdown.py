@@ -4,18 +4,18 @@ import atexit
 from collections.abc import Callable
 from contextlib import suppress
 
-_PARTS: list[Callable[[], object]] = []
+_HOOKS: list[Callable[[], object]] = []
 
 
-def register(part: Callable[[], object]) -> None:
+def register(hook: Callable[[], object]) -> None:
     """Have something done before the process ends, in whatever way it does."""
-    if not _PARTS:
-        atexit.register(say)
-    _PARTS.append(part)
+    if not _HOOKS:
+        atexit.register(run_hooks)
+    _HOOKS.append(hook)
 
 
-def say() -> None:
+def run_hooks() -> None:
     """Do it now, once."""
-    while _PARTS:
+    while _HOOKS:
         with suppress(Exception):  # it must not hold up the end
-            _PARTS.pop()()
+            _HOOKS.pop()()

@@ -19,7 +19,7 @@ from runnel.errors import RunnelError
 
 
 @dataclass(frozen=True)
-class Owned:
+class OwnedDir:
     """A folder that is ours as long as `handle`, the open lock file in it, is."""
 
     path: Path
@@ -31,42 +31,42 @@ class Owned:
         os.close(self.handle)
 
 
-def owned(kind: str) -> Owned:
+def create_owned_dir(kind: str) -> OwnedDir:
     """Make a folder with a lock of its own, and remove those whose owners have died."""
-    root = _root()
-    with _locked(root / ".lock"):
-        _sweep(root)
+    root = _ensure_root()
+    with _hold_lock(root / ".lock"):
+        _remove_orphans(root)
         path = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=root))
-        handle = _open(path / _LOCK)
+        handle = _open_lock_file(path / _LOCK_FILE)
         fcntl.flock(handle, fcntl.LOCK_EX)
-    return Owned(path, handle)
+    return OwnedDir(path, handle)
 
 
-def folder(kind: str) -> "tempfile.TemporaryDirectory[str]":
+def create_scoped(kind: str) -> "tempfile.TemporaryDirectory[str]":
     """Return a new folder of this process, removed when its block ends."""
-    return tempfile.TemporaryDirectory(prefix=f"{kind}-", dir=_home())
+    return tempfile.TemporaryDirectory(prefix=f"{kind}-", dir=_ensure_process_dir())
 
 
-def path(kind: str) -> str:
+def create(kind: str) -> str:
     """Return a new folder of this process, for whoever removes it."""
-    return tempfile.mkdtemp(prefix=f"{kind}-", dir=_home())
+    return tempfile.mkdtemp(prefix=f"{kind}-", dir=_ensure_process_dir())
 
 
-_LOCK = "owner"
+_LOCK_FILE = "owner"
 _guard = threading.Lock()
-_own: Owned | None = None
+_own: OwnedDir | None = None
 
 
-def _home() -> Path:
+def _ensure_process_dir() -> Path:
     """Return the folder of this process, made anew where somebody cleared the system's folder in the meantime."""
     global _own
     with _guard:
         if _own is None or not _own.path.is_dir():
-            _own = owned("process")
+            _own = create_owned_dir("process")
         return _own.path
 
 
-def _leave() -> None:
+def _remove_process_dir() -> None:
     global _own
     with _guard:
         if _own is not None:
@@ -74,7 +74,7 @@ def _leave() -> None:
         _own = None
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """Give a forked child a folder of its own: its parent's goes with the parent."""
     global _guard, _own
     _guard = threading.Lock()
@@ -83,11 +83,11 @@ def _forget() -> None:
     _own = None
 
 
-shutdown.register(_leave)
-os.register_at_fork(after_in_child=_forget)
+shutdown.register(_remove_process_dir)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _root() -> Path:
+def _ensure_root() -> Path:
     root = Path(tempfile.gettempdir()) / f"runnel-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     if root.lstat().st_uid != os.getuid() or root.is_symlink():
@@ -96,20 +96,20 @@ def _root() -> Path:
     return root
 
 
-def _sweep(root: Path) -> None:
-    for old in root.glob("*-*"):
+def _remove_orphans(root: Path) -> None:
+    for candidate in root.glob("*-*"):
         with suppress(OSError):  # its owner may be removing it at this moment
-            handle = _open(old / _LOCK)
+            handle = _open_lock_file(candidate / _LOCK_FILE)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where somebody holds it
-                shutil.rmtree(old, ignore_errors=True)
+                shutil.rmtree(candidate, ignore_errors=True)
             finally:
                 os.close(handle)
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    handle = _open(file)
+def _hold_lock(file: Path) -> Iterator[None]:
+    handle = _open_lock_file(file)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -117,5 +117,5 @@ def _locked(file: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _open(file: Path) -> int:
+def _open_lock_file(file: Path) -> int:
     return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

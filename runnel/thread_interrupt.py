@@ -47,7 +47,7 @@ class Interruption:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
+def allow_interrupts() -> Iterator[Interruption]:
     """Let the current thread be interrupted for as long as the block runs."""
     interruption = _current.interruption = Interruption()
     try:
@@ -58,7 +58,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Put off an interruption of the current thread until the block has ended: half of it would do harm."""
     interruption: Interruption | None = getattr(_current, "interruption", None)
     if interruption is None:
@@ -68,13 +68,13 @@ def uninterrupted() -> Iterator[None]:
         yield
 
 
-def abandon(thread: threading.Thread) -> None:
+def abandon_thread(thread: threading.Thread) -> None:
     """Remember that nobody waits for a thread any more, although it has not ended."""
     with _guard:
         _abandoned.append(thread)
 
 
-def stragglers() -> list[str]:
+def list_abandoned_threads() -> list[str]:
     """Return the names of abandoned threads of this process that have not ended."""
     with _guard:
         return [thread.name for thread in _abandoned if thread.is_alive()]

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from runnel.spark.jvm.command_line import spark_home
+from runnel.spark.jvm.command_line import find_spark_home
 from runnel.spark.jvm.jars import ensure_jars
 from runnel.spark.jvm.java_home import find_java
 from tests.http_server import certificate
@@ -225,7 +225,7 @@ class Server:
 
 
 def _class_path(jars: tuple[Path, ...]) -> str:
-    home = spark_home() / "jars"
+    home = find_spark_home() / "jars"
     shared = [path for name in OF_SPARK for path in sorted(home.glob(f"{name}*.jar"))]
     return os.pathsep.join(map(str, (*jars, *shared)))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake, RunnelError
-from runnel.names import TableName, branch_name, tag_name
+from runnel.names import TableName, validate_branch_name, validate_tag_name
 
 BAD = {
     "empty": "",
@@ -41,23 +41,23 @@ def test_table_names_that_are_refused(text: str) -> None:
 def test_branch_and_tag_names_that_are_refused(text: str) -> None:
     if text not in ("ods.my-orders", "ods.1orders"):  # a tag may have dots, dashes and digits, as in v1.0-rc1
         with pytest.raises(Mistake):
-            tag_name(text)
+            validate_tag_name(text)
     with pytest.raises(Mistake):
-        branch_name(text)
+        validate_branch_name(text)
 
 
 @pytest.mark.parametrize("text", ["spark_catalog", "system", "run_w1_0", "run_"])
 def test_reserved_branch_names(text: str) -> None:
     with pytest.raises(Mistake, match="reserved"):
-        branch_name(text)
+        validate_branch_name(text)
 
 
 def test_good_names() -> None:
     assert str(TableName.parse("dws.seller_day")) == "dws.seller_day"
-    assert branch_name("feature-2_b") and tag_name("v1.0")
+    assert validate_branch_name("feature-2_b") and validate_tag_name("v1.0")
 
 
 def test_an_error_says_what_where_and_how() -> None:
     error = RunnelError("PLAN_UNKNOWN_INPUT", "task `a` reads `b`", at="flows/x.py:12", fix="rename it")
     assert str(error) == "PLAN_UNKNOWN_INPUT: task `a` reads `b`\n  at flows/x.py:12\n  fix: rename it"
-    assert error.parts()["at"] == "flows/x.py:12"
+    assert error.to_json()["at"] == "flows/x.py:12"

@@ -47,7 +47,7 @@ def left(system: Path) -> list[str]:
 
 
 def test_a_folder_goes_with_its_block(system: Path) -> None:
-    with temp_dirs.folder("load") as name:
+    with temp_dirs.create_scoped("load") as name:
         assert Path(name).is_dir() and system in Path(name).parents
     assert not Path(name).exists()
 
@@ -66,7 +66,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one(running: Running, sys
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert lost.is_dir()
-        with temp_dirs.folder("load"):
+        with temp_dirs.create_scoped("load"):
             assert not lost.exists() and held.is_dir()
         alive.communicate("\n")
 
@@ -79,14 +79,14 @@ def test_a_forked_child_has_a_folder_of_its_own(running: Running, system: Path) 
 
 
 def test_a_folder_that_the_system_cleared_is_made_again(system: Path) -> None:
-    first = Path(temp_dirs.path("feed"))
+    first = Path(temp_dirs.create("feed"))
     shutil.rmtree(system / f"runnel-{os.getuid()}")
-    again = Path(temp_dirs.path("feed"))
+    again = Path(temp_dirs.create("feed"))
     assert again.is_dir() and again.parent != first.parent
 
 
 def test_a_folder_of_someone_else_is_not_used(system: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (system / f"runnel-{os.getuid()}").symlink_to(tmp_path_factory.mktemp("other"))
     with pytest.raises(RunnelError) as raised:
-        temp_dirs.path("feed")
+        temp_dirs.create("feed")
     assert raised.value.code == "TEMPORARY_FOLDER" and "TMPDIR" in str(raised.value.fix)

@@ -59,13 +59,13 @@ FILL = RUNNEL.replace(
 def run() -> list[Figure]:
     """Measure, and return the ratio; both medians and all times are in its details."""
     from runnel.spark import cds_archive_builder
-    from runnel.spark.jvm.command_line import class_path
+    from runnel.spark.jvm.command_line import build_class_path
     from runnel.spark.jvm.jars import ensure_jars
     from runnel.spark.jvm.java_home import find_java
 
     java = find_java()
     jars = ensure_jars(java)
-    cds_archive_builder.build(java, class_path(jars, {}))
+    cds_archive_builder.build(java, build_class_path(jars, {}))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = [str(folder / "catalog.db"), str(folder / "warehouse"), ",".join(map(str, jars)), SQL]

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.figure import Figure
-from runnel.lake.files.put import put
+from runnel.lake.files.put import put_files
 from runnel.lake.store import Store
 from runnel.names import TableName
 
@@ -32,8 +32,8 @@ def run() -> list[Figure]:
         root = Path(folder)
         many, few = _make(root / "many", COUNT), _make(root / "few", FEW)
         large, small = _lake(root / "large"), _lake(root / "small")
-        seconds = _timed(lambda: put(large, TABLE, [many]))
-        put(small, TABLE, [few])
+        seconds = _timed(lambda: put_files(large, TABLE, [many]))
+        put_files(small, TABLE, [few])
         peers = [("cp -r, sha256sum, sync", _timed(lambda: _copy(many, root / "copy")))]
         if shutil.which("git"):
             peers.append(("git add and commit", _timed(lambda: _git(many, root / "git"))))
@@ -72,7 +72,7 @@ def _one_more(store: Store, folder: Path) -> float:
     for number in range(TIMES):
         file = folder / f"{number:06d}-more.bin"
         file.write_bytes(os.urandom(1024))
-        taken.append(_timed(lambda file=file: put(store, TABLE, [file], prefix="000")))
+        taken.append(_timed(lambda file=file: put_files(store, TABLE, [file], prefix="000")))
     return median(taken)
 
 

@@ -11,12 +11,12 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.figure import Figure
-from runnel.lake.history.commits import Change, Commit, changes_of, history
+from runnel.lake.history.commits import Commit, CommitChange, read_changes, read_history
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.query.engine import query
+from runnel.query.engine import run_query
 
 LONG, SHORT = 10_000, 10
 OLD = 5
@@ -44,16 +44,16 @@ def _lake(folder: Path, count: int) -> tuple[Store, Commit]:
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
     data = pa.table({"id": range(1000), "amount": range(1000)})
     schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(data.schema))
-    location, metadata = table_metadata.create(store, TABLE, schema)
+    location, metadata = table_metadata.create_table(store, TABLE, schema)
     versions: list[str | None] = [None]
     for _ in range(2):
         files = parquet_writer.write_rows(store, metadata, data.to_batches())
-        location = snapshots.stage(store, location, snapshots.Edit(added=files))
+        location = snapshots.stage_version(store, location, snapshots.VersionEdit(added=files))
         versions.append(location)
     old = None
     for number in range(count - 1):  # the lake's first commit is its own
         before, after = versions[0 if number == 0 else 1 + (number - 1) % 2], versions[1 + number % 2]
-        made = publish(store.db, Draft("main", f"write {number}", "bench", (Change(TABLE, before, after),)))
+        made = publish(store.db, CommitDraft("main", f"write {number}", "bench", (CommitChange(TABLE, before, after),)))
         old = made if number == OLD else old
     assert old is not None
     return store, old
@@ -61,20 +61,20 @@ def _lake(folder: Path, count: int) -> tuple[Store, Commit]:
 
 def _log(store: Store, old: Commit) -> None:
     head = store.commit("main")
-    assert len(store.db.read(lambda connection: history(connection, head, limit=SHORT))) == SHORT
+    assert len(store.db.read(lambda connection: read_history(connection, head, limit=SHORT))) == SHORT
 
 
 def _show(store: Store, old: Commit) -> None:
     found = store.commit(old.id[:12])
-    assert store.db.read(lambda connection: changes_of(connection, found.id))
+    assert store.db.read(lambda connection: read_changes(connection, found.id))
 
 
 def _query(store: Store, old: Commit) -> None:
-    assert query(store, f"select count(*), sum(amount) from {TABLE}", at=old.id).rows()
+    assert run_query(store, f"select count(*), sum(amount) from {TABLE}", at=old.id).rows()
 
 
 def _query_head(store: Store, old: Commit) -> None:
-    assert query(store, f"select count(*), sum(amount) from {TABLE}").rows()
+    assert run_query(store, f"select count(*), sum(amount) from {TABLE}").rows()
 
 
 def _figure(

@@ -51,34 +51,35 @@ def settle(project: Path) -> None:
     from pyiceberg.types import LongType, NestedField
 
     from runnel.client.lake import Lake
-    from runnel.declare.settings import load
+    from runnel.declare.settings import load_settings
     from runnel.lake.flow_state import results
-    from runnel.lake.history.commits import Change
+    from runnel.lake.history.commits import CommitChange
     from runnel.lake.iceberg import table_metadata
-    from runnel.lake.publish import Draft, publish
-    from runnel.plan.decisions.task import Case
-    from runnel.plan.facts import Head, Result
+    from runnel.lake.publish import CommitDraft, publish
+    from runnel.model.table_version import TableVersion
+    from runnel.plan.decisions.task import TaskCase
+    from runnel.plan.facts import TaskResult
     from runnel.project.planning.plan_project import plan_project
-    from runnel.project.planning.run_request import Wish
+    from runnel.project.planning.run_request import RunRequest
 
     runnel(project, "run", "-s", "ods.*")
     schema = Schema(NestedField(1, "id", LongType()))
-    with Lake(load(project)) as lake:
-        planned = plan_project(lake, Wish())
-        heads = {table: Head(at.location, at.content) for table, at in planned.state.items()}
+    with Lake(load_settings(project)) as lake:
+        planned = plan_project(lake, RunRequest())
+        heads = {table: TableVersion(at.location, at.content) for table, at in planned.state.items()}
         changes = []
         for step in planned.plan.steps:
             task = planned.flow.tasks.get(step.table)
             if task is None:
                 continue
-            inputs = {table: heads[table] for table in task.reads}
+            inputs = {table: heads[table] for table in task.input_tables}
             fingerprint = planned.fingerprints(task)
-            location, _ = table_metadata.create(lake.store, task.table, schema)
-            head = heads[task.table] = Head(location, f"rows:{task.table}")
-            key = Case(task, fingerprint, inputs).key
+            location, _ = table_metadata.create_table(lake.store, task.table, schema)
+            head = heads[task.table] = TableVersion(location, f"rows:{task.table}")
+            key = TaskCase(task, fingerprint, inputs).key
             at = planned.commit.at
             results.record(
-                lake.store.db, Result(task.table, key, head, fingerprint.stored(), inputs, "bench", "main", at)
+                lake.store.db, TaskResult(task.table, key, head, fingerprint.to_json(), inputs, "bench", "main", at)
             )
-            changes.append(Change(task.table, None, location, head.content))
-        publish(lake.store.db, Draft("main", "as if computed", "bench", tuple(changes)))
+            changes.append(CommitChange(task.table, None, location, head.content))
+        publish(lake.store.db, CommitDraft("main", "as if computed", "bench", tuple(changes)))

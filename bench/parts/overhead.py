@@ -32,12 +32,12 @@ def ready() -> None:
     """Have what all three need in place, as it is from a user's second command on."""
     from bench.peers import pipelines_packages
     from runnel.spark import cds_archive_builder
-    from runnel.spark.jvm.command_line import class_path
+    from runnel.spark.jvm.command_line import build_class_path
     from runnel.spark.jvm.jars import ensure_jars
     from runnel.spark.jvm.java_home import find_java
 
     java = find_java()
-    cds_archive_builder.build(java, class_path(ensure_jars(java), {}))
+    cds_archive_builder.build(java, build_class_path(ensure_jars(java), {}))
     pipelines_packages()
 
 

@@ -65,8 +65,8 @@ def _plans(lake: Lake) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"many": [], "few": []}
     for _ in range(TIMES + 1):
         for name, times in found.items():
-            table_metadata.forget()
-            manifests.forget()
+            table_metadata.clear_cache()
+            manifests.clear_cache()
             times.append(seconds(lake.plan, f"dws.{name}"))
     for name in found:
         slices = lake.plan(f"dws.{name}").json()["steps"][-1]["slices"]

@@ -28,10 +28,10 @@ from bench.freshness import Watcher, part, up
 from bench.peers import CATALOG
 from runnel.client.lake import Lake
 from runnel.errors import RunnelError
-from runnel.lake.catalog.database import moment
+from runnel.lake.catalog.database import parse_time
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
-from runnel.project.inspection.stream_health import series
+from runnel.project.inspection.stream_health import read_measures
 from tests.kafka import Server
 
 RATE, SECONDS = 1_000, 600
@@ -141,8 +141,8 @@ def _commits(lake: Lake, started: float, ended: float) -> Figure:
     """Compare how long batches took at the beginning and at the end."""
     minutes = 1 + round(time.time() - started) // 60
     found = [
-        (moment(one.at).timestamp(), one.detail["total_ms"])
-        for one in series(lake, TableName.parse(TABLE), "main", minutes)
+        (parse_time(one.at).timestamp(), one.detail["total_ms"])
+        for one in read_measures(lake, TableName.parse(TABLE), "main", minutes)
     ]
     span = min(60.0, (ended - started) / 3)
     begun = started + START_SECONDS

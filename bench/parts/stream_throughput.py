@@ -23,9 +23,9 @@ from bench.figure import Figure
 from bench.peers import CATALOG
 from runnel.client.lake import Lake
 from runnel.names import TableName
-from runnel.project.inspection.stream_health import series
-from runnel.project.planning.plan_project import flow_of
-from runnel.service.worker.loops.loop_supervisor import Keeper
+from runnel.project.inspection.stream_health import read_measures
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.service.worker.loops.loop_supervisor import LoopSupervisor
 from tests.kafka import Server
 
 EVENTS = 5_000_000
@@ -89,7 +89,7 @@ def _runnel(folder: Path, servers: str, topic: str, events: int) -> tuple[float,
 def _kept(lake: Lake) -> Iterator[tuple[float, list[str]]]:
     """Keep a project going as `runnel up` does, in a thread; return when it started and what it tells."""
     told: list[str] = []
-    keeper = Keeper(lake, flow_of(lake), "main", told.append)
+    keeper = LoopSupervisor(lake, load_project_flow(lake), "main", told.append)
     thread = threading.Thread(target=keeper.run)
     started = time.perf_counter()
     thread.start()
@@ -98,12 +98,12 @@ def _kept(lake: Lake) -> Iterator[tuple[float, list[str]]]:
     finally:
         keeper.stop.set()
         thread.join()
-        keeper.end()
+        keeper.shut_down()
 
 
 def _await(lake: Lake, events: int, started: float, told: list[str]) -> None:
     """Wait until so many rows are committed; something that is told means that it does not go well."""
-    while (count := sum(one.detail["rows"] for one in series(lake, TABLE))) < events:
+    while (count := sum(one.detail["rows"] for one in read_measures(lake, TABLE))) < events:
         if told or time.perf_counter() - started > 300:
             raise RuntimeError(f"only {count} of {events} events were taken in: {told}")
         time.sleep(0.05)

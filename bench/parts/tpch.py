@@ -17,14 +17,14 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 from pyiceberg.schema import assign_fresh_schema_ids
 
 from bench.figure import Figure
-from runnel.lake.history.commits import Change
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.query.engine import query
+from runnel.query.engine import run_query
 
 QUERIES = Path(__file__).parents[1] / "tpch"
 TIMES = 5
@@ -57,11 +57,13 @@ def load(store: Store, folder: Path, scale: float) -> None:
         name = TableName("tpch", path.stem)
         with pq.ParquetFile(path) as found:
             schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(found.schema_arrow))
-            empty, metadata = table_metadata.create(store, name, schema)
+            empty, metadata = table_metadata.create_table(store, name, schema)
             files = parquet_writer.write_rows(store, metadata, found.iter_batches(parquet_writer.ROW_GROUP_ROWS))
-        changes.append(Change(name, None, snapshots.stage(store, empty, snapshots.Edit(added=files))))
+        changes.append(
+            CommitChange(name, None, snapshots.stage_version(store, empty, snapshots.VersionEdit(added=files)))
+        )
         path.unlink()
-    publish(store.db, Draft("main", "TPC-H", "bench", tuple(changes)))
+    publish(store.db, CommitDraft("main", "TPC-H", "bench", tuple(changes)))
 
 
 def _straight(store: Store) -> Callable[[str], Rows]:
@@ -69,14 +71,17 @@ def _straight(store: Store) -> Callable[[str], Rows]:
     connection = duckdb.connect()
     connection.execute("create schema tpch")
     for name, version in store.state().items():
-        paths = [plain(entry.path) for entry in entries(store, table_metadata.load(store, version.location))]
+        paths = [
+            normalize_location(entry.path)
+            for entry in read_entries(store, table_metadata.load_metadata(store, version.location))
+        ]
         connection.execute(f"create view {name} as select * from read_parquet({paths})")
     return lambda sql: connection.sql(sql).fetchall()
 
 
 def _both(store: Store, straight: Callable[[str], Rows], text: str) -> list[tuple[float, Rows]]:
     native = sqlglot.transpile(text, read="spark", write="duckdb")[0]
-    return _side_by_side(lambda: query(store, text, engine="duckdb").rows(), lambda: straight(native))
+    return _side_by_side(lambda: run_query(store, text, engine="duckdb").rows(), lambda: straight(native))
 
 
 def _side_by_side(*asked: Callable[[], Rows]) -> list[tuple[float, Rows]]:
@@ -92,19 +97,19 @@ def _side_by_side(*asked: Callable[[], Rows]) -> list[tuple[float, Rows]]:
 
 
 def _spark(store: Store, texts: dict[str, str], answers: dict[str, Rows]) -> dict[str, float]:
-    from runnel.spark.session import SparkSettings, start, stop
+    from runnel.spark.session import SparkSettings, start_spark, stop_spark
 
     taken = {}
-    session = start(SparkSettings(conf={"spark.sql.shuffle.partitions": "4"}))
+    session = start_spark(SparkSettings(conf={"spark.sql.shuffle.partitions": "4"}))
     try:
         for name, text in texts.items():
             for _ in range(2):  # the second is warm
-                result = query(store, text, engine="spark", spark=lambda: session)
+                result = run_query(store, text, engine="spark", spark=lambda: session)
                 found = result.rows()
                 taken[name] = result.seconds
             assert _same(answers[name], found, 1e-9), f"{name}: Runnel and Spark differ"
     finally:
-        stop()
+        stop_spark()
     return taken
 
 

@@ -1,4 +1,4 @@
-"""The command `runnel`: finds the subcommand, and turns every failure into a clear message and an exit code."""
+"""Run the command `runnel`: find the subcommand, and turn every failure into a clear message and an exit code."""
 
 import errno
 import gc
@@ -14,11 +14,11 @@ from typing import NoReturn
 import click
 
 from runnel import shutdown
-from runnel.errors import Cancelled, RunnelError, no_room
-from runnel.thread_interrupt import stragglers
+from runnel.errors import Cancelled, RunnelError, find_disk_full
+from runnel.thread_interrupt import list_abandoned_threads
 
 _COMMANDS = {
-    # name: (module, what `runnel --help` says of it)
+    # name: (module, help text in `runnel --help`)
     "init": ("flow.init", "Make a project that runs at once."),
     "validate": ("flow.validate", "Show all mistakes of a project."),
     "doctor": ("flow.doctor", "Say what is installed, reachable, wrong."),
@@ -65,7 +65,7 @@ _COMMANDS = {
 _HIDDEN = {"service": "flow.up"}  # started by other commands
 
 
-class Commands(click.Group):
+class LazyCommandGroup(click.Group):
     """Subcommands whose modules are imported only when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,17 +77,17 @@ class Commands(click.Group):
         module = _HIDDEN.get(cmd_name) or _COMMANDS.get(cmd_name, ("",))[0]
         if not module:
             return None
-        found: click.Command = getattr(import_module(f"runnel.cli.{module}"), cmd_name)
-        return found
+        command: click.Command = getattr(import_module(f"runnel.cli.{module}"), cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand, or fail with the nearest one."""
         if args and args[0] not in (*_COMMANDS, *_HIDDEN) and not args[0].startswith("-"):
-            from runnel.errors import Mistake, nearest
+            from runnel.errors import Mistake, find_nearest
 
-            close = nearest(args[0], _COMMANDS)
+            close = find_nearest(args[0], _COMMANDS)
             what = f"there is no command `{args[0]}`" + (f"; close: `{close}`" if close else "")
             raise Mistake("COMMAND_UNKNOWN", what, fix="`runnel --help` lists them")
         return super().resolve_command(ctx, args)
@@ -98,7 +98,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "-C", "--project", type=click.Path(path_type=Path), default=None, metavar="DIR", help="The project's folder."
 )
@@ -112,67 +112,67 @@ def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides:
 
 
 def main() -> None:
-    """Run the command line and exit; at once where a task was left behind that does not stop."""
+    """Run the command line and exit; without waiting if a task is left that does not stop."""
     try:
-        _main()
-    except SystemExit as done:
-        if stragglers():
-            _exit_at_once(done.code if isinstance(done.code, int) else int(bool(done.code)))
+        _run_command()
+    except SystemExit as exit_request:
+        if list_abandoned_threads():
+            _exit_at_once(exit_request.code if isinstance(exit_request.code, int) else int(bool(exit_request.code)))
         raise
 
 
 def _exit_at_once(code: int) -> NoReturn:
-    """End without waiting for threads of the user's code, which Python would do."""
+    """Exit without waiting for threads of the user's code, as Python otherwise does."""
     if (session := sys.modules.get("runnel.spark.session")) is not None:
         session.stop()
-    shutdown.say()
+    shutdown.run_hooks()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _main() -> None:
-    gc.set_threshold(50_000)  # what is imported stays; looking through it again and again takes a tenth of a short run
-    logging.getLogger().addHandler(logging.NullHandler())  # libraries would print their traces otherwise
+def _run_command() -> None:
+    gc.set_threshold(50_000)  # imported objects are never freed; collecting often takes a tenth of a short run
+    logging.getLogger().addHandler(logging.NullHandler())  # otherwise libraries print their stack traces
     try:
         runnel(standalone_mode=False, prog_name="runnel")
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+    except click.exceptions.Exit as exit_request:
+        sys.exit(exit_request.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        _fail(Cancelled())
+        _exit_with_error(Cancelled())
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "runnel"
-        _fail(RunnelError("USAGE", error.format_message(), fix=f"see `{command} --help`"), exit_code=2)
+        _exit_with_error(RunnelError("USAGE", error.format_message(), fix=f"see `{command} --help`"), exit_code=2)
     except RunnelError as error:
-        _fail(error)
+        _exit_with_error(error)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has left, as `| head` does
+        sys.stderr.close()  # the reader of the output has closed it, as `| head` does
         sys.exit(0)
-    except Exception as error:  # the last net: no user sees a stack trace
-        _fail(_unexpected(error))
+    except Exception as error:  # the last resort: no user sees a stack trace
+        _exit_with_error(_describe_unexpected(error))
 
 
-def _fail(error: RunnelError, exit_code: int | None = None) -> NoReturn:
+def _exit_with_error(error: RunnelError, exit_code: int | None = None) -> NoReturn:
     if "--json" in sys.argv[1:]:
-        click.echo(json.dumps({"error": error.parts()}))
+        click.echo(json.dumps({"error": error.to_json()}))
     else:
         click.echo(str(error), err=True)
     sys.exit(exit_code or error.exit_code)
 
 
-def _unexpected(error: Exception) -> RunnelError:
-    if (full := no_room(error)) is not None:
-        return full
+def _describe_unexpected(error: Exception) -> RunnelError:
+    if (no_space_error := find_disk_full(error)) is not None:
+        return no_space_error
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         what = f"not allowed: {error.filename or error}"
         return RunnelError("NOT_ALLOWED", what, fix="check the permissions of that file or folder")
-    path = _keep_trace(error)
+    path = _write_trace(error)
     what = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return RunnelError("INTERNAL", what, fix=f"this is a defect of Runnel; the trace is in {path}")
 
 
-def _keep_trace(error: Exception) -> Path:
-    """Write the whole trace where a person can find it."""
+def _write_trace(error: Exception) -> Path:
+    """Append the stack trace to a log file and return its path."""
     import tempfile
 
     folder = Path.cwd() / ".runnel" / "logs"

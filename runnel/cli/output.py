@@ -1,4 +1,4 @@
-"""What every command shares: its project, `--json`, and how it prints."""
+"""Share what every command needs: the project, `--json`, and how to print."""
 
 import json
 import os
@@ -21,51 +21,53 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def command(name: str | None = None) -> Callable[[F], click.Command]:
-    """Declare a subcommand with the options that all have."""
+    """Declare a subcommand with the options that all subcommands have."""
 
     def wrap(function: F) -> click.Command:
-        shown = name or function.__name__.rstrip("_").replace("_", "-")
+        command_name = name or function.__name__.rstrip("_").replace("_", "-")
         with_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(function)
-        return click.command(shown, context_settings={"help_option_names": ["-h", "--help"]})(with_json)
+        return click.command(command_name, context_settings={"help_option_names": ["-h", "--help"]})(with_json)
 
     return wrap
 
 
-def chosen() -> dict[str, Any]:
-    """Return what was given before the subcommand."""
-    found: dict[str, Any] = click.get_current_context().find_root().obj or {}
-    return found
+def read_global_options() -> dict[str, Any]:
+    """Return the options that were given before the subcommand."""
+    options: dict[str, Any] = click.get_current_context().find_root().obj or {}
+    return options
 
 
-def settings(overrides: Sequence[str] = ()) -> "Settings":
-    """Return the settings of the project that the command was called in, or that `-C` names.
+def load_project_settings(overrides: Sequence[str] = ()) -> "Settings":
+    """Load the settings of the project in the current folder, or of the one that `-C` names.
 
-    `overrides` are what the command's own `--set` says; it wins over the one before the command.
+    `overrides` are the values of the command's own `--set`; they win over a `--set` before the command.
     """
-    from runnel.declare.settings import FILE, find_root, load
+    from runnel.declare.settings import SETTINGS_FILE, find_root, load_settings
 
-    given = chosen()
-    named = given.get("project") or os.environ.get("RUNNEL_PROJECT")
-    if named is not None and not (Path(named) / FILE).is_file():
-        what = f"{named} is not a project: there is no {FILE} in it"
+    options = read_global_options()
+    project_folder = options.get("project") or os.environ.get("RUNNEL_PROJECT")
+    if project_folder is not None and not (Path(project_folder) / SETTINGS_FILE).is_file():
+        what = f"{project_folder} is not a project: there is no {SETTINGS_FILE} in it"
         raise Mistake("PROJECT_NOT_FOUND", what, fix="`runnel init DIR` makes one; check the folder's name")
-    root = Path(named).absolute() if named is not None else find_root(Path())
-    return load(root, env=given.get("env"), environ=os.environ, overrides=(*given.get("overrides", ()), *overrides))
+    root = Path(project_folder).absolute() if project_folder is not None else find_root(Path())
+    return load_settings(
+        root, env=options.get("env"), environ=os.environ, overrides=(*options.get("overrides", ()), *overrides)
+    )
 
 
-def lake(*, moved: bool = False, adopt: bool = False, overrides: Sequence[str] = ()) -> "Lake":
+def open_lake(*, moved: bool = False, adopt: bool = False, overrides: Sequence[str] = ()) -> "Lake":
     """Open the project's lake."""
     from runnel.client.lake import Lake
 
-    return Lake(settings(overrides), moved=moved, adopt=adopt, tell=say, once=True)
+    return Lake(load_project_settings(overrides), moved=moved, adopt=adopt, report=print_to_stderr, once=True)
 
 
 def print_json(value: object) -> None:
     """Print one JSON document on standard output."""
-    click.echo(json.dumps(value, default=_jsonable, ensure_ascii=False))
+    click.echo(json.dumps(value, default=_to_json_value, ensure_ascii=False))
 
 
-def _jsonable(value: object) -> object:
+def _to_json_value(value: object) -> object:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, datetime | date):
@@ -77,45 +79,45 @@ def _jsonable(value: object) -> object:
     return str(value)
 
 
-def say(text: str) -> None:
-    """Tell a person what is going on, on standard error."""
+def print_to_stderr(text: str) -> None:
+    """Print a line for people on standard error."""
     click.echo(text, err=True)
 
 
-def width() -> int:
+def terminal_width() -> int:
     """Return how many columns the terminal has."""
     import shutil
 
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 200
 
 
-def grid(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Sequence[int] = ()) -> str:
-    """Return rows as aligned text that fits the terminal: the widest column is cut where it must be.
+def format_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, right_aligned: Sequence[int] = ()) -> str:
+    """Return rows as aligned text that fits the terminal: the widest columns are cut if necessary.
 
-    >>> print(grid(["a", "b"], [[1, "x"], [22, "y"]], right=[0]))
+    >>> print(format_table(["a", "b"], [[1, "x"], [22, "y"]], right_aligned=[0]))
      a  b
      1  x
     22  y
     """
     cells = [[str(value) for value in row] for row in [headers, *rows]]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(headers))]
-    while sum(widths) + 2 * (len(widths) - 1) > width() and max(widths) > 12:
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and max(widths) > 12:
         widths[widths.index(max(widths))] -= 1
-    return "\n".join(_line(row, widths, right) for row in cells)
+    return "\n".join(_format_row(row, widths, right_aligned) for row in cells)
 
 
-def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> str:
-    shown = []
-    for at, (text, most) in enumerate(zip(row, widths, strict=True)):
-        cut = text if len(text) <= most else text[: most - 1] + "…"
-        shown.append(cut.rjust(most) if at in right else cut.ljust(most))
-    return "  ".join(shown).rstrip()
+def _format_row(row: Sequence[str], widths: Sequence[int], right_aligned: Sequence[int]) -> str:
+    cells = []
+    for column, (text, column_width) in enumerate(zip(row, widths, strict=True)):
+        cut = text if len(text) <= column_width else text[: column_width - 1] + "…"
+        cells.append(cut.rjust(column_width) if column in right_aligned else cut.ljust(column_width))
+    return "  ".join(cells).rstrip()
 
 
-def count(number: int | None, noun: str = "") -> str:
-    """Return a number as people read it.
+def format_count(number: int | None, noun: str = "") -> str:
+    """Return a number for people, with a noun.
 
-    >>> count(1204, "row"), count(1, "row"), count(None)
+    >>> format_count(1204, "row"), format_count(1, "row"), format_count(None)
     ('1,204 rows', '1 row', '?')
     """
     if number is None:
@@ -123,10 +125,10 @@ def count(number: int | None, noun: str = "") -> str:
     return f"{number:,}" + (f" {noun}{'' if number == 1 else 's'}" if noun else "")
 
 
-def size(number: int | None) -> str:
-    """Return a size in bytes as people read it.
+def format_size(number: int | None) -> str:
+    """Return a number of bytes for people.
 
-    >>> size(512), size(1536), size(3 * 2**30)
+    >>> format_size(512), format_size(1536), format_size(3 * 2**30)
     ('512 B', '1.5 KiB', '3.0 GiB')
     """
     if number is None:
@@ -137,15 +139,15 @@ def size(number: int | None) -> str:
     return f"{int(value)} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
-def when(stamp: str) -> str:
-    """Return a stored time as people read it.
+def format_time(stamp: str) -> str:
+    """Return a stored time for people.
 
-    >>> when("2026-01-02T08:00:00.000000Z")
+    >>> format_time("2026-01-02T08:00:00.000000Z")
     '2026-01-02 08:00:00'
     """
     return stamp[:19].replace("T", " ")
 
 
-def plain(value: Mapping[str, Any]) -> dict[str, Any]:
+def drop_none_values(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping without the keys that have no value."""
-    return {key: found for key, found in value.items() if found is not None}
+    return {key: item for key, item in value.items() if item is not None}

@@ -1,4 +1,4 @@
-"""Progress on standard error: a live bar on a terminal, plain lines elsewhere."""
+"""Show progress on standard error: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -7,47 +7,47 @@ from contextlib import contextmanager
 
 import click
 
-Progress = Callable[[str, int, int | None], None]
+ReportProgress = Callable[[str, int, int | None], None]
 _EVERY_SECONDS = 5.0
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[Progress | None]:
-    """Yield what long functions report to: (what, done, total)."""
+def show_progress(*, quiet: bool = False) -> Iterator[ReportProgress | None]:
+    """Yield a callback for the progress of long functions: (what, done, total); None if quiet."""
     if quiet:
         yield None
     elif sys.stderr.isatty():
-        with _bar() as report:
-            yield report
+        with _report_with_bars() as report_progress:
+            yield report_progress
     else:
-        yield _lines()
+        yield _report_with_lines()
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
+def _report_with_bars() -> Iterator[ReportProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        known: dict[str, object] = {}
+        task_ids: dict[str, object] = {}
 
         def report(what: str, done: int, total: int | None) -> None:
-            if what not in known:
-                known[what] = bars.add_task(what, total=total)
-            bars.update(known[what], completed=done, total=total)  # type: ignore[arg-type]
+            if what not in task_ids:
+                task_ids[what] = bars.add_task(what, total=total)
+            bars.update(task_ids[what], completed=done, total=total)  # type: ignore[arg-type]
 
         yield report
 
 
-def _lines() -> Progress:
-    """Report now and then, so that a log file shows that it goes on without filling up."""
-    last = time.monotonic()
+def _report_with_lines() -> ReportProgress:
+    """Print a line every few seconds, so that a log file shows progress without filling up."""
+    last_report_at = time.monotonic()
 
     def report(what: str, done: int, total: int | None) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _EVERY_SECONDS:
-            last = time.monotonic()
+        nonlocal last_report_at
+        if time.monotonic() - last_report_at >= _EVERY_SECONDS:
+            last_report_at = time.monotonic()
             click.echo(f"{what}: {done:,}" + (f" of {total:,}" if total else ""), err=True)
 
     return report

@@ -1,32 +1,32 @@
-"""How fast something goes, and how long it will take, in words. Pure."""
+"""Describe how fast something goes and how long it will take. Pure."""
 
 
-def pace(what: str, done: int, total: int | None, seconds: float, noun: str = "rows") -> str:
-    """Return how far something is after some seconds.
+def format_rate(activity: str, done: int, total: int | None, seconds: float, noun: str = "rows") -> str:
+    """Return the progress of an activity after some seconds, with its rate and the remaining time.
 
-    >>> pace("reading", 50_000, 200_000, 10.0)
+    >>> format_rate("reading", 50_000, 200_000, 10.0)
     'reading 50,000 of 200,000 rows, 5,000/s, 0:30 left'
-    >>> pace("reading", 50_000, None, 10.0), pace("checking", 0, None, 2.0)
+    >>> format_rate("reading", 50_000, None, 10.0), format_rate("checking", 0, None, 2.0)
     ('reading 50,000 rows, 5,000/s', 'checking')
     """
     if not done:
-        return what
-    of = f" of {total:,}" if total and total >= done else ""
-    told = f"{what} {done:,}{of} {noun}"
+        return activity
+    total_text = f" of {total:,}" if total and total >= done else ""
+    text = f"{activity} {done:,}{total_text} {noun}"
     if seconds < 1:
-        return told
+        return text
     rate = done / seconds
-    left = f", {clock((total - done) / rate)} left" if total and total > done else ""
-    return f"{told}, {rate:,.0f}/s{left}"
+    remaining_text = f", {format_duration((total - done) / rate)} left" if total and total > done else ""
+    return f"{text}, {rate:,.0f}/s{remaining_text}"
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as minutes and seconds, or hours.
 
-    >>> clock(30), clock(75.4), clock(7300)
+    >>> format_duration(30), format_duration(75.4), format_duration(7300)
     ('0:30', '1:15', '2:01:40')
     """
-    whole = round(seconds)
-    hours, rest = divmod(whole, 3600)
-    minutes, left = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+    total_seconds = round(seconds)
+    hours, remainder = divmod(total_seconds, 3600)
+    minutes, remaining_seconds = divmod(remainder, 60)
+    return f"{hours}:{minutes:02}:{remaining_seconds:02}" if hours else f"{minutes}:{remaining_seconds:02}"

@@ -1,4 +1,4 @@
-"""Show a run while it goes on: a live list on a terminal, plain lines elsewhere, both on standard error."""
+"""Show the progress of a run on standard error: a live list on a terminal, plain lines elsewhere."""
 
 import sys
 import threading
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import count
-from runnel.cli.rate_text import pace
-from runnel.run.results.run_result import Event, Watch
+from runnel.cli.output import format_count
+from runnel.cli.rate_text import format_rate
+from runnel.run.results.run_result import Event, ProgressCallback
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -20,42 +20,42 @@ _EVERY_SECONDS = 5.0
 
 
 @contextmanager
-def watching(*, quiet: bool = False) -> Iterator[Watch | None]:
-    """Yield what a run reports to."""
+def watch_run(*, quiet: bool = False) -> Iterator[ProgressCallback | None]:
+    """Yield a callback for the events of a run; None if quiet."""
     if quiet:
         yield None
     elif sys.stderr.isatty():
-        with _live() as watch:
+        with _show_live_bars() as watch:
             yield watch
     else:
-        yield _Lines().see
+        yield _LineReporter().report_event
 
 
-class _Lines:
-    """One line for what starts, is tried again or ends, and now and then for what goes on."""
+class _LineReporter:
+    """Prints a line when a step starts, is retried or ends, and every few seconds while it runs."""
 
     def __init__(self) -> None:
-        self._began: dict[str, float] = {}
-        self._last: dict[str, float] = {}
+        self._started_at: dict[str, float] = {}
+        self._last_report_at: dict[str, float] = {}
 
-    def see(self, event: Event) -> None:
+    def report_event(self, event: Event) -> None:
         name, now = str(event.table), time.monotonic()
         if event.kind == "start":
-            self._began[name] = self._last[name] = now
-        text = _text(event)
-        if event.kind == "progress" and now - self._last.get(name, now) >= _EVERY_SECONDS:
-            self._last[name] = now
-            text = f"{name}: {_pace(event, now - self._began[name])}"
+            self._started_at[name] = self._last_report_at[name] = now
+        text = _describe_event(event)
+        if event.kind == "progress" and now - self._last_report_at.get(name, now) >= _EVERY_SECONDS:
+            self._last_report_at[name] = now
+            text = f"{name}: {_describe_progress(event, now - self._started_at[name])}"
         if text:
             click.echo(text, err=True)
 
 
-def _pace(event: Event, seconds: float) -> str:
-    is_read = event.action == "ingest"
-    return pace(event.text or "computing", event.done, event.total, seconds, "rows" if is_read else "parts")
+def _describe_progress(event: Event, seconds: float) -> str:
+    is_ingest = event.action == "ingest"
+    return format_rate(event.text or "computing", event.done, event.total, seconds, "rows" if is_ingest else "parts")
 
 
-def _text(event: Event) -> str | None:
+def _describe_event(event: Event) -> str | None:
     if event.kind == "note":
         return event.text
     if event.kind == "start":
@@ -63,14 +63,14 @@ def _text(event: Event) -> str | None:
     if event.kind == "retry":
         return f"{event.table}: {event.text}"
     if event.kind == "end" and event.outcome is not None:
-        done = event.outcome
-        rows = f", {count(done.rows, 'row')}" if done.rows is not None else ""
-        return f"{done.table}: {done.state}{rows}, {done.seconds:.1f} s"
+        result = event.outcome
+        rows = f", {format_count(result.rows, 'row')}" if result.rows is not None else ""
+        return f"{result.table}: {result.state}{rows}, {result.seconds:.1f} s"
     return None
 
 
 @contextmanager
-def _live() -> Iterator[Watch]:
+def _show_live_bars() -> Iterator[ProgressCallback]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -82,32 +82,32 @@ def _live() -> Iterator[Watch]:
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Bars(bars).see
+        yield _BarReporter(bars).report_event
 
 
-class _Bars:
-    """One line for each step that is under way."""
+class _BarReporter:
+    """Shows a live line for each running step."""
 
     def __init__(self, bars: "Progress") -> None:
         self._bars = bars
-        self._known: dict[str, TaskID] = {}
-        self._guard = threading.Lock()
-        self._began: dict[str, float] = {}
+        self._task_ids: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+        self._started_at: dict[str, float] = {}
 
-    def see(self, event: Event) -> None:
-        with self._guard:
+    def report_event(self, event: Event) -> None:
+        with self._lock:
             if event.kind == "note":
                 self._bars.console.print(event.text, highlight=False)
                 return
             name = str(event.table)
             if event.kind == "end":
-                if name in self._known:
-                    self._bars.remove_task(self._known.pop(name))
+                if name in self._task_ids:
+                    self._bars.remove_task(self._task_ids.pop(name))
                 return
-            if name not in self._known:
-                self._known[name] = self._bars.add_task(f"{name} {event.action}", total=None, note="")
-                self._began[name] = time.monotonic()
+            if name not in self._task_ids:
+                self._task_ids[name] = self._bars.add_task(f"{name} {event.action}", total=None, note="")
+                self._started_at[name] = time.monotonic()
             note = event.text if event.kind == "retry" else ""
             if event.kind == "progress":
-                note = _pace(event, time.monotonic() - self._began[name])
-            self._bars.update(self._known[name], completed=event.done, total=event.total, note=note)
+                note = _describe_progress(event, time.monotonic() - self._started_at[name])
+            self._bars.update(self._task_ids[name], completed=event.done, total=event.total, note=note)

@@ -1,4 +1,4 @@
-"""A lake as its users hold it: thin, each method one call into the room that does the work."""
+"""The public API of a lake: each method is one call into the module that does the work."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.client.lake_reader import Contents
+from runnel.client.lake_reader import LakeReader
 from runnel.declare.settings import Settings
 from runnel.names import TableName
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runnel.client.json_views.backfill import BackfillFacts
-    from runnel.connect.ingest.release import Released
-    from runnel.connect.load.quarantine import Aside
+    from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.load.quarantine import QuarantinedRow
     from runnel.lake.flow_state.runs import Run
-    from runnel.lake.merge.merge import Merged
-    from runnel.lake.merge.rewind import Rewound
+    from runnel.lake.merge.merge import MergeResult
+    from runnel.lake.merge.rewind import RewindResult
     from runnel.plan.steps import Plan
-    from runnel.project.execution.backfill import Backfilled, Preview
-    from runnel.project.execution.replay import Replay
+    from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.execution.replay import CommitReplay
     from runnel.project.inspection.lineage import Lineage
-    from runnel.project.inspection.quarantine import Quarantined
-    from runnel.project.inspection.schedule_list import Line
-    from runnel.project.inspection.status import Status
-    from runnel.project.spark_session import Frames
-    from runnel.query.result import Result
-    from runnel.run.results.run_result import Ran, Watch
+    from runnel.project.inspection.quarantine import QuarantineSummary
+    from runnel.project.inspection.schedule_list import ScheduleStatus
+    from runnel.project.inspection.status import LakeStatus
+    from runnel.project.spark_session import FrameReader
+    from runnel.query.result import QueryResult
+    from runnel.run.results.run_result import ProgressCallback, RunResult
 
 
-class Lake(Contents):
+class Lake(LakeReader):
     """The lake of a project. Use it as a context manager, or close it when you are done.
 
-    `once` tells that the process ends after what it does with it, as a command does.
+    `once` says that the process ends after one operation, as a command does.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Lake(Contents):
         *,
         moved: bool = False,
         adopt: bool = False,
-        tell: "Callable[[str], None] | None" = None,
+        report: "Callable[[str], None] | None" = None,
         once: bool = False,
     ) -> None:
         super().__init__(settings, moved=moved, adopt=adopt)
         self.once = once
-        self.is_brief = False  # how Spark starts, if it does
-        self._tell = tell
+        self.is_brief = False  # whether Spark starts with options for a short run
+        self._report = report
 
     def __enter__(self) -> "Lake":
         """Return itself."""
@@ -65,7 +65,7 @@ class Lake(Contents):
         self.close()
 
     def __repr__(self) -> str:
-        """Return the project's name and place."""
+        """Return the project's name and folder."""
         return f"<lake of {self.settings.name} at {self.settings.root}>"
 
     def _repr_html_(self) -> str:
@@ -77,25 +77,27 @@ class Lake(Contents):
     @cached_property
     def spark(self) -> "SparkSession":
         """Return the Spark session of this process, started on first use."""
-        from runnel.project.spark_session import session
+        from runnel.project.spark_session import open_spark_session
 
-        return session(self.settings, self._tell, brief=self.is_brief)
+        return open_spark_session(self.settings, self._report, brief=self.is_brief)
 
-    def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
+    def query(
+        self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto"
+    ) -> "QueryResult":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
-        from runnel.query.engine import query
+        from runnel.query.engine import run_query
 
-        return query(self.store, sql, at=at, engine=engine, spark=lambda: self.spark)
+        return run_query(self.store, sql, at=at, engine=engine, spark=lambda: self.spark)
 
     def read(self, table: str, *, at: str = "main") -> "DataFrame":
-        """Return a table at a ref as a Spark frame; it does not move when the branch does."""
+        """Return a table at a ref as a Spark frame; later commits of the branch don't change it."""
         return self._frames.read(TableName.parse(table), at)
 
     @cached_property
-    def _frames(self) -> "Frames":
-        from runnel.project.spark_session import Frames
+    def _frames(self) -> "FrameReader":
+        from runnel.project.spark_session import FrameReader
 
-        return Frames(self.store, self.spark)
+        return FrameReader(self.store, self.spark)
 
     def plan(
         self,
@@ -107,9 +109,9 @@ class Lake(Contents):
     ) -> "Plan":
         """Return what a run would compute, and why."""
         from runnel.project.planning.plan_project import plan_project
-        from runnel.project.planning.run_request import Wish
+        from runnel.project.planning.run_request import RunRequest
 
-        return plan_project(self, Wish.of(select, exclude, branch, full_refresh)).plan
+        return plan_project(self, RunRequest.create(select, exclude, branch, full_refresh)).plan
 
     def run(
         self,
@@ -120,75 +122,75 @@ class Lake(Contents):
         full_refresh: bool = False,
         verify: bool = False,
         message: str | None = None,
-        watch: "Watch | None" = None,
-    ) -> "Ran":
-        """Compute what changed, check it and publish it as one commit; raise where a step fails.
+        watch: "ProgressCallback | None" = None,
+    ) -> "RunResult":
+        """Compute what changed, check it and publish it as one commit; raise if a step fails.
 
         `verify` compares every table with a full computation of its task before anything is published.
-        The project's files are read anew each time, so changed code is picked up.
+        The project's files are read again each time, so changed code is picked up.
         """
         from runnel.project.execution.run_project import run_project
-        from runnel.project.planning.run_request import Wish
+        from runnel.project.planning.run_request import RunRequest
 
-        wish = Wish.of(select, exclude, branch, full_refresh, verify)
-        return run_project(self, wish, message=message, watch=watch).sound()
+        request = RunRequest.create(select, exclude, branch, full_refresh, verify)
+        return run_project(self, request, message=message, watch=watch).raise_for_errors()
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
-    ) -> "Backfilled":
-        """Compute the slices of some days, both included, again with everything downstream; sources are not read.
+    ) -> "BackfillResult":
+        """Recompute the slices from one day to another, both included, with everything downstream; read no sources.
 
-        Options are `chunk`, such as "7d": so many days are a run and a commit, `branch`, and `watch`. Raises where a
-        step fails: chunks that are finished stay published.
+        Options are `chunk`, such as "7d", the days of one run and commit, `branch`, and `watch`. Raises if a step
+        fails; chunks that are finished stay published.
         """
-        from runnel.project.execution.backfill import backfill, wished
+        from runnel.project.execution.backfill import backfill, build_backfill_request
 
         watch = options.pop("watch", None)
-        done = backfill(self, *wished(select, first, last, **options), watch=watch)
-        if errors := [error for run in done.runs for error in run.errors]:
+        result = backfill(self, *build_backfill_request(select, first, last, **options), watch=watch)
+        if errors := [error for run in result.runs for error in run.errors]:
             raise errors[0]
-        return done
+        return result
 
     def preview(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
-    ) -> "Preview":
+    ) -> "BackfillPreview":
         """Return what `backfill` would do with the same `chunk` and `branch`: actions, slices, rows and bytes."""
-        from runnel.project.execution.backfill import preview, wished
+        from runnel.project.execution.backfill import build_backfill_request, preview_backfill
 
-        return preview(self, *wished(select, first, last, **options))
+        return preview_backfill(self, *build_backfill_request(select, first, last, **options))
 
-    def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
-        """Merge a branch into another; `run` computes what tasks must make anew, into the same commit."""
-        from runnel.lake.merge.merge import merge
+    def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "MergeResult":
+        """Merge a branch into another; `run` also recomputes tables of tasks, if needed, in the same commit."""
+        from runnel.lake.merge.merge import merge_branch
 
         if run:
             from runnel.project.execution.merge_and_run import merge_and_run
 
             return merge_and_run(self, branch, into)
-        return merge(self.store, branch, into)
+        return merge_branch(self.store, branch, into)
 
-    def rewind(self, source: str, *, to: str, branch: str = "main") -> "Rewound":
-        """Take a source's table and its position back to a ref, so that the next run reads again what came since."""
+    def rewind(self, source: str, *, to: str, branch: str = "main") -> "RewindResult":
+        """Reset a source's table and position to a ref, so that the next run reads again what arrived since."""
         from runnel.project.execution.rewind import rewind
 
         return rewind(self, source, to, branch)
 
     def release(
         self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
-    ) -> "Released":
-        """Send rows that a source set aside through again, as they are or as a file corrects them."""
+    ) -> "ReleaseResult":
+        """Ingest a source's quarantined rows again, as they are or as a file corrects them."""
         from runnel.project.execution.release import release
 
         return release(self, source, Path(corrected) if corrected is not None else None, file=file, branch=branch)
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
-        """Return what a table is made from, and what is made from it."""
-        from runnel.project.inspection.lineage import lineage_of
+        """Return the tables that a table is computed from, and those that are computed from it."""
+        from runnel.project.inspection.lineage import find_lineage
 
-        return lineage_of(self, TableName.parse(table), up=up, down=down)
+        return find_lineage(self, TableName.parse(table), up=up, down=down)
 
-    def replay(self, commit: str) -> "Replay":
-        """Compute what the tasks of a commit made once more, and compare; nothing is published."""
+    def replay(self, commit: str) -> "CommitReplay":
+        """Recompute the tables that tasks published in a commit, and compare; nothing is published."""
         from runnel.project.execution.replay import replay_commit
 
         return replay_commit(self, commit)
@@ -203,99 +205,103 @@ class Lake(Contents):
         verify: bool = False,
         message: str | None = None,
     ) -> "Run":
-        """Ask the workers of this lake for a run, and don't wait for it: `follow` does."""
-        from runnel.project.execution.follow_run import submit
-        from runnel.project.planning.run_request import Wish
-        from runnel.project.planning.run_request_json import Asked
+        """Submit a run to the workers of this lake without waiting for it; `follow` waits."""
+        from runnel.project.execution.follow_run import submit_request
+        from runnel.project.planning.run_request import RunRequest
+        from runnel.project.planning.run_request_json import SubmittedRequest
 
-        return self.runs(submit(self, Asked(Wish.of(select, exclude, branch, full_refresh, verify), message)))[0]
+        return self.runs(
+            submit_request(
+                self, SubmittedRequest(RunRequest.create(select, exclude, branch, full_refresh, verify), message)
+            )
+        )[0]
 
-    def follow(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
-        """Return what became of a run that was asked for, when it has ended; raise where a step failed."""
-        from runnel.project.execution.follow_run import follow
+    def follow(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
+        """Wait until a submitted run has ended, and return its result; raise if a step failed."""
+        from runnel.project.execution.follow_run import follow_run
 
-        return follow(self, self.runs(run)[0].id, watch).sound()
+        return follow_run(self, self.runs(run)[0].id, watch).raise_for_errors()
 
     def cancel(self, run: str, *, wait: bool = True) -> "Run":
-        """Stop a run that waits or goes on; `wait` until it has stopped."""
-        from runnel.project.execution.follow_run import cancel
+        """Cancel a queued or running run; `wait` until it has stopped."""
+        from runnel.project.execution.follow_run import cancel_run
 
-        return self.runs(cancel(self, run, wait=wait).id)[0]
+        return self.runs(cancel_run(self, run, wait=wait).id)[0]
 
-    def retry(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
-        """Run again what a run was asked for; what it finished is known."""
-        from runnel.project.execution.follow_run import retry
+    def retry(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
+        """Run the request of a run again; steps that it finished are reused."""
+        from runnel.project.execution.follow_run import retry_run
 
-        return retry(self, run, watch).sound()
+        return retry_run(self, run, watch).raise_for_errors()
 
     def logs(self, run: str) -> str:
         """Return the log of a run, with the whole trace of every error."""
-        from runnel.project.inspection.run_logs import text_of
+        from runnel.project.inspection.run_logs import read_log
 
-        return text_of(self, run)
+        return read_log(self, run)
 
-    def status(self, *, branch: str | None = None) -> "Status":
-        """Return who is there, how much waits, what is wrong, and how streams are."""
-        from runnel.project.inspection.status import status
+    def status(self, *, branch: str | None = None) -> "LakeStatus":
+        """Return the running services and workers, the length of the queue, open alarms and the health of streams."""
+        from runnel.project.inspection.status import read_status
 
-        return status(self, branch)
+        return read_status(self, branch)
 
-    def schedules(self) -> "list[Line]":
+    def schedules(self) -> "list[ScheduleStatus]":
         """Return all schedules, with when each is due next and how its last run went."""
-        from runnel.project.inspection.schedule_list import timetable
+        from runnel.project.inspection.schedule_list import list_schedules
 
-        return timetable(self)
+        return list_schedules(self)
 
-    def pause_schedule(self, name: str) -> "Line":
-        """Let a schedule queue nothing until it is resumed."""
-        from runnel.project.inspection.schedule_list import pause
+    def pause_schedule(self, name: str) -> "ScheduleStatus":
+        """Pause a schedule: it queues nothing until it is resumed."""
+        from runnel.project.inspection.schedule_list import pause_schedule
 
-        return pause(self, name)
+        return pause_schedule(self, name)
 
-    def resume_schedule(self, name: str) -> "Line":
-        """Let a paused schedule go on."""
-        from runnel.project.inspection.schedule_list import pause
+    def resume_schedule(self, name: str) -> "ScheduleStatus":
+        """Resume a paused schedule."""
+        from runnel.project.inspection.schedule_list import pause_schedule
 
-        return pause(self, name, resume=True)
+        return pause_schedule(self, name, resume=True)
 
     def backfills(self, *, limit: int = 20) -> "list[BackfillFacts]":
         """Return the newest backfills that workers compute, newest first."""
-        from runnel.client.json_views.backfill import backfills
+        from runnel.client.json_views.backfill import list_backfills
 
-        return backfills(self.store.db, limit)
+        return list_backfills(self.store.db, limit)
 
     def pause_backfill(self, name: str) -> "BackfillFacts":
-        """Let later chunks of a backfill wait; the one that goes on is finished."""
-        from runnel.client.json_views.backfill import changed
+        """Pause a backfill: the running chunk is finished, later chunks wait."""
+        from runnel.client.json_views.backfill import change_backfill
 
-        return changed(self.store.db, name, "pause")
+        return change_backfill(self.store.db, name, "pause")
 
     def resume_backfill(self, name: str) -> "BackfillFacts":
-        """Let a backfill go on, with what failed first."""
-        from runnel.client.json_views.backfill import changed
+        """Resume a backfill, starting with the chunk that failed."""
+        from runnel.client.json_views.backfill import change_backfill
 
-        return changed(self.store.db, name, "resume")
+        return change_backfill(self.store.db, name, "resume")
 
     def cancel_backfill(self, name: str) -> "BackfillFacts":
-        """Run no further chunk of a backfill, and stop the one that goes on."""
-        from runnel.client.json_views.backfill import changed
+        """Cancel a backfill: stop the running chunk, and run no further one."""
+        from runnel.client.json_views.backfill import change_backfill
 
-        return changed(self.store.db, name, "cancel")
+        return change_backfill(self.store.db, name, "cancel")
 
-    def quarantines(self, *, branch: str = "main") -> "list[Quarantined]":
-        """Return the tables of which rows are set aside."""
-        from runnel.project.inspection.quarantine import quarantines
+    def quarantines(self, *, branch: str = "main") -> "list[QuarantineSummary]":
+        """Return the tables that have quarantined rows."""
+        from runnel.project.inspection.quarantine import list_quarantines
 
-        return quarantines(self, branch)
+        return list_quarantines(self, branch)
 
-    def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[Aside]":
-        """Return the rows of a table that were set aside, the oldest first, with why."""
-        from runnel.project.inspection.quarantine import rows_aside
+    def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[QuarantinedRow]":
+        """Return the quarantined rows of a table, the oldest first, with the reason."""
+        from runnel.project.inspection.quarantine import read_quarantined_rows
 
-        return rows_aside(self, table, branch, file)
+        return read_quarantined_rows(self, table, branch, file)
 
     def close(self) -> None:
-        """Close the lake's connections; Spark, if it was started, goes on until the process ends."""
+        """Close the lake's connections; Spark, if it was started, runs until the process ends."""
         if "_frames" in self.__dict__:
             self._frames.close()
         if "store" in self.__dict__:

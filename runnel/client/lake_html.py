@@ -1,4 +1,4 @@
-"""A lake as HTML, for notebooks. Reads the tables' own summaries, no data."""
+"""Render a lake as HTML, for notebooks. Reads the tables' summaries, no data."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,22 +12,24 @@ MOST_TABLES = 50
 
 
 def lake_html(lake: "Lake") -> str:
-    """Return a project's name and place, its branches, and the tables of main with their rows."""
+    """Return a project's name and folder, its branches, and the tables of main with their row counts."""
     from runnel.client.json_views.table import size_json
 
     names, state = [branch.name for branch in lake.branches()], lake.store.state("main")
-    shown = list(state.items())[:MOST_TABLES]
-    sizes = [size_json(lake.store, name, version.location) for name, version in shown]
-    return html(lake.settings.name, str(lake.settings.root), names, sizes, is_more=len(state) > MOST_TABLES)
+    shown_tables = list(state.items())[:MOST_TABLES]
+    sizes = [size_json(lake.store, name, version.location) for name, version in shown_tables]
+    return render_lake_html(lake.settings.name, str(lake.settings.root), names, sizes, is_more=len(state) > MOST_TABLES)
 
 
-def html(
-    project: str, place: str, branches: Sequence[str], sizes: Sequence[Mapping[str, Any]], *, is_more: bool
+def render_lake_html(
+    project: str, location: str, branches: Sequence[str], sizes: Sequence[Mapping[str, Any]], *, is_more: bool
 ) -> str:
-    """Return a lake, with some of its tables and their sizes."""
-    rows = [[one["table"], "?" if one["rows"] is None else f"{one['rows']:,}"] for one in sizes]
-    told = f"<div><b>{notebook_html.text(project)}</b> at <code>{notebook_html.text(place)}</code></div>"
-    told += f"<div>branches: {notebook_html.text(', '.join(branches))}</div>"
+    """Return the HTML of a lake, with some of its tables and their sizes."""
+    rows = [[size["table"], "?" if size["rows"] is None else f"{size['rows']:,}"] for size in sizes]
+    markup = (
+        f"<div><b>{notebook_html.render_text(project)}</b> at <code>{notebook_html.render_text(location)}</code></div>"
+    )
+    markup += f"<div>branches: {notebook_html.render_text(', '.join(branches))}</div>"
     if is_more:
-        told += f"<div>the first {len(sizes):,} tables</div>"
-    return told + (notebook_html.table(["table", "rows"], rows, (1,)) if rows else "<div>no tables yet</div>")
+        markup += f"<div>the first {len(sizes):,} tables</div>"
+    return markup + (notebook_html.render_table(["table", "rows"], rows, (1,)) if rows else "<div>no tables yet</div>")

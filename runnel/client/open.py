@@ -25,11 +25,11 @@ def open(
 ) -> "Lake | RemoteLake":
     """Open the lake of the project in a folder, or the one behind a service: `http://...` or `https://...`.
 
-    `env` lays `runnel.ENV.toml` over `runnel.toml`; `overrides` are like `--set name=value`. A service needs a
-    `token`; without one it is taken from `RUNNEL_TOKEN`, or from the `runnel up` of the project one is in.
+    `env` overrides `runnel.toml` with `runnel.ENV.toml`; `overrides` are like `--set name=value`. A service needs a
+    `token`; by default it is read from `RUNNEL_TOKEN`, or from the `runnel up` of the project in the current folder.
     """
     from runnel.client.lake import Lake
-    from runnel.declare.settings import find_root, load
+    from runnel.declare.settings import find_root, load_settings
 
     if "://" in str(place):
         from runnel.client.remote.lake import RemoteLake
@@ -41,4 +41,4 @@ def open(
     if token is not None:
         raise Mistake("OPEN_TOKEN", f"{place} is a folder, which needs no token", fix="leave token out")
     root = find_root(Path(place))
-    return Lake(load(root, env=env, environ=os.environ, overrides=overrides))
+    return Lake(load_settings(root, env=env, environ=os.environ, overrides=overrides))

@@ -1,4 +1,4 @@
-"""Find the feed of a source. Each kind imports what it needs only when it is asked."""
+"""Open the feed of a source. Each kind of feed is imported only when it is needed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,22 +11,22 @@ from runnel.declare.model.flow import Source
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runnel.lake.flow_state.inbox_level import Levels
+    from runnel.lake.flow_state.inbox_level import InboxLevelReader
     from runnel.lake.store import Store
 
 
-def feed_of(
+def open_feed(
     source: Source,
     root: Path,
-    levels: "Levels | None" = None,
+    levels: "InboxLevelReader | None" = None,
     *,
     spark: Callable[[], "SparkSession"] | None = None,
     store: "Store | None" = None,
 ) -> Feed | None:
-    """Return the feed of a source; None for one of files, or that people fill.
+    """Return the feed of a source; None for files, changes and tables that users fill.
 
-    `levels` tells how far inboxes are; the lake does, where it is given. Only a run gives `store`, to read what was
-    pushed to the lake itself, and `spark`, which returns a session for a function that asks for one.
+    `levels` tells the level of inboxes; if `store` is given, its inboxes are used instead. Only a run passes `store`,
+    to read pushed events, and `spark`, which returns a session for a function that needs one.
     """
     origin = source.origin
     if isinstance(origin, Files | Manual | Changes):
@@ -44,20 +44,20 @@ def feed_of(
 
         return HttpFeed(source, origin)
     if isinstance(origin, Push):
-        return _pushed(source, origin, levels, store)
+        return _open_push_feed(source, origin, levels, store)
     assert isinstance(origin, Function)
     from runnel.connect.feed.function_feed import FunctionFeed
 
     return FunctionFeed(source, origin, spark)
 
 
-def _pushed(source: Source, origin: Push, levels: "Levels | None", store: "Store | None") -> Feed:
+def _open_push_feed(source: Source, origin: Push, levels: "InboxLevelReader | None", store: "Store | None") -> Feed:
     from runnel.connect.feed.push_feed import PushFeed
 
     if store is None:
         assert levels is not None
         return PushFeed(source, origin, levels)
-    from runnel.lake.flow_state.inbox_reader import Inbox
+    from runnel.lake.flow_state.inbox_reader import InboxReader
 
-    inbox = Inbox(store.db)
+    inbox = InboxReader(store.db)
     return PushFeed(source, origin, inbox, inbox)

@@ -1,6 +1,6 @@
-"""Iceberg types as loads need them: from Spark's and Arrow's, which one holds both of two, how users call them.
+"""Convert Spark and Arrow types to Iceberg types, compare and promote them, and name them for users.
 
-Types made here carry no field ids; a table gives them out.
+Types created here have no field ids; a table assigns them.
 """
 
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NO_ID = -1
 NUMBERS = (IntegerType, LongType, FloatType, DoubleType, DecimalType)
 TIMES = (DateType, TimestampType, TimestamptzType)
-_SPARK: dict[str, PrimitiveType] = {
+_SPARK_TYPES: dict[str, PrimitiveType] = {
     "boolean": BooleanType(),
     "tinyint": IntegerType(),
     "smallint": IntegerType(),
@@ -54,36 +54,38 @@ _SPARK: dict[str, PrimitiveType] = {
 }
 
 
-def from_spark(kind: "SparkType") -> IcebergType:
+def convert_spark_type(kind: "SparkType") -> IcebergType:
     """Return the Iceberg type that holds a Spark type."""
     if kind.kind == "decimal":
         return DecimalType(kind.precision, kind.scale)
     if kind.kind == "array":
-        return list_of(from_spark(kind.children[0].type))
+        return make_list_type(convert_spark_type(kind.children[0].type))
     if kind.kind == "map":
-        key, value = (from_spark(child.type) for child in kind.children)
+        key, value = (convert_spark_type(child.type) for child in kind.children)
         return MapType(NO_ID, key, NO_ID, value, False)
     if kind.kind == "struct":
-        return StructType(*(field_of(child) for child in kind.children))
-    return _SPARK[kind.kind]
+        return StructType(*(to_iceberg_field(child) for child in kind.children))
+    return _SPARK_TYPES[kind.kind]
 
 
-def field_of(column: "Column") -> NestedField:
+def to_iceberg_field(column: "Column") -> NestedField:
     """Return a declared column as an Iceberg field without an id."""
-    return NestedField(NO_ID, column.name, from_spark(column.type), required=column.required, doc=column.comment)
+    return NestedField(
+        NO_ID, column.name, convert_spark_type(column.type), required=column.required, doc=column.comment
+    )
 
 
-def list_of(element: IcebergType) -> ListType:
+def make_list_type(element: IcebergType) -> ListType:
     """Return a list of nullable elements."""
     return ListType(NO_ID, element, False)
 
 
-def struct_of(fields: "dict[str, IcebergType]") -> StructType:
+def make_struct_type(fields: "dict[str, IcebergType]") -> StructType:
     """Return a struct of nullable fields."""
     return StructType(*(NestedField(NO_ID, name, kind, required=False) for name, kind in fields.items()))
 
 
-def from_arrow(name: str, kind: "pa.DataType", file: str) -> IcebergType:
+def convert_arrow_type(name: str, kind: "pa.DataType", file: str) -> IcebergType:
     """Return the Iceberg type that holds an Arrow type, or raise with the column and the file."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
@@ -95,19 +97,19 @@ def from_arrow(name: str, kind: "pa.DataType", file: str) -> IcebergType:
     if pa.types.is_timestamp(kind):  # nanoseconds are cut to microseconds
         return TimestamptzType() if kind.tz else TimestampType()
     if pa.types.is_dictionary(kind):
-        return from_arrow(name, kind.value_type, file)
+        return convert_arrow_type(name, kind.value_type, file)
     try:
-        found = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]), downcast_ns_timestamp_to_us=True)
+        schema = _pyarrow_to_schema_without_ids(pa.schema([(name, kind)]), downcast_ns_timestamp_to_us=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         what = f"the column `{name}` of {file} has the type {kind}, which Iceberg can't hold"
         raise Mistake("LOAD_TYPE", what, at=file, fix="convert it to another type when the file is written") from error
-    return bare(found.fields[0].field_type)
+    return strip_field_ids(schema.fields[0].field_type)
 
 
-def copied(kind: IcebergType) -> IcebergType:
-    """Return the type as which a column is copied: what Arrow can't cast becomes what it can.
+def to_copyable_type(kind: IcebergType) -> IcebergType:
+    """Return the type in which a column is copied: a type that Arrow can't cast is replaced by one that it can.
 
-    >>> copied(UUIDType()), copied(FixedType(4))
+    >>> to_copyable_type(UUIDType()), to_copyable_type(FixedType(4))
     (StringType(), BinaryType())
     """
     if isinstance(kind, UUIDType):
@@ -115,37 +117,37 @@ def copied(kind: IcebergType) -> IcebergType:
     return BinaryType() if isinstance(kind, FixedType) else kind
 
 
-def bare(kind: IcebergType) -> IcebergType:
-    """Return a type without field ids, and with everything inside it nullable, so that two can be compared."""
+def strip_field_ids(kind: IcebergType) -> IcebergType:
+    """Return a type without field ids and with nullable nested fields, so that two types can be compared."""
     if isinstance(kind, StructType):
-        return struct_of({field.name: bare(field.field_type) for field in kind.fields})
+        return make_struct_type({field.name: strip_field_ids(field.field_type) for field in kind.fields})
     if isinstance(kind, ListType):
-        return list_of(bare(kind.element_type))
+        return make_list_type(strip_field_ids(kind.element_type))
     if isinstance(kind, MapType):
-        return MapType(NO_ID, bare(kind.key_type), NO_ID, bare(kind.value_type), False)
+        return MapType(NO_ID, strip_field_ids(kind.key_type), NO_ID, strip_field_ids(kind.value_type), False)
     return kind
 
 
-def common(one: IcebergType, other: IcebergType) -> IcebergType | None:
-    """Return the type that holds all values of both, as Iceberg may promote; None where there is none.
+def find_common_type(first: IcebergType, second: IcebergType) -> IcebergType | None:
+    """Return the type to which Iceberg may promote both types; None if there is none.
 
-    >>> common(IntegerType(), LongType()), common(LongType(), DoubleType())
+    >>> find_common_type(IntegerType(), LongType()), find_common_type(LongType(), DoubleType())
     (LongType(), None)
     """
-    if one == other:
-        return one
+    if first == second:
+        return first
     for narrow, wide in ((IntegerType, LongType), (FloatType, DoubleType)):
-        if {type(one), type(other)} == {narrow, wide}:
-            return one if isinstance(one, wide) else other
-    if isinstance(one, DecimalType) and isinstance(other, DecimalType) and one.scale == other.scale:
-        return one if one.precision >= other.precision else other
+        if {type(first), type(second)} == {narrow, wide}:
+            return first if isinstance(first, wide) else second
+    if isinstance(first, DecimalType) and isinstance(second, DecimalType) and first.scale == second.scale:
+        return first if first.precision >= second.precision else second
     return None
 
 
-def wider(kind: IcebergType) -> tuple[IcebergType, ...]:
+def list_promotions(kind: IcebergType) -> tuple[IcebergType, ...]:
     """Return the types that a column of `kind` may be promoted to, the narrowest first.
 
-    >>> wider(DecimalType(9, 2))
+    >>> list_promotions(DecimalType(9, 2))
     (DecimalType(precision=18, scale=2), DecimalType(precision=38, scale=2))
     """
     if isinstance(kind, IntegerType):
@@ -157,43 +159,46 @@ def wider(kind: IcebergType) -> tuple[IcebergType, ...]:
     return ()
 
 
-def fits(source: IcebergType, target: IcebergType) -> bool:
-    """Tell whether every value of a nested or plain type can be stored as another without a look at the values."""
+def is_storable_as(source: IcebergType, target: IcebergType) -> bool:
+    """Tell whether every value of `source` can be stored as `target`, nested or not, without checking the values."""
     if isinstance(source, StructType) and isinstance(target, StructType):
-        known = {field.name: field.field_type for field in target.fields}
-        return all(field.name in known and fits(field.field_type, known[field.name]) for field in source.fields)
+        target_types = {field.name: field.field_type for field in target.fields}
+        return all(
+            field.name in target_types and is_storable_as(field.field_type, target_types[field.name])
+            for field in source.fields
+        )
     if isinstance(source, StructType) and isinstance(target, MapType) and isinstance(target.key_type, StringType):
-        return all(fits(field.field_type, target.value_type) for field in source.fields)
+        return all(is_storable_as(field.field_type, target.value_type) for field in source.fields)
     if isinstance(source, ListType) and isinstance(target, ListType):
-        return fits(source.element_type, target.element_type)
+        return is_storable_as(source.element_type, target.element_type)
     if isinstance(source, MapType) and isinstance(target, MapType):
-        return fits(source.key_type, target.key_type) and fits(source.value_type, target.value_type)
-    return source == target or isinstance(source, UnknownType) or common(source, target) == target
+        return is_storable_as(source.key_type, target.key_type) and is_storable_as(source.value_type, target.value_type)
+    return source == target or isinstance(source, UnknownType) or find_common_type(source, target) == target
 
 
-def known(kind: IcebergType) -> IcebergType:
-    """Return a type in which every part that was null throughout is a string."""
+def replace_unknown_types(kind: IcebergType) -> IcebergType:
+    """Return a type in which each nested type that is unknown, because all values are null, is a string."""
     if isinstance(kind, StructType):
-        return struct_of({field.name: known(field.field_type) for field in kind.fields})
+        return make_struct_type({field.name: replace_unknown_types(field.field_type) for field in kind.fields})
     if isinstance(kind, ListType):
-        return list_of(known(kind.element_type))
+        return make_list_type(replace_unknown_types(kind.element_type))
     return StringType() if isinstance(kind, UnknownType) else kind
 
 
-def castable(source: IcebergType, target: IcebergType) -> bool:
-    """Tell whether values of one type may be stored as another if each of them survives the way there and back."""
+def can_cast(source: IcebergType, target: IcebergType) -> bool:
+    """Tell whether values of one type may be cast to another, provided that each survives the round trip."""
     if not source.is_primitive or not target.is_primitive:
         return source == target
     if isinstance(source, BinaryType) or isinstance(target, BinaryType):
         return source == target
-    together = any(isinstance(source, group) and isinstance(target, group) for group in (NUMBERS, TIMES))
-    return source == target or together or isinstance(source, StringType) or isinstance(target, StringType)
+    is_same_group = any(isinstance(source, group) and isinstance(target, group) for group in (NUMBERS, TIMES))
+    return source == target or is_same_group or isinstance(source, StringType) or isinstance(target, StringType)
 
 
-def called(kind: IcebergType) -> str:
-    """Return what a user calls a type: Spark's name for it.
+def describe_type(kind: IcebergType) -> str:
+    """Return Spark's name of a type, which users know.
 
-    >>> called(TimestamptzType()), called(DecimalType(12, 2))
+    >>> describe_type(TimestamptzType()), describe_type(DecimalType(12, 2))
     ('timestamp', 'decimal(12,2)')
     """
     if isinstance(kind, TimestamptzType):
@@ -201,9 +206,9 @@ def called(kind: IcebergType) -> str:
     if isinstance(kind, TimestampType):
         return "timestamp_ntz"
     if isinstance(kind, ListType):
-        return f"array<{called(kind.element_type)}>"
+        return f"array<{describe_type(kind.element_type)}>"
     if isinstance(kind, MapType):
-        return f"map<{called(kind.key_type)}, {called(kind.value_type)}>"
+        return f"map<{describe_type(kind.key_type)}, {describe_type(kind.value_type)}>"
     if isinstance(kind, StructType):
-        return "struct<" + ", ".join(f"{field.name}: {called(field.field_type)}" for field in kind.fields) + ">"
+        return "struct<" + ", ".join(f"{field.name}: {describe_type(field.field_type)}" for field in kind.fields) + ">"
     return str(kind).replace(", ", ",")

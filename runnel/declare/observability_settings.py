@@ -25,18 +25,18 @@ class TelemetrySettings:
 
 def lineage_settings(url: str, namespace: str, api_key: str, project: str) -> LineageSettings:
     """Return the settings of lineage, checked; jobs and tables are called after the project unless told."""
-    _refuse_strange("openlineage.url", url, ("http://", "https://", "file:"))
+    _refuse_invalid_address("openlineage.url", url, ("http://", "https://", "file:"))
     return LineageSettings(url, namespace or project, api_key)
 
 
 def telemetry_settings(endpoint: str, headers: Mapping[str, str]) -> TelemetrySettings:
     """Return the settings of traces, checked."""
-    _refuse_strange("telemetry.endpoint", endpoint, ("http://", "https://"))
+    _refuse_invalid_address("telemetry.endpoint", endpoint, ("http://", "https://"))
     return TelemetrySettings(endpoint, tuple(sorted(headers.items())))
 
 
-def _refuse_strange(name: str, address: str, starts: tuple[str, ...]) -> None:
-    rest = next((address.removeprefix(start) for start in starts if address.startswith(start)), "")
-    if address and not rest.strip("/"):
+def _refuse_invalid_address(name: str, address: str, prefixes: tuple[str, ...]) -> None:
+    remainder = next((address.removeprefix(prefix) for prefix in prefixes if address.startswith(prefix)), "")
+    if address and not remainder.strip("/"):
         what = f"`{name}` is no address"
-        raise Mistake("PROJECT_SETTING", what, fix=f"start it with {' or '.join(starts)}")
+        raise Mistake("PROJECT_SETTING", what, fix=f"start it with {' or '.join(prefixes)}")

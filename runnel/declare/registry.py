@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.declare.caller_location import Lines, here
+from runnel.declare.caller_location import LineIndex, find_caller_location
 from runnel.declare.model.flow import Alert, Schedule, Sink, Source
-from runnel.declare.model.source_location import Place
-from runnel.declare.model.task_draft import Draft
+from runnel.declare.model.source_location import SourceLocation
+from runnel.declare.model.task_draft import TaskDraft
 from runnel.errors import Mistake, RunnelError
 from runnel.names import TableName
 
@@ -27,44 +27,44 @@ class Registry:
     """
 
     root: str | None = None
-    tasks: list[Draft] = field(default_factory=list)
+    tasks: list[TaskDraft] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
     schedules: list[Schedule] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     mistakes: list[RunnelError] = field(default_factory=list)
     claimed: set[str] = field(default_factory=set)
-    _known: Lines = field(default_factory=Lines, repr=False)
+    _line_index: LineIndex = field(default_factory=LineIndex, repr=False)
 
-    def add(self, made: Draft | Source | Sink | Schedule | Alert) -> None:
+    def add(self, declaration: TaskDraft | Source | Sink | Schedule | Alert) -> None:
         """Keep what was declared; outside of a loader it replaces what had its name."""
-        if isinstance(made, Draft | Source) and self.root is None:
-            self.tasks[:] = [task for task in self.tasks if task.table != made.table]
-            self.sources[:] = [source for source in self.sources if source.table != made.table]
-        if isinstance(made, Draft):
-            self.tasks.append(made)
-        elif isinstance(made, Source):
-            self.sources.append(made)
+        if isinstance(declaration, TaskDraft | Source) and self.root is None:
+            self.tasks[:] = [task for task in self.tasks if task.table != declaration.table]
+            self.sources[:] = [source for source in self.sources if source.table != declaration.table]
+        if isinstance(declaration, TaskDraft):
+            self.tasks.append(declaration)
+        elif isinstance(declaration, Source):
+            self.sources.append(declaration)
         else:
-            named: list[Any] = self._named(made)
+            siblings: list[Any] = self._list_for(declaration)
             if self.root is None:
-                named[:] = [other for other in named if other.name != made.name]
-            named.append(made)
+                siblings[:] = [other for other in siblings if other.name != declaration.name]
+            siblings.append(declaration)
 
-    def _named(self, made: Sink | Schedule | Alert) -> list[Any]:
-        if isinstance(made, Sink):
+    def _list_for(self, declaration: Sink | Schedule | Alert) -> list[Any]:
+        if isinstance(declaration, Sink):
             return self.sinks
-        return self.schedules if isinstance(made, Schedule) else self.alerts
+        return self.schedules if isinstance(declaration, Schedule) else self.alerts
 
-    def source_of(self, table: TableName) -> Source | None:
+    def find_source(self, table: TableName) -> Source | None:
         """Return the source that was last declared for a table."""
         return next((source for source in reversed(self.sources) if source.table == table), None)
 
-    def task_of(self, table: TableName) -> Draft | None:
+    def find_task(self, table: TableName) -> TaskDraft | None:
         """Return the task that was last declared for a table."""
         return next((task for task in reversed(self.tasks) if task.table == table), None)
 
-    def note(self, mistake: RunnelError, place: Place | None = None) -> None:
+    def report_mistake(self, mistake: RunnelError, place: SourceLocation | None = None) -> None:
         """Keep a mistake, with its place if it has none yet; outside of a loader raise it."""
         if mistake.at is None and place is not None:
             mistake.at = str(place)
@@ -72,29 +72,29 @@ class Registry:
             raise mistake
         self.mistakes.append(mistake)
 
-    def wrong(self, code: str, what: str, *, at: Place | None, fix: str | None = None) -> None:
+    def reject(self, code: str, what: str, *, at: SourceLocation | None, fix: str | None = None) -> None:
         """Keep a new mistake; outside of a loader raise it."""
-        self.note(Mistake(code, what, fix=fix), at)
+        self.report_mistake(Mistake(code, what, fix=fix), at)
 
     def claim(self, name: object) -> None:
         """Remember that someone meant to make this table."""
         if isinstance(name, str):
             self.claimed.update((name, name.rpartition(".")[2]))
 
-    def here(self) -> Place:
+    def caller_location(self) -> SourceLocation:
         """Return the user's line that is declaring."""
-        return here(self.root, self._known)
+        return find_caller_location(self.root, self._line_index)
 
-    def mark(self) -> tuple[int, ...]:
+    def save_position(self) -> tuple[int, ...]:
         """Return where it stands, for `rewind`."""
-        return tuple(len(kept) for kept in self._lists())
+        return tuple(len(declarations) for declarations in self._all_lists())
 
-    def rewind(self, mark: tuple[int, ...]) -> None:
+    def rewind(self, position: tuple[int, ...]) -> None:
         """Forget what was declared since."""
-        for kept, length in zip(self._lists(), mark, strict=True):
-            del kept[length:]
+        for declarations, length in zip(self._all_lists(), position, strict=True):
+            del declarations[length:]
 
-    def _lists(self) -> tuple[list[Any], ...]:
+    def _all_lists(self) -> tuple[list[Any], ...]:
         return self.tasks, self.sources, self.sinks, self.schedules, self.alerts, self.mistakes
 
 
@@ -102,13 +102,13 @@ _DEFAULT = Registry()
 _CURRENT: ContextVar[Registry] = ContextVar("runnel_registry", default=_DEFAULT)
 
 
-def current() -> Registry:
+def current_registry() -> Registry:
     """Return the registry that declarations go to now."""
     return _CURRENT.get()
 
 
 @contextmanager
-def collecting(root: str) -> Iterator[Registry]:
+def collect_declarations(root: str) -> Iterator[Registry]:
     """Let declarations go to a new registry for the project in `root`."""
     registry = Registry(root)
     token = _CURRENT.set(registry)

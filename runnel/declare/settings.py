@@ -15,11 +15,11 @@ from runnel.declare.observability_settings import (
     lineage_settings,
     telemetry_settings,
 )
-from runnel.declare.options.duration import seconds_of
-from runnel.errors import Mistake, nearest
+from runnel.declare.options.duration import parse_duration
+from runnel.errors import Mistake, find_nearest
 
-FILE = "runnel.toml"
-PREFIX = "RUNNEL__"
+SETTINGS_FILE = "runnel.toml"
+ENV_PREFIX = "RUNNEL__"
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "project": {"name": ""},
     "lake": {"catalog": "sqlite:///.runnel/catalog.db", "warehouse": ".runnel/warehouse", "storage": {}},
@@ -30,12 +30,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
-_ODD = set("*?[]#%")
+_ODD_CHARACTERS = set("*?[]#%")
 _ENVIRONMENT, FROM_SET = "the environment", "--set"
-_KINDS = {
+_TYPE_NAMES = {
     str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a table",
 }  # fmt: skip
-_OPEN = {"params"}  # sections whose keys are the user's
+_OPEN_SECTIONS = {"params"}  # sections whose keys are the user's
 
 
 @dataclass(frozen=True)
@@ -77,39 +77,41 @@ def find_root(start: Path) -> Path:
     """Return the project folder that `start` is in, going up as git does."""
     start = start.absolute()
     for folder in (start, *start.parents):
-        if (folder / FILE).is_file():
+        if (folder / SETTINGS_FILE).is_file():
             return folder
     raise Mistake(
         "PROJECT_NOT_FOUND",
-        f"there is no {FILE} in {start} or above it",
+        f"there is no {SETTINGS_FILE} in {start} or above it",
         fix="`runnel init` makes a project here; `-C DIR` names another folder",
     )
 
 
-def load(
+def load_settings(
     root: Path, *, env: str | None = None, environ: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
 ) -> Settings:
     """Return the settings of the project in `root`."""
     values = {section: dict(keys) for section, keys in _DEFAULTS.items()}
     origins: dict[str, ParamOrigin] = {}
 
-    def lay(given: Mapping[str, Any], at: str) -> None:
-        _lay(values, given, at)
-        for name, value in given.get("params", {}).items():
+    def apply_layer(layer: Mapping[str, Any], at: str) -> None:
+        _merge_layer(values, layer, at)
+        for name, value in layer.get("params", {}).items():
             origins[name] = ParamOrigin(at, at == _ENVIRONMENT or _is_pointer(value))
 
-    lay(_read(root / FILE), str(root / FILE))
+    apply_layer(_read(root / SETTINGS_FILE), str(root / SETTINGS_FILE))
     if env is not None:
         path = root / f"runnel.{env}.toml"
         if not path.is_file():
-            known = [found.name.split(".")[1] for found in root.glob("runnel.*.toml")]
-            close = nearest(env, known)
+            environments = [file.name.split(".")[1] for file in root.glob("runnel.*.toml")]
+            close = find_nearest(env, environments)
             what = f"the environment `{env}` has no file {path.name}" + (f"; close: `{close}`" if close else "")
-            raise Mistake("PROJECT_ENV", what, fix=f"create {path.name} next to {FILE}, or choose another --env")
-        lay(_read(path), str(path))
-    lay(_from_environment(environ or {}), _ENVIRONMENT)
-    lay(_from_overrides(overrides), FROM_SET)
-    return replace(_complete(root, values, environ or {}), param_origins=origins)
+            raise Mistake(
+                "PROJECT_ENV", what, fix=f"create {path.name} next to {SETTINGS_FILE}, or choose another --env"
+            )
+        apply_layer(_read(path), str(path))
+    apply_layer(_read_environment(environ or {}), _ENVIRONMENT)
+    apply_layer(_parse_overrides(overrides), FROM_SET)
+    return replace(_build_settings(root, values, environ or {}), param_origins=origins)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -121,38 +123,42 @@ def _read(path: Path) -> dict[str, Any]:
         raise Mistake("PROJECT_TOML", f"{path.name} is not UTF-8 text", at=str(path)) from error
 
 
-def _lay(values: dict[str, dict[str, Any]], given: Mapping[str, Any], at: str) -> None:
-    for section, keys in given.items():
+def _merge_layer(values: dict[str, dict[str, Any]], layer: Mapping[str, Any], at: str) -> None:
+    for section, keys in layer.items():
         if section not in values:
-            raise _unknown(f"[{section}]", section, values, at)
+            raise _describe_unknown_setting(f"[{section}]", section, values, at)
         if not isinstance(keys, dict):
             raise Mistake("PROJECT_SETTING", f"`{section}` is a section, not a value", at=at, fix=f"write [{section}]")
         for key, value in keys.items():
-            if section not in _OPEN and key not in _DEFAULTS[section]:
-                raise _unknown(f"{section}.{key}", key, _DEFAULTS[section], at)
-            values[section][key] = _typed(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
+            if section not in _OPEN_SECTIONS and key not in _DEFAULTS[section]:
+                raise _describe_unknown_setting(f"{section}.{key}", key, _DEFAULTS[section], at)
+            values[section][key] = _check_type(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
 
 
-def _unknown(shown: str, name: str, known: Mapping[str, Any], at: str) -> Mistake:
-    close = nearest(name, known)
-    what = f"there is no setting `{shown}`" + (f"; close: `{close}`" if close else "")
-    return Mistake("PROJECT_SETTING", what, at=at, fix=f"known here: {', '.join(known)}")
+def _describe_unknown_setting(label: str, name: str, allowed: Mapping[str, Any], at: str) -> Mistake:
+    close = find_nearest(name, allowed)
+    what = f"there is no setting `{label}`" + (f"; close: `{close}`" if close else "")
+    return Mistake("PROJECT_SETTING", what, at=at, fix=f"known here: {', '.join(allowed)}")
 
 
-def _typed(name: str, value: Any, default: Any, at: str) -> Any:
+def _check_type(name: str, value: Any, default: Any, at: str) -> Any:
     if default is None or _is_pointer(value):
         return value
     if isinstance(default, int) and isinstance(value, str) and value.isdigit():
         return int(value)
     if type(value) is not type(default):  # what it is goes untold: it may be a secret
-        what = f"`{name}` must be {_called(default)}, not {_called(value)}"
-        fix = f"write a [{name}] section in {FILE}" if isinstance(default, dict) else f"write {_called(default)}"
+        what = f"`{name}` must be {_describe_type(default)}, not {_describe_type(value)}"
+        fix = (
+            f"write a [{name}] section in {SETTINGS_FILE}"
+            if isinstance(default, dict)
+            else f"write {_describe_type(default)}"
+        )
         raise Mistake("PROJECT_SETTING", what, at=at, fix=fix)
     return value
 
 
-def _called(value: Any) -> str:
-    return _KINDS.get(type(value), f"a {type(value).__name__}")
+def _describe_type(value: Any) -> str:
+    return _TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
 
 
 def _is_pointer(value: Any) -> bool:
@@ -160,18 +166,18 @@ def _is_pointer(value: Any) -> bool:
     return isinstance(value, dict) and set(value) in ({"env"}, {"file"})
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _read_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    sections: dict[str, dict[str, Any]] = {}
     for name, value in environ.items():
-        if name.startswith(PREFIX):
-            section, _, key = name.removeprefix(PREFIX).lower().partition("__")
-            found.setdefault(section, {})[key] = value
-    return found
+        if name.startswith(ENV_PREFIX):
+            section, _, key = name.removeprefix(ENV_PREFIX).lower().partition("__")
+            sections.setdefault(section, {})[key] = value
+    return sections
 
 
-def _from_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return `section.key=value` as a setting and `name=value` as a parameter."""
-    found: dict[str, dict[str, Any]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
         if not equals or not name:
@@ -179,54 +185,58 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
             raise Mistake("PROJECT_SET", what, fix="write --set name=value")
         section, dot, key = name.partition(".")
         if dot and section in _DEFAULTS:
-            found.setdefault(section, {})[key] = value
+            sections.setdefault(section, {})[key] = value
         else:
-            found.setdefault("params", {})[name] = value
-    return found
+            sections.setdefault("params", {})[name] = value
+    return sections
 
 
-def _complete(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> Settings:
+def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> Settings:
     secrets: set[str] = set()
 
-    def plain(section: str, key: str) -> Any:
-        return _revealed(f"{section}.{key}", values[section][key], root, environ, secrets)
+    def resolve(section: str, key: str) -> Any:
+        return _resolve_value(f"{section}.{key}", values[section][key], root, environ, secrets)
 
-    name = plain("project", "name")
+    name = resolve("project", "name")
     if not name:
         raise Mistake(
-            "PROJECT_NAME", f"{FILE} has no project.name", at=str(root / FILE), fix='add [project] and name = "..."'
+            "PROJECT_NAME",
+            f"{SETTINGS_FILE} has no project.name",
+            at=str(root / SETTINGS_FILE),
+            fix='add [project] and name = "..."',
         )
-    key = str(plain("openlineage", "api_key"))
+    key = str(resolve("openlineage", "api_key"))
     headers = {
-        name: str(_revealed(f"telemetry.headers.{name}", value, root, environ, secrets))
+        name: str(_resolve_value(f"telemetry.headers.{name}", value, root, environ, secrets))
         for name, value in values["telemetry"]["headers"].items()
     }
-    secrets.update(word for word in (key, *headers.values()) if word)  # also where they stand in a file
+    secrets.update(secret for secret in (key, *headers.values()) if secret)  # also where they stand in a file
     return Settings(
         root=root,
         name=name,
-        catalog=_absolute_catalog(plain("lake", "catalog"), root),
-        warehouse=_absolute(plain("lake", "warehouse"), root),
+        catalog=_absolute_catalog(resolve("lake", "catalog"), root),
+        warehouse=_absolute_path(resolve("lake", "warehouse"), root),
         storage={
-            key: str(_revealed(key, value, root, environ, secrets)) for key, value in values["lake"]["storage"].items()
+            key: str(_resolve_value(key, value, root, environ, secrets))
+            for key, value in values["lake"]["storage"].items()
         },
-        master=plain("spark", "master"),
+        master=resolve("spark", "master"),
         conf={
-            key: _spark_value(_revealed(key, value, root, environ, secrets))
+            key: _spark_value(_resolve_value(key, value, root, environ, secrets))
             for key, value in values["spark"]["conf"].items()
         },
-        params={key: _revealed(key, value, root, environ, secrets) for key, value in values["params"].items()},
+        params={key: _resolve_value(key, value, root, environ, secrets) for key, value in values["params"].items()},
         retention=dict(values["retention"]),
-        host=plain("service", "host"),
-        port=plain("service", "port"),
-        query_timeout_seconds=_seconds("service.query_timeout", plain("service", "query_timeout"), root),
+        host=resolve("service", "host"),
+        port=resolve("service", "port"),
+        query_timeout_seconds=_parse_seconds("service.query_timeout", resolve("service", "query_timeout"), root),
         secrets=frozenset(secrets),
-        openlineage=lineage_settings(plain("openlineage", "url"), plain("openlineage", "namespace"), key, name),
-        telemetry=telemetry_settings(plain("telemetry", "endpoint"), headers),
+        openlineage=lineage_settings(resolve("openlineage", "url"), resolve("openlineage", "namespace"), key, name),
+        telemetry=telemetry_settings(resolve("telemetry", "endpoint"), headers),
     )
 
 
-def _revealed(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:
+def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:
     """Return a value, taken from where `{ env = }` or `{ file = }` points."""
     if not _is_pointer(value):
         return value
@@ -237,31 +247,36 @@ def _revealed(name: str, value: Any, root: Path, environ: Mapping[str, str], sec
                 f"`{name}` comes from the variable {value['env']}, which is not set",
                 fix=f"export {value['env']}=...",
             )
-        found = environ[value["env"]]
+        resolved = environ[value["env"]]
     else:
         path = root / value["file"]
         if not path.is_file():
             raise Mistake("PROJECT_SECRET", f"`{name}` comes from {path}, which is not there", fix="create the file")
-        found = path.read_text(encoding="utf-8").strip()
-    secrets.add(found)
-    return found
+        resolved = path.read_text(encoding="utf-8").strip()
+    secrets.add(resolved)
+    return resolved
 
 
-def _seconds(name: str, text: str, root: Path) -> int:
+def _parse_seconds(name: str, text: str, root: Path) -> int:
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except Mistake as mistake:
-        raise Mistake("PROJECT_SETTING", f"`{name}` is not a duration", at=str(root / FILE), fix=mistake.fix) from None
+        raise Mistake(
+            "PROJECT_SETTING", f"`{name}` is not a duration", at=str(root / SETTINGS_FILE), fix=mistake.fix
+        ) from None
 
 
-def _absolute(location: str, root: Path) -> str:
+def _absolute_path(location: str, root: Path) -> str:
     if "://" in location:
         return location.rstrip("/")
-    found = str((root / location).resolve())
-    if odd := sorted(_ODD & set(found)):
-        what = f"the folder {found} has {' '.join(odd)} in its name, which database addresses and globs read otherwise"
+    path = str((root / location).resolve())
+    if odd_characters := sorted(_ODD_CHARACTERS & set(path)):
+        what = (
+            f"the folder {path} has {' '.join(odd_characters)} in its name, "
+            "which database addresses and globs read otherwise"
+        )
         raise Mistake("PROJECT_PATH", what, fix="move the project, or set lake.catalog and lake.warehouse elsewhere")
-    return found
+    return path
 
 
 def _absolute_catalog(url: str, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Who does something to the lake."""
+"""Determine the default author of commits."""
 
 import getpass
 import os
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1)
 def default_author() -> str:
-    """Return who commits are ascribed to: RUNNEL_AUTHOR, else the user of this machine."""
+    """Return the author of commits: RUNNEL_AUTHOR, else the operating system's user."""
     try:
         return os.environ.get("RUNNEL_AUTHOR") or getpass.getuser()
     except (KeyError, OSError):

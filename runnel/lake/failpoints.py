@@ -1,4 +1,4 @@
-"""The named steps of the lake at which a test may crash it."""
+"""Declare the failpoints of the lake: named steps at which a test can crash the process."""
 
 from runnel.failpoint import declare, reach
 

@@ -1,7 +1,7 @@
-"""Publish: one SQL transaction that makes all changes of a write visible, or none.
+"""Publish a commit: one SQL transaction makes all changes of a write visible, or none.
 
-The commit's id is chosen before the transaction. After any error it is looked up: found means success, unreachable
-means unknown, and on unknown nothing is deleted.
+The commit's id is chosen before the transaction. After any error the id is looked up: if it exists, the publish
+succeeded; if the database is unreachable, the outcome is unknown and nothing is deleted.
 """
 
 from collections.abc import Callable
@@ -10,87 +10,93 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Moved, RunnelError
+from runnel.errors import RunnelError, VersionConflict
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.lock import lock
+from runnel.lake.catalog.lock import lock_lake
 from runnel.lake.control import run_queue
 from runnel.lake.flow_state import ingest_positions, streams
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.history.adopt import adopted, record
-from runnel.lake.history.branches import branch, ensure_layers
-from runnel.lake.history.commits import Change, Commit, erased_since, find
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.history.adopt import adopt_in_transaction, record_commit
+from runnel.lake.history.branches import ensure_layers, get_branch
+from runnel.lake.history.commits import Commit, CommitChange, find_commit, has_erasure_since
 from runnel.lake.leases import slots
 from runnel.names import TableName, new_commit_id
-from runnel.phase_timer import phase
+from runnel.phase_timer import measure_phase
 
 
 @dataclass(frozen=True)
-class Draft:
+class CommitDraft:
     """A commit that is not yet published. Each change starts from the version that its table must still have."""
 
     branch: str
     message: str
     author: str
-    changes: tuple[Change, ...]
+    changes: tuple[CommitChange, ...]
     kind: str = "write"
     run: str | None = None
     merged: str | None = None
-    head: str | None = None  # if set, the branch must still be at this commit
-    unmoved: tuple[tuple[TableName, str | None], ...] = ()  # what else the write relies on: None is no such table
-    planned: int | None = None  # if set, the lake's sequence then: rows erased since must not come back by this write
+    expected_head: str | None = None  # if set, the branch must still be at this commit
+    required_versions: tuple[tuple[TableName, str | None], ...] = ()  # that other tables must have; None: absent
+    planned_sequence: int | None = None  # if set, the lake's sequence at planning: rows erased since must not return
     pin: str | None = None  # if set, the pin that the write must still hold
     slot: tuple[str, str] | None = None  # if set, the name and token of the slot that it must still hold
-    seen: tuple[tuple[TableName, Seen], ...] = ()  # what sources have given with this write
-    batch: streams.Batch | None = None  # if set, the batch of a stream that this is
-    claim: tuple[str, str] | None = None  # if set, the entry of the queue that this is, and the token of its claim
+    processed_files: tuple[tuple[TableName, ProcessedFile], ...] = ()  # new positions of sources
+    batch: streams.StreamBatch | None = None  # if set, the stream batch that this commit publishes
+    claim: tuple[str, str] | None = None  # if set, the id of its queue entry and the token of the claim
     id: str = field(default_factory=new_commit_id)
 
 
-@phase("publish")
-def publish(db: Database, draft: Draft) -> Commit:
+@measure_phase("publish")
+def publish(db: Database, draft: CommitDraft) -> Commit:
     """Make a draft visible on its branch, and return its commit.
 
-    Raises Moved where a table is no longer at the version that its change starts from. What another engine changed
-    meanwhile is adopted in the same transaction.
+    Raises VersionConflict if a table is no longer at the version that its change starts from. The same transaction
+    adopts what another engine changed meanwhile.
     """
     failpoints.reach(failpoints.PUBLISH_BEFORE)
     try:
-        commit = db.write(lambda connection: _publish(db, connection, draft))
+        commit = db.write(lambda connection: _publish_in_transaction(db, connection, draft))
     except RunnelError as error:
         if error.code != "DATABASE_INTEGRITY":
             raise
-        # Another engine, which knows no lock of ours, made the same table or layer at the same moment.
-        raise Moved(draft.branch, [str(change.table) for change in draft.changes]) from error
+        # Another engine, which does not take our lock, created the same table or layer at the same moment.
+        raise VersionConflict(draft.branch, [str(change.table) for change in draft.changes]) from error
     failpoints.reach(failpoints.PUBLISH_AFTER_COMMIT)
     return commit
 
 
-def publish_again(db: Database, make: Callable[[], Draft], attempts: int = 50) -> Commit:
-    """Publish what `make` drafts, drafting anew on the new base each time that somebody else was faster."""
+def publish_with_retry(db: Database, make_draft: Callable[[], CommitDraft], attempts: int = 50) -> Commit:
+    """Publish the draft that `make_draft` returns; call it again on the new base after each version conflict."""
     for _ in range(attempts - 1):
         try:
-            return publish(db, make())
-        except Moved:
+            return publish(db, make_draft())
+        except VersionConflict:
             continue
-    return publish(db, make())
+    return publish(db, make_draft())
 
 
-def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
-    lock(connection)
-    if (made := find(connection, draft.id)) is not None:
-        return made  # an earlier attempt took effect, and its acknowledgement was lost
-    adopted(db, connection, branch(connection, draft.branch))
-    target = branch(connection, draft.branch)
-    if draft.head is not None and target.head != draft.head:
-        raise Moved(draft.branch, [str(change.table) for change in draft.changes] or ["(head)"])
-    _hold(connection, draft)
-    moved = [table for table, location in draft.unmoved if _location(connection, draft.branch, table) != location]
-    moved += _erased(connection, draft)
-    moved += [change.table for change in draft.changes if not _apply(connection, draft.branch, change)]
-    if moved:
-        raise Moved(draft.branch, [str(table) for table in moved])
+def _publish_in_transaction(db: Database, connection: Connection, draft: CommitDraft) -> Commit:
+    lock_lake(connection)
+    if (existing_commit := find_commit(connection, draft.id)) is not None:
+        return existing_commit  # an earlier attempt took effect, and its acknowledgement was lost
+    adopt_in_transaction(db, connection, get_branch(connection, draft.branch))
+    target = get_branch(connection, draft.branch)
+    if draft.expected_head is not None and target.head != draft.expected_head:
+        raise VersionConflict(draft.branch, [str(change.table) for change in draft.changes] or ["(head)"])
+    _check_leases(connection, draft)
+    conflicting_tables = [
+        table
+        for table, location in draft.required_versions
+        if _read_location(connection, draft.branch, table) != location
+    ]
+    conflicting_tables += _find_erased_tables(connection, draft)
+    conflicting_tables += [
+        change.table for change in draft.changes if not _apply_change(connection, draft.branch, change)
+    ]
+    if conflicting_tables:
+        raise VersionConflict(draft.branch, [str(table) for table in conflicting_tables])
     ensure_layers(connection, draft.branch, {change.table.layer for change in draft.changes if change.after})
     failpoints.reach(failpoints.PUBLISH_ROWS)
     values = {
@@ -101,19 +107,19 @@ def _publish(db: Database, connection: Connection, draft: Draft) -> Commit:
         "merged": draft.merged,
     }
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
-    commit = record(db, connection, target, draft.id, values, changes)
-    ingest_positions.store(connection, commit, draft.seen)
+    commit = record_commit(db, connection, target, draft.id, values, changes)
+    ingest_positions.write_positions(connection, commit, draft.processed_files)
     if draft.batch is not None:
-        streams.publish(connection, draft.batch, commit.id, db.now(connection))
+        streams.record_batch(connection, draft.batch, commit.id, db.now(connection))
     if draft.claim is not None:
-        run_queue.hold(connection, draft.claim, commit.id)
+        run_queue.record_commit(connection, draft.claim, commit.id)
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 
 
-def _hold(connection: Connection, draft: Draft) -> None:
+def _check_leases(connection: Connection, draft: CommitDraft) -> None:
     if draft.slot is not None:
-        slots.hold(connection, draft.slot)
+        slots.check_lease(connection, draft.slot)
     if draft.pin is None:
         return
     if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == draft.pin)).first() is None:
@@ -124,37 +130,37 @@ def _hold(connection: Connection, draft: Draft) -> None:
         )
 
 
-def _erased(connection: Connection, draft: Draft) -> list[TableName]:
-    """Return the tables of a draft that was planned from older versions, if rows were erased anywhere since."""
-    if draft.planned is None or not erased_since(connection, draft.planned):
+def _find_erased_tables(connection: Connection, draft: CommitDraft) -> list[TableName]:
+    """Return all tables of a draft if rows were erased anywhere in the lake since the draft was planned."""
+    if draft.planned_sequence is None or not has_erasure_since(connection, draft.planned_sequence):
         return []
     return [change.table for change in draft.changes]
 
 
-def _here(name: str, table: TableName) -> "sa.ColumnElement[bool]":
+def _build_row_condition(branch_name: str, table: TableName) -> "sa.ColumnElement[bool]":
     columns = schema.iceberg_tables.c
     return sa.and_(
-        columns.catalog_name == name, columns.table_namespace == table.layer, columns.table_name == table.name
+        columns.catalog_name == branch_name, columns.table_namespace == table.layer, columns.table_name == table.name
     )
 
 
-def _location(connection: Connection, name: str, table: TableName) -> str | None:
-    query = sa.select(schema.iceberg_tables.c.metadata_location).where(_here(name, table))
+def _read_location(connection: Connection, branch_name: str, table: TableName) -> str | None:
+    query = sa.select(schema.iceberg_tables.c.metadata_location).where(_build_row_condition(branch_name, table))
     return connection.execute(query).scalar()
 
 
-def _apply(connection: Connection, name: str, change: Change) -> bool:
-    """Move one row of the catalog from `before` to `after`; False where it is not at `before`."""
+def _apply_change(connection: Connection, branch_name: str, change: CommitChange) -> bool:
+    """Move one row of the catalog from `before` to `after`; return False if it is not at `before`."""
     table = schema.iceberg_tables
-    here = _here(name, change.table)
+    is_row = _build_row_condition(branch_name, change.table)
     if change.before is None:
-        if connection.execute(sa.select(table.c.table_name).where(here)).first():
+        if connection.execute(sa.select(table.c.table_name).where(is_row)).first():
             return False
-        row = {"catalog_name": name, "table_namespace": change.table.layer, "table_name": change.table.name}
+        row = {"catalog_name": branch_name, "table_namespace": change.table.layer, "table_name": change.table.name}
         connection.execute(table.insert().values(**row, metadata_location=change.after, iceberg_type="TABLE"))
         return True
-    based = sa.and_(here, table.c.metadata_location == change.before)
+    is_base_row = sa.and_(is_row, table.c.metadata_location == change.before)
     if change.after is None:
-        return connection.execute(table.delete().where(based)).rowcount == 1
+        return connection.execute(table.delete().where(is_base_row)).rowcount == 1
     values = {"metadata_location": change.after, "previous_metadata_location": change.before}
-    return connection.execute(table.update().where(based).values(values)).rowcount == 1
+    return connection.execute(table.update().where(is_base_row).values(values)).rowcount == 1

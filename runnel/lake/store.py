@@ -1,4 +1,4 @@
-"""The lake's handle: its catalog database, the files of its warehouse, and who is working on it."""
+"""Open a lake: its catalog database, the files of its warehouse, and the author of changes."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, nearest
+from runnel.errors import Mistake, find_nearest
 from runnel.lake.author import default_author
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.migrate import upgrade
-from runnel.lake.history.adopt import adopt, outside_changes
-from runnel.lake.history.branches import branch_at, head_state
-from runnel.lake.history.commits import Commit, State, Version, state_at, version_at
-from runnel.lake.history.refs import readable, resolve
+from runnel.lake.catalog.migrate import migrate_catalog
+from runnel.lake.history.adopt import adopt_outside_changes, find_outside_changes
+from runnel.lake.history.branches import find_branch_at, read_head_state
+from runnel.lake.history.commits import Commit, LakeState, find_version, read_state
+from runnel.lake.history.refs import check_retained, resolve_ref
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """One lake. Heavy parts are loaded when they are first needed, so that `log` and `branch` stay quick."""
+    """A handle on one lake. Heavy modules are imported on first use, so that `log` and `branch` stay fast."""
 
     def __init__(self, db: Database, warehouse: str, author: str, storage: dict[str, str] | None = None) -> None:
         self.db = db
@@ -30,7 +31,7 @@ class Store:
         self.author = author
         self.storage = storage or {}
         self._io: FileIO | None = None
-        self._is_owner_unchecked = False  # of an object store, which is asked when its first file is
+        self._is_owner_unchecked = False  # True for an object store until its first file is read
 
     @classmethod
     def open(
@@ -45,21 +46,24 @@ class Store:
     ) -> "Store":
         """Open a lake, creating or migrating its catalog.
 
-        `moved` lets a lake be opened whose folder is not where its metadata says, to mend it. `adopt` makes this
-        catalog the owner of the warehouse, whoever was it before; otherwise another's warehouse is refused.
+        `moved` allows opening a lake whose folder is not where its metadata says, in order to repair it. `adopt` makes
+        this catalog the owner of the warehouse; otherwise a warehouse with another owner is refused.
         """
         from runnel.lake import warehouse_owner
 
         store = cls(Database(catalog), warehouse, author or default_author(), storage)
-        upgrade(
-            store.db, warehouse, store.author, refuse=None if adopt else lambda: warehouse_owner.refuse_new_lake(store)
+        migrate_catalog(
+            store.db,
+            warehouse,
+            store.author,
+            check_new_lake=None if adopt else lambda: warehouse_owner.refuse_new_lake(store),
         )
         if moved:
             return store
-        store.check_place()
+        store.check_location()
         if adopt:
-            warehouse_owner.claim(store)
-        elif warehouse_owner.is_read_at_opening(warehouse):
+            warehouse_owner.claim_warehouse(store)
+        elif warehouse_owner.is_local_warehouse(warehouse):
             warehouse_owner.check_owner(store)
         else:
             store._is_owner_unchecked = True
@@ -69,9 +73,9 @@ class Store:
     def io(self) -> "FileIO":
         """Return the reader and writer of the warehouse's files."""
         if self._io is None:
-            from runnel.lake.iceberg.file_io import file_io
+            from runnel.lake.iceberg.file_io import open_file_io
 
-            self._io = file_io(self.warehouse, self.storage)
+            self._io = open_file_io(self.warehouse, self.storage)
         if self._is_owner_unchecked:
             self._is_owner_unchecked = False
             self._check_owner()
@@ -86,14 +90,14 @@ class Store:
             self._is_owner_unchecked = True
             raise
 
-    def recorded_warehouse(self) -> str:
-        """Return where the lake's metadata says that its files are."""
+    def read_recorded_warehouse(self) -> str:
+        """Return the warehouse location recorded in the catalog."""
         query = sa.select(schema.lake.c.warehouse)
         return str(self.db.read(lambda connection: connection.execute(query).scalar_one()))
 
-    def check_place(self) -> None:
-        """Raise where the project's folder was moved: Iceberg's paths are absolute."""
-        recorded = self.recorded_warehouse()
+    def check_location(self) -> None:
+        """Raise if the project's folder was moved: Iceberg's paths are absolute."""
+        recorded = self.read_recorded_warehouse()
         if recorded != self.warehouse:
             raise Mistake(
                 "LAKE_MOVED",
@@ -102,54 +106,54 @@ class Store:
             )
 
     def commit(self, ref: str = "main") -> Commit:
-        """Return the commit that a ref names, having adopted what other engines did to its branch."""
-        name = ref.split("@")[0].split("~")[0]
+        """Return the commit that a ref names, after adopting changes of other engines to its branch."""
+        branch_name = ref.split("@")[0].split("~")[0]
 
-        def look(connection: Connection) -> Commit | None:
-            query = sa.select(schema.branches.c.name).where(schema.branches.c.name == name)
-            if connection.execute(query).first() and outside_changes(connection, name):
+        def resolve_unless_changed(connection: Connection) -> Commit | None:
+            query = sa.select(schema.branches.c.name).where(schema.branches.c.name == branch_name)
+            if connection.execute(query).first() and find_outside_changes(connection, branch_name):
                 return None
-            return resolve(connection, ref)
+            return resolve_ref(connection, ref)
 
-        found = self.db.read(look)
-        if found is None:
-            adopt(self.db, name)
-            found = self.db.read(lambda connection: resolve(connection, ref))
-        return found
+        resolved_commit = self.db.read(resolve_unless_changed)
+        if resolved_commit is None:
+            adopt_outside_changes(self.db, branch_name)
+            resolved_commit = self.db.read(lambda connection: resolve_ref(connection, ref))
+        return resolved_commit
 
-    def state(self, ref: str | Commit = "main") -> State:
+    def state(self, ref: str | Commit = "main") -> LakeState:
         """Return every table at a ref, all from one commit."""
-        commit = readable(self.commit(ref) if isinstance(ref, str) else ref)
+        commit = check_retained(self.commit(ref) if isinstance(ref, str) else ref)
 
-        def work(connection: Connection) -> State:
-            # The head of a branch is kept ready; anything else is looked up in the history.
-            name = branch_at(connection, commit)
-            return head_state(connection, name) if name else state_at(connection, commit)
+        def work(connection: Connection) -> LakeState:
+            # The head of a branch is stored; any other state is looked up in the history.
+            branch_name = find_branch_at(connection, commit)
+            return read_head_state(connection, branch_name) if branch_name else read_state(connection, commit)
 
         return dict(sorted(self.db.read(work).items()))
 
-    def versions(self, commit: Commit, tables: Iterable[TableName]) -> State:
-        """Return some tables at a commit, or raise with the nearest name for one that it does not have."""
-        readable(commit)
-        wanted = list(tables)
+    def versions(self, commit: Commit, tables: Iterable[TableName]) -> LakeState:
+        """Return some tables at a commit; for a missing table raise an error that names the closest one."""
+        check_retained(commit)
+        requested_tables = list(tables)
 
-        def work(connection: Connection) -> dict[TableName, Version | None]:
-            name = branch_at(connection, commit)
-            if name is None:
-                return {table: version_at(connection, commit, table) for table in wanted}
-            known = head_state(connection, name, wanted)
-            return {table: known.get(table) for table in wanted}
+        def work(connection: Connection) -> dict[TableName, TableVersion | None]:
+            branch_name = find_branch_at(connection, commit)
+            if branch_name is None:
+                return {table: find_version(connection, commit, table) for table in requested_tables}
+            head_versions = read_head_state(connection, branch_name, requested_tables)
+            return {table: head_versions.get(table) for table in requested_tables}
 
-        found = self.db.read(work)
-        for table, version in found.items():
+        versions_by_table = self.db.read(work)
+        for table, version in versions_by_table.items():
             if version is None:
-                raise self.unknown(table, commit)
-        return {table: version for table, version in found.items() if version}
+                raise self.unknown_table_error(table, commit)
+        return {table: version for table, version in versions_by_table.items() if version}
 
-    def unknown(self, table: TableName, commit: Commit) -> Mistake:
+    def unknown_table_error(self, table: TableName, commit: Commit) -> Mistake:
         """Return the error for a table that a commit does not have."""
-        known = [str(name) for name in self.state(commit)]
-        close = nearest(str(table), known)
+        existing_names = [str(name) for name in self.state(commit)]
+        close = find_nearest(str(table), existing_names)
         return Mistake(
             "TABLE_UNKNOWN",
             f"there is no table `{table}` on branch `{commit.branch}` at {commit.id[:8]}"

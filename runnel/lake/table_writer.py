@@ -1,4 +1,4 @@
-"""Write to a table of a branch and publish it, starting again on the new base when somebody else was faster."""
+"""Edit a table of a branch and publish it; retry on the new version after a version conflict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import DataFile
 
 from runnel.errors import Conflict
-from runnel.lake.history.commits import Change, Commit, Version
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish_again
+from runnel.lake.history.commits import Commit, CommitChange
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish_with_retry
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
 
-def append(
+def append_files(
     store: "Store",
     branch: str,
     table: "TableName",
@@ -29,41 +30,41 @@ def append(
     pin: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> Commit:
-    """Add data files to a table that exists, and publish it.
+    """Add data files to an existing table, and publish it.
 
-    The files were written for the version `base`. Whatever others did to the table since, they still fit, because
-    columns and partitions are known by id; unless it is another table by now.
+    The files were written for the version `base`. They fit any later version, because columns and partitions are
+    identified by id, unless the table was dropped and created again.
     """
 
-    def edit(version: Version) -> Edit:
-        if load(store, version.location).table_uuid != load(store, base).table_uuid:
+    def build_edit(version: TableVersion) -> VersionEdit:
+        if load_metadata(store, version.location).table_uuid != load_metadata(store, base).table_uuid:
             what = f"`{table}` was dropped and created anew on branch `{branch}` while rows were written to it"
             raise Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the new table")
-        return Edit(added=files)
+        return VersionEdit(added=files)
 
-    return write(store, branch, table, edit, message, pin=pin, detail=detail)
+    return publish_edit(store, branch, table, build_edit, message, pin=pin, detail=detail)
 
 
-def write(
+def publish_edit(
     store: "Store",
     branch: str,
     table: "TableName",
-    edit: Callable[[Version], Edit],
+    build_edit: Callable[[TableVersion], VersionEdit],
     message: str,
     *,
     kind: str = "write",
     pin: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> Commit:
-    """Publish what `edit` makes of a table's version; it is asked again whenever the table has moved meanwhile."""
+    """Publish the edit that `build_edit` returns for a table's version; call it again after a version conflict."""
 
-    def draft(held: str) -> Draft:
+    def make_draft(pin_id: str) -> CommitDraft:
         version = store.versions(store.commit(branch), [table])[table]
-        made = edit(version)
-        staged = stage(store, version.location, made)
-        content = version.content if made.rewrites else None
-        change = Change(table, version.location, staged, content, detail or {})
-        return Draft(branch, message, store.author, (change,), kind=kind, pin=held)
+        version_edit = build_edit(version)
+        staged_location = stage_version(store, version.location, version_edit)
+        content = version.content if version_edit.is_rewrite else None
+        change = CommitChange(table, version.location, staged_location, content, detail or {})
+        return CommitDraft(branch, message, store.author, (change,), kind=kind, pin=pin_id)
 
-    with nullcontext(pin) if pin else pinned(store.db, "write") as held:
-        return publish_again(store.db, lambda: draft(held))
+    with nullcontext(pin) if pin else acquire_pin(store.db, "write") as write_pin:
+        return publish_with_retry(store.db, lambda: make_draft(write_pin))

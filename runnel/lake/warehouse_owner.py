@@ -1,8 +1,8 @@
-"""Whose warehouse it is: a small file in it names the lake and the catalog that knows the lake's history.
+"""Record which lake and catalog own a warehouse, in a small file inside the warehouse.
 
-A catalog that knows nothing of a warehouse's files takes all of them for garbage. So no other catalog opens the
-warehouse, and files are swept only by the lake that the file names. On local disk the file is read when the lake is
-opened, in an object store when the first file is read.
+A catalog that does not list a warehouse's files would treat all of them as garbage. So no other catalog may open the
+warehouse, and only the owning lake sweeps files. On local disk the owner file is read when the lake is opened, in an
+object store when the first file is read.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from runnel.errors import Broken, Mistake, RunnelError
+from runnel.errors import CorruptData, Mistake, RunnelError
 from runnel.lake.catalog import schema
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 FILE_NAME = "_runnel_lake.json"
-_ADOPT = (
+_ADOPT_HINT = (
     "if this catalog shall own the warehouse from now on: runnel fsck --adopt; "
     "the next gc then deletes every file that this catalog does not know"
 )
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Who owns a warehouse: the lake's id, and its catalog without user and password.
+class WarehouseOwner:
+    """The owner of a warehouse: the lake's id, and its catalog's URL without user and password.
 
-    `database` tells a PostgreSQL database from a copy of it, where that can be known. `warehouse` is the place that
-    the file was written for: in the copy of a folder it names the original.
+    `database` distinguishes a PostgreSQL database from a copy of it, if the server reveals that. `warehouse` is the
+    location that the file was written for: in a copied folder it names the original.
     """
 
     lake: str
@@ -47,115 +47,115 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class _Identity:
-    """What the catalog database says of itself."""
+class _CatalogIdentity:
+    """The identity of the catalog database, as recorded in it."""
 
     lake: str
     database: str | None
     commits: int
 
 
-def owner_file(warehouse: str) -> str:
+def owner_file_location(warehouse: str) -> str:
     """Return the location of the file that names the owner.
 
-    >>> owner_file("s3://bucket/warehouse")
+    >>> owner_file_location("s3://bucket/warehouse")
     's3://bucket/warehouse/_runnel_lake.json'
     """
     return f"{warehouse.rstrip('/')}/{FILE_NAME}"
 
 
-def is_read_at_opening(warehouse: str) -> bool:
+def is_local_warehouse(warehouse: str) -> bool:
     """Tell whether the owner can be read without the library for object stores."""
     return warehouse.startswith("/")
 
 
 def refuse_new_lake(store: "Store") -> None:
-    """Raise where a catalog that is about to be created would claim a warehouse that has an owner, or has files."""
+    """Raise if a catalog that is about to be created would claim a warehouse that has an owner or files."""
     owner = read_owner(store)
     if owner is not None and not _is_same_catalog(owner, store.db, None):
-        raise _foreign(owner, store)
-    is_there = not store.db.is_sqlite or Path(store.db.url.database or "").exists()
-    if owner is None and not (is_there and store.db.read(_has_tables)) and _has_files(store):
-        raise _unknown_files(store)
+        raise _foreign_owner_error(owner, store)
+    catalog_exists = not store.db.is_sqlite or Path(store.db.url.database or "").exists()
+    if owner is None and not (catalog_exists and store.db.read(_has_tables)) and _has_files(store):
+        raise _unknown_files_error(store)
 
 
 def check_owner(store: "Store") -> None:
-    """Raise where another lake, or another catalog, owns the warehouse; name this one where nobody does."""
-    identity = store.db.read(_identity)
+    """Raise if another lake or another catalog owns the warehouse; write the owner file if there is none."""
+    identity = store.db.read(_read_identity)
     owner = read_owner(store)
     if owner is None:
         if identity.commits <= 1 and not store.db.read(_has_tables) and _has_files(store):
-            raise _unknown_files(store)
-        with suppress(OSError):  # who may only read the warehouse can't name its owner, and sweeps nothing
-            _write(store, identity)
+            raise _unknown_files_error(store)
+        with suppress(OSError):  # a user with read access only can't write the owner file, and sweeps nothing
+            _write_owner(store, identity)
     elif _is_copied_folder(owner, store, identity):
         with suppress(OSError):  # a relocation ended between its transaction and this
-            _write(store, identity)
-    elif not _is_ours(owner, store, identity):
-        raise _foreign(owner, store, is_copy=owner.lake == identity.lake)
+            _write_owner(store, identity)
+    elif not _is_owned_by_store(owner, store, identity):
+        raise _foreign_owner_error(owner, store, is_copy=owner.lake == identity.lake)
 
 
 def confirm_owner(store: "Store") -> None:
-    """Raise unless the warehouse says that it belongs to this lake and this catalog: asked before files are deleted."""
+    """Raise unless the owner file names this lake and this catalog; called before files are deleted."""
     check_owner(store)
     if read_owner(store) is None:
-        what = f"{owner_file(store.warehouse)}, which says whose the warehouse is, can't be written"
+        what = f"{owner_file_location(store.warehouse)}, which says whose the warehouse is, can't be written"
         raise RunnelError("LAKE_OWNER_FILE", what, fix="check who owns the warehouse's folder, then repeat")
 
 
-def check_new_place(store: "Store") -> None:
-    """Raise where the place that a lake was moved to belongs to another lake, or to another catalog of this one."""
-    identity, owner = store.db.read(_identity), read_owner(store)
-    if owner is None or _is_copied_folder(owner, store, identity) or _is_ours(owner, store, identity):
+def check_new_location(store: "Store") -> None:
+    """Raise if the location that a lake was moved to belongs to another lake, or to another catalog of this lake."""
+    identity, owner = store.db.read(_read_identity), read_owner(store)
+    if owner is None or _is_copied_folder(owner, store, identity) or _is_owned_by_store(owner, store, identity):
         return
-    raise _foreign(owner, store, is_copy=owner.lake == identity.lake)
+    raise _foreign_owner_error(owner, store, is_copy=owner.lake == identity.lake)
 
 
-def claim(store: "Store") -> None:
-    """Make this lake and this catalog the owner of the warehouse, whoever was it before."""
-    _write(store, store.db.read(_identity))
+def claim_warehouse(store: "Store") -> None:
+    """Make this lake and this catalog the owner of the warehouse, regardless of its previous owner."""
+    _write_owner(store, store.db.read(_read_identity))
 
 
-def read_owner(store: "Store") -> Owner | None:
-    """Return who owns a warehouse, or None where nothing says so."""
-    location = owner_file(store.warehouse)
+def read_owner(store: "Store") -> WarehouseOwner | None:
+    """Return the owner of a warehouse, or None if it has no owner file."""
+    location = owner_file_location(store.warehouse)
     try:
-        if is_read_at_opening(store.warehouse):
+        if is_local_warehouse(store.warehouse):
             contents = Path(location).read_bytes()
         else:
             with store.io.new_input(location).open() as stream:
                 contents = stream.read()
-        return Owner(**json.loads(contents))
+        return WarehouseOwner(**json.loads(contents))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError) as error:
         what = f"{location}, which says whose the warehouse is, can't be read"
-        raise Broken("LAKE_OWNER_FILE", what, fix=f"restore it from a backup; or, {_ADOPT}") from error
+        raise CorruptData("LAKE_OWNER_FILE", what, fix=f"restore it from a backup; or, {_ADOPT_HINT}") from error
 
 
-def _write(store: "Store", identity: _Identity) -> None:
-    owner = Owner(identity.lake, shown_catalog(store.db), identity.database, store.warehouse)
-    location, contents = owner_file(store.warehouse), (json.dumps(asdict(owner), indent=2) + "\n").encode()
-    if not is_read_at_opening(store.warehouse):
+def _write_owner(store: "Store", identity: _CatalogIdentity) -> None:
+    owner = WarehouseOwner(identity.lake, format_catalog_url(store.db), identity.database, store.warehouse)
+    location, contents = owner_file_location(store.warehouse), (json.dumps(asdict(owner), indent=2) + "\n").encode()
+    if not is_local_warehouse(store.warehouse):
         from runnel.lake.iceberg.file_io import write_bytes
 
         write_bytes(store.io, location, contents)
         return
     path = Path(location)
     path.parent.mkdir(parents=True, exist_ok=True)
-    passing = path.with_name(f".{FILE_NAME}.{uuid.uuid4().hex}")
-    with passing.open("wb") as file:
+    temporary_path = path.with_name(f".{FILE_NAME}.{uuid.uuid4().hex}")
+    with temporary_path.open("wb") as file:
         file.write(contents)
         file.flush()
         os.fsync(file.fileno())
-    passing.replace(path)  # others may read it at this moment
+    temporary_path.replace(path)  # others may read it at this moment
 
 
-def shown_catalog(db: "Database") -> str:
-    """Return the address of a catalog, the same for all who use it.
+def format_catalog_url(db: "Database") -> str:
+    """Return the URL of a catalog without credentials, the same for all its users.
 
     >>> from runnel.lake.catalog.database import Database
-    >>> shown_catalog(Database("postgresql://ada:secret@db.example:5432/lake"))
+    >>> format_catalog_url(Database("postgresql://ada:secret@db.example:5432/lake"))
     'postgresql://db.example:5432/lake'
     """
     if db.is_sqlite:
@@ -164,9 +164,9 @@ def shown_catalog(db: "Database") -> str:
     return url.render_as_string()
 
 
-def _identity(connection: "Connection") -> _Identity:
+def _read_identity(connection: "Connection") -> _CatalogIdentity:
     row = connection.execute(sa.select(schema.lake.c.uuid, schema.lake.c.seq)).one()
-    return _Identity(row.uuid, _database(connection), row.seq)
+    return _CatalogIdentity(row.uuid, _read_database_id(connection), row.seq)
 
 
 def _has_tables(connection: "Connection") -> bool:
@@ -176,8 +176,8 @@ def _has_tables(connection: "Connection") -> bool:
     return connection.execute(sa.select(schema.iceberg_tables.c.table_name).limit(1)).first() is not None
 
 
-def _database(connection: "Connection") -> str | None:
-    """Return what no copy of a PostgreSQL database has; None on SQLite, and where the server does not say."""
+def _read_database_id(connection: "Connection") -> str | None:
+    """Return an id that no copy of a PostgreSQL database shares; None on SQLite or if the server denies it."""
     if connection.dialect.name == "sqlite":
         return None
     query = sa.text(
@@ -191,55 +191,55 @@ def _database(connection: "Connection") -> str | None:
         return None
 
 
-def _is_ours(owner: Owner, store: "Store", identity: _Identity) -> bool:
+def _is_owned_by_store(owner: WarehouseOwner, store: "Store", identity: _CatalogIdentity) -> bool:
     return owner.lake == identity.lake and _is_same_catalog(owner, store.db, identity.database)
 
 
-def _is_copied_folder(owner: Owner, store: "Store", identity: _Identity) -> bool:
-    """Tell whether the file came along with a folder of this lake that was moved or copied."""
+def _is_copied_folder(owner: WarehouseOwner, store: "Store", identity: _CatalogIdentity) -> bool:
+    """Tell whether the owner file belongs to a folder of this lake that was moved or copied."""
     return owner.lake == identity.lake and owner.warehouse != store.warehouse
 
 
-def _is_same_catalog(owner: Owner, db: "Database", database: str | None) -> bool:
+def _is_same_catalog(owner: WarehouseOwner, db: "Database", database: str | None) -> bool:
     if owner.database is not None and database is not None:
         return owner.database == database
-    current = shown_catalog(db)
-    if owner.catalog == current:
+    current_catalog = format_catalog_url(db)
+    if owner.catalog == current_catalog:
         return True
-    recorded = owner.catalog.removeprefix("sqlite:///")
+    recorded_path = owner.catalog.removeprefix("sqlite:///")
     with suppress(OSError):
-        return db.is_sqlite and recorded != owner.catalog and Path(recorded).samefile(db.url.database or "")
+        return db.is_sqlite and recorded_path != owner.catalog and Path(recorded_path).samefile(db.url.database or "")
     return False
 
 
 def _has_files(store: "Store") -> bool:
-    """Tell whether a warehouse holds files, besides the catalog database should it be in there."""
-    from runnel.lake.iceberg.file_io import listing
+    """Tell whether a warehouse holds files other than the owner file and the catalog database."""
+    from runnel.lake.iceberg.file_io import list_files
 
     return any(
-        not is_catalog(store, found.path) and FILE_NAME not in found.path.rpartition("/")[2]
-        for found in listing(store.io, store.warehouse)
+        not is_catalog_file(store, file.path) and FILE_NAME not in file.path.rpartition("/")[2]
+        for file in list_files(store.io, store.warehouse)
     )
 
 
-def _foreign(owner: Owner, store: "Store", *, is_copy: bool = False) -> Mistake:
-    current = shown_catalog(store.db)
+def _foreign_owner_error(owner: WarehouseOwner, store: "Store", *, is_copy: bool = False) -> Mistake:
+    current_catalog = format_catalog_url(store.db)
     what = f"the warehouse {store.warehouse} belongs to the lake {owner.lake} with the catalog {owner.catalog}, "
-    if owner.catalog == current:
+    if owner.catalog == current_catalog:
         what += "but what is now at that address is another database"
     else:
-        what += f"not to the catalog {current}" + (", which is a copy of it" if is_copy else "")
-    fix = f"set lake.catalog in runnel.toml to {owner.catalog}, or restore it from a backup; or, {_ADOPT}"
+        what += f"not to the catalog {current_catalog}" + (", which is a copy of it" if is_copy else "")
+    fix = f"set lake.catalog in runnel.toml to {owner.catalog}, or restore it from a backup; or, {_ADOPT_HINT}"
     return Mistake("LAKE_FOREIGN", what, fix=fix)
 
 
-def _unknown_files(store: "Store") -> Mistake:
-    what = f"the warehouse {store.warehouse} holds files, but the catalog {shown_catalog(store.db)} is empty"
-    fix = f"check lake.catalog and lake.warehouse in runnel.toml; or, {_ADOPT}"
+def _unknown_files_error(store: "Store") -> Mistake:
+    what = f"the warehouse {store.warehouse} holds files, but the catalog {format_catalog_url(store.db)} is empty"
+    fix = f"check lake.catalog and lake.warehouse in runnel.toml; or, {_ADOPT_HINT}"
     return Mistake("LAKE_FOREIGN", what, fix=fix)
 
 
-def is_catalog(store: "Store", path: str) -> bool:
+def is_catalog_file(store: "Store", path: str) -> bool:
     """Tell whether a file is the catalog database itself, should someone keep it inside the warehouse."""
     database = store.db.url.database if store.db.is_sqlite else None
     return database is not None and os.path.realpath(path).startswith(os.path.realpath(database))

@@ -6,17 +6,17 @@ Pure: text and values in, values out.
 import datetime as dt
 from dataclasses import dataclass
 
-from runnel.declare.options.duration import seconds_of
+from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake
-from runnel.names import shown
-from runnel.plan.slices import Key
+from runnel.names import quote_value
+from runnel.plan.slices import SliceValue
 
 _DAY_SECONDS = 86_400
 _CHUNK = "write a number of days: 7d, 30 days"
 
 
 @dataclass(frozen=True)
-class Days:
+class DateRange:
     """Days from `first` to `last`, both included. With the start of a backfill go tasks without slices by date."""
 
     first: dt.date
@@ -30,12 +30,12 @@ class Days:
     @property
     def dates(self) -> tuple[dt.date, ...]:
         """Return each day."""
-        return tuple(self.first + dt.timedelta(days=at) for at in range((self.last - self.first).days + 1))
+        return tuple(self.first + dt.timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
 
-    def chunks(self, size: int | None) -> "tuple[Days, ...]":
+    def chunks(self, size: int | None) -> "tuple[DateRange, ...]":
         """Return the days in parts of so many; all as one by default.
 
-        >>> [str(days) for days in days_of("2026-01-01", "2026-01-05").chunks(3)]
+        >>> [str(days) for days in parse_date_range("2026-01-01", "2026-01-05").chunks(3)]
         ['2026-01-01 to 2026-01-03', '2026-01-04 to 2026-01-05']
         """
         if size is None:
@@ -43,69 +43,69 @@ class Days:
         starts = self.dates[::size]
         ends = [min(self.last.toordinal(), start.toordinal() + size - 1) for start in starts]
         return tuple(
-            Days(start, dt.date.fromordinal(end), self.is_start and start == self.first)
+            DateRange(start, dt.date.fromordinal(end), self.is_start and start == self.first)
             for start, end in zip(starts, ends, strict=True)
         )
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedDays:
     """What a step computes because it was asked for; `column` is the date that names slices, None without one."""
 
-    days: Days
+    days: DateRange
     column: str | None = None
 
 
 @dataclass(frozen=True)
-class Dated:
+class DateSlices:
     """The slices of some days that a table has: its one column of type date, how many there are, and their keys.
 
     None is a number that is not known, or keys that are too many to list.
     """
 
     column: str
-    number: int | None = None
-    keys: tuple[Key, ...] | None = None
+    count: int | None = None
+    keys: tuple[SliceValue, ...] | None = None
 
 
-def days_of(first: str | dt.date, last: str | dt.date) -> Days:
+def parse_date_range(first: str | dt.date, last: str | dt.date) -> DateRange:
     """Return the days between two, both included.
 
-    >>> days_of("2026-01-01", "2026-01-07")
-    Days(first=datetime.date(2026, 1, 1), last=datetime.date(2026, 1, 7), is_start=True)
+    >>> parse_date_range("2026-01-01", "2026-01-07")
+    DateRange(first=datetime.date(2026, 1, 1), last=datetime.date(2026, 1, 7), is_start=True)
     """
-    found = Days(_date(first, "--from"), _date(last, "--to"))
-    if found.first > found.last:
-        what = f"--from {found.first} is after --to {found.last}"
+    date_range = DateRange(_parse_date(first, "--from"), _parse_date(last, "--to"))
+    if date_range.first > date_range.last:
+        what = f"--from {date_range.first} is after --to {date_range.last}"
         raise Mistake("BACKFILL_ORDER", what, fix="both days are included; for one day give it twice")
-    return found
+    return date_range
 
 
-def chunk_of(given: str | int | None) -> int | None:
+def parse_chunk_days(value: str | int | None) -> int | None:
     """Return how many days a chunk has.
 
-    >>> chunk_of("7d"), chunk_of("30 days"), chunk_of(None)
+    >>> parse_chunk_days("7d"), parse_chunk_days("30 days"), parse_chunk_days(None)
     (7, 30, None)
     """
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, int):
-        seconds = given * _DAY_SECONDS
+    if isinstance(value, int):
+        seconds = value * _DAY_SECONDS
     else:
         try:
-            seconds = seconds_of(given)
+            seconds = parse_duration(value)
         except Mistake as error:
-            raise Mistake("BACKFILL_CHUNK", f"{shown(given)} is not a number of days", fix=_CHUNK) from error
+            raise Mistake("BACKFILL_CHUNK", f"{quote_value(value)} is not a number of days", fix=_CHUNK) from error
     if seconds <= 0 or seconds % _DAY_SECONDS:
-        raise Mistake("BACKFILL_CHUNK", f"{shown(given)} is not a number of days", fix=_CHUNK)
+        raise Mistake("BACKFILL_CHUNK", f"{quote_value(value)} is not a number of days", fix=_CHUNK)
     return seconds // _DAY_SECONDS
 
 
-def _date(given: str | dt.date, option: str) -> dt.date:
-    if isinstance(given, dt.date):
-        return given.date() if isinstance(given, dt.datetime) else given
+def _parse_date(value: str | dt.date, option: str) -> dt.date:
+    if isinstance(value, dt.date):
+        return value.date() if isinstance(value, dt.datetime) else value
     try:
-        return dt.datetime.strptime(given.strip(), "%Y-%m-%d").date()
+        return dt.datetime.strptime(value.strip(), "%Y-%m-%d").date()
     except ValueError as error:
-        what = f"{option} {shown(given)} is not a date"
+        what = f"{option} {quote_value(value)} is not a date"
         raise Mistake("BACKFILL_DATE", what, fix="write it as 2026-01-31") from error

@@ -4,21 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.date_range import Dated, Days
-from runnel.plan.slices import Slice
+from runnel.plan.date_range import DateRange, DateSlices
+from runnel.plan.slices import ChangedSlice
 
 
 @dataclass(frozen=True)
-class Head:
-    """A table as it is: its metadata file, and whose rows these are. Equal contents mean equal rows and columns."""
-
-    location: str
-    content: str
-
-
-@dataclass(frozen=True)
-class Result:
+class TaskResult:
     """What a task once made of some inputs; known on every branch, and also when its run failed elsewhere.
 
     `inputs` are the versions used. `code` is the fingerprint as it was stored, `columns` the columns of each input
@@ -28,24 +21,24 @@ class Result:
 
     table: TableName
     key: str
-    head: Head
+    head: TableVersion
     code: Mapping[str, Any]
-    inputs: Mapping[TableName, Head]
+    inputs: Mapping[TableName, TableVersion]
     run: str
     branch: str
     made_at: str
     rows: int | None = None
-    quarantine: Head | None = None
+    quarantine: TableVersion | None = None
     columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
     tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
     slices: int | None = None  # how many it has, where it is computed by slices
     extends: str | None = None  # an earlier content that this is, but for columns that came
-    why_whole: str | None = None
+    full_reason: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who made it how, beside the inputs
 
 
 @dataclass(frozen=True)
-class Movement:
+class ChangeSize:
     """How a table changed between two versions, counted in files: rows that came, rows that went.
 
     `is_known` is false where the older version is gone. Rewritten files count on both sides.
@@ -64,7 +57,7 @@ class Movement:
 
 
 @dataclass(frozen=True)
-class Size:
+class VersionSize:
     """How much a table holds."""
 
     rows: int
@@ -73,70 +66,72 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class SourceChanges:
     """What a source has that its table has not: how many files, and what the table's content will be."""
 
     new: int = 0
     changed: int = 0
-    gone: int = 0
+    removed: int = 0
     renamed: int = 0  # their rows are there already; only the position moves
     bytes: int = 0
     content: str | None = None  # of the table afterwards, where it can be said without reading
-    known: Head | None = None  # a version that has this content already
+    existing_version: TableVersion | None = None  # a version that has this content already
     problem: str | None = None  # such as: the glob matches no file
-    left: tuple[str, ...] = ()  # files that are left alone, since they are still being written
-    told: str | None = None  # of a source that is no files: what it has
+    unfinished_files: tuple[str, ...] = ()  # files that are left alone, since they are still being written
+    description: str | None = None  # of a source that is no files: what it has
     rows: int | None = None
 
     @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to do."""
-        return not (self.new or self.changed or self.gone or self.told)
+        return not (self.new or self.changed or self.removed or self.description)
 
 
 class Facts(Protocol):
     """What a planner may ask. Answers don't change while one plan is made."""
 
-    def head(self, table: TableName) -> Head | None:
+    def head(self, table: TableName) -> TableVersion | None:
         """Return a table as it is on the branch, or None where there is none."""
 
-    def results(self, keys: Iterable[tuple[TableName, str]]) -> Mapping[tuple[TableName, str], Result]:
+    def results(self, keys: Iterable[tuple[TableName, str]]) -> Mapping[tuple[TableName, str], TaskResult]:
         """Return the results that are known for these keys."""
 
-    def made(self, table: TableName, head: Head) -> Result | None:
+    def latest_result(self, table: TableName, head: TableVersion) -> TaskResult | None:
         """Return the newest result whose content is the table's, or None where a task did not make it."""
 
-    def recent(self, table: TableName) -> Sequence[Result]:
+    def recent_results(self, table: TableName) -> Sequence[TaskResult]:
         """Return the last few results of a table, on any branch and of failed runs too, newest first."""
 
-    def versions(self, table: TableName, content: str) -> Sequence[Head]:
+    def find_versions(self, table: TableName, content: str) -> Sequence[TableVersion]:
         """Return a few retained versions of a table that have this content, newest first."""
 
-    def movement(self, table: TableName, before: Head, after: Head) -> Movement:
+    def change_size(self, table: TableName, before: TableVersion, after: TableVersion) -> ChangeSize:
         """Return how a table changed between two versions."""
 
-    def slices(
-        self, table: TableName, before: Head, after: Head, expressions: tuple[str, ...]
-    ) -> tuple[Slice, ...] | None:
+    def changed_slices(
+        self, table: TableName, before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
+    ) -> tuple[ChangedSlice, ...] | None:
         """Return the slices in which two versions differ, known by expressions; None where their files don't tell."""
 
-    def slice_count(self, table: TableName, head: Head, expressions: tuple[str, ...]) -> int | None:
+    def slice_count(self, table: TableName, head: TableVersion, expressions: tuple[str, ...]) -> int | None:
         """Return how many slices a version has, known by expressions; None where only Spark can tell."""
 
-    def dated(self, table: TableName, head: Head, by: tuple[str, ...], days: Days) -> Dated | None:
+    def date_slices(
+        self, table: TableName, head: TableVersion, by: tuple[str, ...], days: DateRange
+    ) -> DateSlices | None:
         """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
 
-    def columns(self, table: TableName, head: Head) -> tuple[str, ...]:
+    def columns(self, table: TableName, head: TableVersion) -> tuple[str, ...]:
         """Return the names of a version's columns."""
 
-    def size(self, table: TableName, head: Head) -> Size | None:
+    def size(self, table: TableName, head: TableVersion) -> VersionSize | None:
         """Return how much a version holds, where it is known."""
 
-    def arrivals(self, table: TableName) -> Arrivals:
+    def source_changes(self, table: TableName) -> SourceChanges:
         """Return what the source of a table has for it."""
 
-    def reached(self, table: TableName) -> Mapping[TableName, str] | None:
+    def stream_positions(self, table: TableName) -> Mapping[TableName, str] | None:
         """Return the content of each table that a stream has read up to; None where it has not begun."""
 
-    def known(self, table: TableName, content: str) -> Head | None:
+    def find_version(self, table: TableName, content: str) -> TableVersion | None:
         """Return a version of a table with this content, on any branch, or None where none is retained."""

@@ -16,56 +16,56 @@ class Graph:
 
     def __init__(self, flow: Flow) -> None:
         names = {*flow.sources, *flow.tasks}
-        self.reads: Mapping[TableName, tuple[TableName, ...]] = {
-            table: tuple(above for above in flow.reads(table) if above in names) for table in names
+        self.inputs: Mapping[TableName, tuple[TableName, ...]] = {
+            table: tuple(above for above in flow.inputs_of(table) if above in names) for table in names
         }
-        self.readers: Mapping[TableName, tuple[TableName, ...]] = self._turned()
+        self.readers: Mapping[TableName, tuple[TableName, ...]] = self._invert_inputs()
 
     @cached_property
     def levels(self) -> tuple[tuple[TableName, ...], ...]:
         """Return the tables in groups, by name; a table reads only tables of groups before its own."""
-        waiting = {table: len(above) for table, above in self.reads.items()}
+        waiting = {table: len(above) for table, above in self.inputs.items()}
         ready = sorted(table for table, count in waiting.items() if not count)
-        found = []
+        groups = []
         while ready:
-            found.append(tuple(ready))
-            following = []
+            groups.append(tuple(ready))
+            next_level = []
             for table in ready:
                 for below in self.readers.get(table, ()):
                     waiting[below] -= 1
                     if not waiting[below]:
-                        following.append(below)
-            ready = sorted(following)
-        return tuple(found)
+                        next_level.append(below)
+            ready = sorted(next_level)
+        return tuple(groups)
 
     @cached_property
     def order(self) -> tuple[TableName, ...]:
         """Return every table after all that it reads, by name where that leaves a choice."""
         return tuple(table for level in self.levels for table in level)
 
-    def above(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
+    def upstream_of(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
         """Return what is needed to make `start`, at most `depth` steps away, without `start` itself."""
-        return _reached(self.reads, start, depth)
+        return _walk_edges(self.inputs, start, depth)
 
-    def below(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
+    def downstream_of(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
         """Return what is made from `start`, at most `depth` steps away, without `start` itself."""
-        return _reached(self.readers, start, depth)
+        return _walk_edges(self.readers, start, depth)
 
-    def _turned(self) -> dict[TableName, tuple[TableName, ...]]:
+    def _invert_inputs(self) -> dict[TableName, tuple[TableName, ...]]:
         readers: dict[TableName, list[TableName]] = defaultdict(list)
-        for table, above in self.reads.items():
-            for each in above:
-                readers[each].append(table)
+        for table, above in self.inputs.items():
+            for upstream in above:
+                readers[upstream].append(table)
         return {table: tuple(sorted(below)) for table, below in readers.items()}
 
 
-def _reached(
+def _walk_edges(
     edges: Mapping[TableName, tuple[TableName, ...]], start: TableName | Iterable[TableName], depth: int | None
 ) -> frozenset[TableName]:
     origin = {start} if isinstance(start, TableName) else set(start)
-    seen, edge = set(origin), origin
-    while edge and depth != 0:
-        edge = {there for here in edge for there in edges.get(here, ())} - seen
-        seen |= edge
+    visited, frontier = set(origin), origin
+    while frontier and depth != 0:
+        frontier = {neighbor for table in frontier for neighbor in edges.get(table, ())} - visited
+        visited |= frontier
         depth = None if depth is None else depth - 1
-    return frozenset(seen - origin)
+    return frozenset(visited - origin)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from runnel.declare.model.endpoints import Files, Manual
 from runnel.declare.model.flow import Flow, Source, Task
-from runnel.errors import Mistake, listed
+from runnel.errors import Mistake, join_names
 from runnel.names import TableName
-from runnel.plan.facts import Arrivals
-from runnel.plan.reasons import writing
+from runnel.plan.facts import SourceChanges
+from runnel.plan.reasons import describe_unfinished_files
 
 
 def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
@@ -15,13 +15,13 @@ def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
     if tables := [str(table) for table in missing]:
         raise Mistake(
             "PLAN_INPUT_MISSING",
-            f"{task.table} reads {listed(tables)}, which {'do' if len(tables) > 1 else 'does'} not exist yet",
+            f"{task.table} reads {join_names(tables)}, which {'do' if len(tables) > 1 else 'does'} not exist yet",
             at=str(task.place),
             fix=f"run with -s +{task.table}, which makes what it needs",
         )
 
 
-def missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[TableName]) -> Mistake:
+def describe_missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[TableName]) -> Mistake:
     """Return the mistake of a task that reads a table which does not exist, with the way to make it."""
     source = flow.sources.get(table)
     what = f"{task.table} reads {table}, which does not exist yet"
@@ -36,7 +36,7 @@ def missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[
     return Mistake("PLAN_INPUT_MISSING", what, at=str(task.place), fix=fix)
 
 
-def missing_log(source: Source, log: TableName) -> Mistake:
+def describe_missing_log(source: Source, log: TableName) -> Mistake:
     """Return the mistake of a table whose log has nothing in it and gets nothing."""
     what = f"{source.table} follows from its log {log}, which does not exist"
     return Mistake(
@@ -44,17 +44,17 @@ def missing_log(source: Source, log: TableName) -> Mistake:
     )
 
 
-def no_files(source: Source, arrivals: Arrivals) -> Mistake:
+def describe_no_files(source: Source, changes: SourceChanges) -> Mistake:
     """Return the mistake of a source that has nothing to read and never had."""
-    problem = arrivals.problem or ""
+    problem = changes.problem or ""
     if not isinstance(source.origin, Files):
         fix = f"run again when there is something; what was read before a revert, runnel rewind {source.table} --to REF"
         what = f"{source.table} has nothing to read, and no table yet: {problem}"
         return Mistake("SOURCE_NOTHING", what, at=str(source.place), fix=f"{fix} reads again")
     glob = source.origin.glob
-    if arrivals.left:
-        what = f"{source.table} has nothing to read yet: {writing(arrivals.left)}"
+    if changes.unfinished_files:
+        what = f"{source.table} has nothing to read yet: {describe_unfinished_files(changes.unfinished_files)}"
         return Mistake("SOURCE_NO_FILES", what, at=str(source.place), fix="run again when its writer has finished")
-    told = problem if glob and glob in problem else f"no file matches {glob}" + (f" ({problem})" if problem else "")
+    detail = problem if glob and glob in problem else f"no file matches {glob}" + (f" ({problem})" if problem else "")
     fix = "put a file there, or correct the glob; it is relative to the project's folder"
-    return Mistake("SOURCE_NO_FILES", f"{source.table} has nothing to read: {told}", at=str(source.place), fix=fix)
+    return Mistake("SOURCE_NO_FILES", f"{source.table} has nothing to read: {detail}", at=str(source.place), fix=fix)

@@ -9,23 +9,24 @@ from dataclasses import dataclass, field, replace
 
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.endpoints import Changes
-from runnel.declare.model.flow import Flow, Task, log_of
+from runnel.declare.model.flow import Flow, Task, log_table_of
 from runnel.errors import Mistake
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.date_range import Days
-from runnel.plan.decisions.backfill import expected
-from runnel.plan.decisions.change_log import decide_changes
-from runnel.plan.decisions.expected import Pending, expect_task
+from runnel.plan.date_range import DateRange
+from runnel.plan.decisions.backfill import expect_backfill
+from runnel.plan.decisions.change_log import decide_change_log
+from runnel.plan.decisions.expected import PendingTable, expect_task
 from runnel.plan.decisions.source import decide_source
 from runnel.plan.decisions.stream import decide_stream
-from runnel.plan.decisions.task import Case, decide, settled
-from runnel.plan.facts import Facts, Head, Result
+from runnel.plan.decisions.task import TaskCase, decide_case, reuse_or_skip
+from runnel.plan.facts import Facts, TaskResult
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
-from runnel.plan.missing_inputs import missing_input, missing_log
-from runnel.plan.steps import Plan, Step
+from runnel.plan.missing_inputs import describe_missing_input, describe_missing_log
+from runnel.plan.steps import Plan, PlanStep
 
-_SPARK = ("rows", "slices", "full", "stream")
+_SPARK_ACTIONS = ("rows", "slices", "full", "stream")
 
 
 def make_plan(
@@ -37,25 +38,25 @@ def make_plan(
     commit: str,
     selected: frozenset[TableName],
     full_refresh: bool = False,
-    days: Days | None = None,
+    days: DateRange | None = None,
 ) -> Plan:
     """Return what to do for the selected tables; the others are read as they stand.
 
     `fingerprints` is called once for each selected task. All missing inputs are raised at once.
     """
-    planning = _Planning(flow, facts, fingerprints, branch, selected, full_refresh, days)
+    planner = _Planner(flow, facts, fingerprints, branch, selected, full_refresh, days)
     levels = [[table for table in level if table in selected] for level in Graph(flow).levels]
-    planning.foresee(table for level in levels for table in level if table in flow.tasks)
+    planner.look_up_current_results(table for level in levels for table in level if table in flow.tasks)
     for level in levels:
-        planning.take(level)
-    if planning.mistakes:
-        raise ProjectMistakes(planning.mistakes)
-    steps = tuple(planning.steps[table] for level in levels for table in level)
-    return Plan(branch, commit, steps, jvm=any(step.analyse or step.action in _SPARK for step in steps))
+        planner.plan_level(level)
+    if planner.mistakes:
+        raise ProjectMistakes(planner.mistakes)
+    steps = tuple(planner.steps[table] for level in levels for table in level)
+    return Plan(branch, commit, steps, jvm=any(step.analyse or step.action in _SPARK_ACTIONS for step in steps))
 
 
 @dataclass
-class _Planning:
+class _Planner:
     """One plan in the making. `heads` has the tables whose content is known, `pending` those whose version is not."""
 
     flow: Flow
@@ -64,121 +65,129 @@ class _Planning:
     branch: str
     selected: frozenset[TableName]
     full_refresh: bool
-    days: Days | None = None
-    prints: dict[TableName, Fingerprint] = field(default_factory=dict)
-    heads: dict[TableName, Head] = field(default_factory=dict)
-    pending: dict[TableName, Pending] = field(default_factory=dict)
-    steps: dict[TableName, Step] = field(default_factory=dict)
-    results: dict[tuple[TableName, str], Result | None] = field(default_factory=dict)
+    days: DateRange | None = None
+    task_fingerprints: dict[TableName, Fingerprint] = field(default_factory=dict)
+    heads: dict[TableName, TableVersion] = field(default_factory=dict)
+    pending: dict[TableName, PendingTable] = field(default_factory=dict)
+    steps: dict[TableName, PlanStep] = field(default_factory=dict)
+    results: dict[tuple[TableName, str], TaskResult | None] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
 
-    def foresee(self, tables: Iterable[TableName]) -> None:
+    def look_up_current_results(self, tables: Iterable[TableName]) -> None:
         """Look up what every task makes of its inputs as they are now: the one look-up of a plan that skips."""
         cases = []
         for table in tables:
             task = self.flow.tasks[table]
-            self.prints[table] = self.fingerprints(task)
-            heads = {above: self.facts.head(above) for above in task.reads}
-            cases.append(self.case(task, {above: head for above, head in heads.items() if head is not None}))
-        self.look_up(cases)
+            self.task_fingerprints[table] = self.fingerprints(task)
+            heads = {above: self.facts.head(above) for above in task.input_tables}
+            cases.append(self.build_case(task, {above: head for above, head in heads.items() if head is not None}))
+        self.look_up_results(cases)
 
-    def take(self, level: Iterable[TableName]) -> None:
+    def plan_level(self, level: Iterable[TableName]) -> None:
         """Decide the tables of a level; all that they read is decided."""
         cases = []
         for table in level:
             if table in self.flow.tasks:
-                cases.append(self.task_case(self.flow.tasks[table]))
+                cases.append(self.build_task_case(self.flow.tasks[table]))
             else:
-                self.take_source(table)
-        self.look_up(cases)
+                self.plan_source(table)
+        self.look_up_results(cases)
         for case in cases:
-            self.take_task(case)
+            self.plan_task(case)
 
-    def take_source(self, table: TableName) -> None:
+    def plan_source(self, table: TableName) -> None:
         if isinstance(self.flow.sources[table].origin, Changes):
-            self.take_changes(table)
+            self.plan_change_log(table)
             return
         try:
-            step, arrivals = decide_source(self.flow.sources[table], self.facts)
+            step, changes = decide_source(self.flow.sources[table], self.facts)
         except Mistake as mistake:
             self.mistakes.append(mistake)
-            step, arrivals = Step(table, "ingest", mistake.what), None
+            step, changes = PlanStep(table, "ingest", mistake.what), None
         self.steps[table] = step
         if step.head is not None:
             self.heads[table] = step.head
         if step.action == "ingest" and not (step.head and step.head.location):
-            self.pending[table] = Pending(step, arrivals)
+            self.pending[table] = PendingTable(step, changes)
 
-    def take_changes(self, table: TableName) -> None:
+    def plan_change_log(self, table: TableName) -> None:
         """Decide a table that follows from a log, which is decided; a log that is not selected stays as it is."""
-        source, above = self.flow.sources[table], log_of(table)
-        log = self.heads.get(above) if above in self.steps else self.facts.head(above)
-        pending = self.pending.get(above)
+        source, log_table = self.flow.sources[table], log_table_of(table)
+        log = self.heads.get(log_table) if log_table in self.steps else self.facts.head(log_table)
+        pending = self.pending.get(log_table)
         if log is None and pending is None:
-            self.mistakes.append(missing_log(source, above))
-        step = decide_changes(source, log, pending.reason if pending else None, self.facts)
-        step = self.steps[table] = replace(step, needs=tuple(one for one in step.needs if one in self.steps))
+            self.mistakes.append(describe_missing_log(source, log_table))
+        step = decide_change_log(source, log, pending.reason if pending else None, self.facts)
+        step = self.steps[table] = replace(
+            step, needs=tuple(upstream for upstream in step.needs if upstream in self.steps)
+        )
         if step.head is not None:
             self.heads[table] = step.head
         if step.head is None or not step.head.location:
-            self.pending[table] = Pending(step)
+            self.pending[table] = PendingTable(step)
 
-    def take_stream(self, case: Case) -> None:
+    def plan_stream(self, case: TaskCase) -> None:
         """Decide a stream. What reads its table is decided again once it has gone on."""
         task = case.task
-        step = decide_stream(task, case.inputs, self.pending.keys() & set(task.reads), self.facts)
-        step = self.steps[task.table] = replace(step, needs=tuple(one for one in task.reads if one in self.steps))
+        step = decide_stream(task, case.inputs, self.pending.keys() & set(task.input_tables), self.facts)
+        step = self.steps[task.table] = replace(
+            step, needs=tuple(upstream for upstream in task.input_tables if upstream in self.steps)
+        )
         if step.head is not None:
             self.heads[task.table] = step.head
         else:
-            self.pending[task.table] = Pending(step)
+            self.pending[task.table] = PendingTable(step)
 
-    def take_task(self, case: Case) -> None:
+    def plan_task(self, case: TaskCase) -> None:
         task = case.task
         if task.options.stream:
-            self.take_stream(case)
+            self.plan_stream(case)
             return
-        known = self.results.get((task.table, case.key)) if self.is_whole(case) else None
-        pending = {table: self.pending[table] for table in task.reads if table in self.pending}
+        existing_result = self.results.get((task.table, case.key)) if self.has_all_inputs(case) else None
+        pending = {table: self.pending[table] for table in task.input_tables if table in self.pending}
         if not pending:
-            step = decide(case, known, self.facts)
-        elif known is not None and not case.forced and case.days is None:
-            step = settled(case, known, self.facts)
+            step = decide_case(case, existing_result, self.facts)
+        elif existing_result is not None and not case.forced_reason and case.days is None:
+            step = reuse_or_skip(case, existing_result, self.facts)
         else:
-            there = {table: head for table, head in case.inputs.items() if table not in pending}
-            step = expect_task(self.case(task, there), pending, self.facts)
-            if case.days is not None and not case.forced:
-                step = expected(self.case(task, there), step, pending, self.facts)
-        needs = tuple(table for table in task.reads if table in self.steps)
+            available_inputs = {table: head for table, head in case.inputs.items() if table not in pending}
+            step = expect_task(self.build_case(task, available_inputs), pending, self.facts)
+            if case.days is not None and not case.forced_reason:
+                step = expect_backfill(self.build_case(task, available_inputs), step, pending, self.facts)
+        needs = tuple(table for table in task.input_tables if table in self.steps)
         is_expected = bool(pending) or any(self.steps[table].is_expected for table in needs)
         step = self.steps[task.table] = replace(step, needs=needs, is_expected=is_expected)
         if step.head is not None:
             self.heads[task.table] = step.head
         else:
-            self.pending[task.table] = Pending(step)
+            self.pending[task.table] = PendingTable(step)
 
-    def task_case(self, task: Task) -> Case:
+    def build_task_case(self, task: Task) -> TaskCase:
         """Return a task with the inputs that are there; one that will not be there is noted as a mistake."""
         inputs = {}
-        for table in task.reads:
+        for table in task.input_tables:
             head = self.heads.get(table) if table in self.steps else self.facts.head(table)
             if head is not None:
                 inputs[table] = head
             elif table not in self.pending:
-                self.mistakes.append(missing_input(self.flow, task, table, self.selected))
-                self.pending[table] = Pending(Step(table, "full", "missing"))  # said once; what reads it is unknown
-        return self.case(task, inputs)
+                self.mistakes.append(describe_missing_input(self.flow, task, table, self.selected))
+                self.pending[table] = PendingTable(
+                    PlanStep(table, "full", "missing")
+                )  # said once; what reads it is unknown
+        return self.build_case(task, inputs)
 
-    def case(self, task: Task, inputs: Mapping[TableName, Head]) -> Case:
-        return Case(task, self.prints[task.table], inputs, self.branch, self.full_refresh, self.days)
+    def build_case(self, task: Task, inputs: Mapping[TableName, TableVersion]) -> TaskCase:
+        return TaskCase(task, self.task_fingerprints[task.table], inputs, self.branch, self.full_refresh, self.days)
 
-    def is_whole(self, case: Case) -> bool:
-        return len(case.inputs) == len(case.task.reads)
+    def has_all_inputs(self, case: TaskCase) -> bool:
+        return len(case.inputs) == len(case.task.input_tables)
 
-    def look_up(self, cases: Iterable[Case]) -> None:
+    def look_up_results(self, cases: Iterable[TaskCase]) -> None:
         """Ask for the results of cases that have all inputs, each once."""
-        asked = [(case.task.table, case.key) for case in cases if self.is_whole(case) and not case.forced]
-        unknown = [pair for pair in asked if pair not in self.results]
-        if unknown:
-            found = self.facts.results(unknown)
-            self.results.update((pair, found.get(pair)) for pair in unknown)
+        lookup_keys = [
+            (case.task.table, case.key) for case in cases if self.has_all_inputs(case) and not case.forced_reason
+        ]
+        missing_keys = [pair for pair in lookup_keys if pair not in self.results]
+        if missing_keys:
+            results = self.facts.results(missing_keys)
+            self.results.update((pair, results.get(pair)) for pair in missing_keys)

@@ -9,23 +9,25 @@ from runnel.plan.slices import is_reference
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
-    from runnel.plan.facts import Head
+    from runnel.model.table_version import TableVersion
 
 
-def task_key(task: "Task", digest: str, inputs: "Mapping[TableName, Head]") -> str:
+def compute_task_key(task: "Task", digest: str, inputs: "Mapping[TableName, TableVersion]") -> str:
     """Return the key of what a task makes of its inputs; references don't count, as they alone recompute nothing."""
-    return result_key(digest, {table: at.content for table, at in inputs.items() if not is_reference(task, table)})
+    return compute_result_key(
+        digest, {table: version.content for table, version in inputs.items() if not is_reference(task, table)}
+    )
 
 
-def result_key(digest: str, contents: Mapping[TableName, str]) -> str:
+def compute_result_key(digest: str, contents: Mapping[TableName, str]) -> str:
     """Return the key of what a task with this fingerprint makes of inputs with these contents.
 
     Which parameter gets which table is part of the fingerprint.
 
     >>> a, b = TableName("ods", "a"), TableName("ods", "b")
-    >>> result_key("f", {a: "1", b: "2"}) == result_key("f", {b: "2", a: "1"})
+    >>> compute_result_key("f", {a: "1", b: "2"}) == compute_result_key("f", {b: "2", a: "1"})
     True
-    >>> result_key("f", {a: "1", b: "2"}) == result_key("f", {a: "2", b: "1"})
+    >>> compute_result_key("f", {a: "1", b: "2"}) == compute_result_key("f", {a: "2", b: "1"})
     False
     """
     inputs = sorted((str(table), content) for table, content in contents.items())

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from runnel.declare.model.endpoints import Changes
-from runnel.declare.model.flow import Flow, log_of
-from runnel.errors import Mistake, listed, nearest
-from runnel.names import TableName, shown
+from runnel.declare.model.flow import Flow, log_table_of
+from runnel.errors import Mistake, find_nearest, join_names
+from runnel.names import TableName, quote_value
 from runnel.plan.graph import Graph
 
 METHODS = ("tag", "path", "state")
@@ -37,7 +37,7 @@ class Selector:
     below: int | None = None
 
 
-def select(
+def select_tables(
     graph: Graph,
     flow: Flow,
     include: Sequence[str],
@@ -49,19 +49,19 @@ def select(
     `modified` returns the tables whose declaration changed and is called only where `state:modified` asks. A selector
     that matches nothing is a mistake, but for states: that nothing was modified is an answer.
     """
-    choice = _Choice(graph, flow, modified)
-    chosen = _with_logs(flow, choice.union(include)) if include else frozenset(graph.reads)
-    left = chosen - _with_logs(flow, choice.union(exclude))
-    if chosen and not left:
-        what = f"everything that is selected is excluded by {listed(exclude)}"
+    resolver = _SelectionResolver(graph, flow, modified)
+    chosen = _add_change_logs(flow, resolver.resolve_union(include)) if include else frozenset(graph.inputs)
+    remaining = chosen - _add_change_logs(flow, resolver.resolve_union(exclude))
+    if chosen and not remaining:
+        what = f"everything that is selected is excluded by {join_names(exclude)}"
         raise Mistake("PLAN_SELECTS_NOTHING", what, fix="exclude less, or select more")
-    return left
+    return remaining
 
 
-def _with_logs(flow: Flow, tables: frozenset[TableName]) -> frozenset[TableName]:
+def _add_change_logs(flow: Flow, tables: frozenset[TableName]) -> frozenset[TableName]:
     """Return tables so that one which follows from a log and its log go together: they are published together."""
     applied = [table for table, source in flow.sources.items() if isinstance(source.origin, Changes)]
-    pairs = [{table, log_of(table)} for table in applied]
+    pairs = [{table, log_table_of(table)} for table in applied]
     return tables.union(*(pair for pair in pairs if not tables.isdisjoint(pair)))
 
 
@@ -71,108 +71,115 @@ def parse_selector(text: str) -> Selector:
     >>> parse_selector("2+tag:daily+")
     Selector(text='2+tag:daily+', method='tag', value='daily', up=True, down=True, above=2, below=None)
     """
-    found = _SELECTOR.fullmatch(text)
-    if found is None or not found["body"].strip("+"):
-        raise _malformed(text, "names no table")
-    method, colon, value = found["body"].partition(":")
+    match = _SELECTOR.fullmatch(text)
+    if match is None or not match["body"].strip("+"):
+        raise _describe_malformed(text, "names no table")
+    method, colon, value = match["body"].partition(":")
     if not colon:
         method, value = "", method
         if "+" in value:
-            raise _malformed(text, "has a + in its middle")
+            raise _describe_malformed(text, "has a + in its middle")
     elif method not in METHODS:
-        close = nearest(method, METHODS)
-        raise _malformed(text, f"has the unknown method `{method}`" + (f"; close: `{close}`" if close else ""))
+        close = find_nearest(method, METHODS)
+        raise _describe_malformed(text, f"has the unknown method `{method}`" + (f"; close: `{close}`" if close else ""))
     elif not value:
-        raise _malformed(text, f"has nothing after `{method}:`")
-    above, below = (int(found[side]) if found[side] else None for side in ("above", "below"))
-    return Selector(text, method, value, bool(found["up"]), bool(found["down"]), above, below)
+        raise _describe_malformed(text, f"has nothing after `{method}:`")
+    above, below = (int(match[side]) if match[side] else None for side in ("above", "below"))
+    return Selector(text, method, value, bool(match["up"]), bool(match["down"]), above, below)
 
 
-class _Choice:
+class _SelectionResolver:
     """Answers the selectors of one command."""
 
     def __init__(self, graph: Graph, flow: Flow, modified: Callable[[], set[TableName]] | None) -> None:
         self.graph, self.flow, self.modified = graph, flow, modified
 
-    def union(self, texts: Iterable[str]) -> frozenset[TableName]:
-        found: set[TableName] = set()
+    def resolve_union(self, texts: Iterable[str]) -> frozenset[TableName]:
+        tables: set[TableName] = set()
         for text in texts:
             words = text.split()
             if not words:
-                raise _malformed(text, "is empty")
-            found.update(*(self.intersection(word) for word in words))
-        return frozenset(found)
+                raise _describe_malformed(text, "is empty")
+            tables.update(*(self.resolve_intersection(word) for word in words))
+        return frozenset(tables)
 
-    def intersection(self, text: str) -> frozenset[TableName]:
+    def resolve_intersection(self, text: str) -> frozenset[TableName]:
         selectors = [parse_selector(part) for part in text.split(",")]
-        found = frozenset.intersection(*(self.tables(selector) for selector in selectors))
-        if not found and not any(selector.method == "state" for selector in selectors):
-            what = f"no table is in all of {listed(selector.text for selector in selectors)}"
+        tables = frozenset.intersection(*(self.resolve_selector(selector) for selector in selectors))
+        if not tables and not any(selector.method == "state" for selector in selectors):
+            what = f"no table is in all of {join_names(selector.text for selector in selectors)}"
             raise Mistake("PLAN_SELECTS_NOTHING", what, fix="write a space instead of the comma to select all of them")
-        return found
+        return tables
 
-    def tables(self, selector: Selector) -> frozenset[TableName]:
-        start = self.start(selector)
-        found = set(start)
+    def resolve_selector(self, selector: Selector) -> frozenset[TableName]:
+        start = self.find_start_tables(selector)
+        selected = set(start)
         if selector.up:
-            found |= self.graph.above(start, selector.above)
+            selected |= self.graph.upstream_of(start, selector.above)
         if selector.down:
-            found |= self.graph.below(start, selector.below)
-        return frozenset(found)
+            selected |= self.graph.downstream_of(start, selector.below)
+        return frozenset(selected)
 
-    def start(self, selector: Selector) -> frozenset[TableName]:
+    def find_start_tables(self, selector: Selector) -> frozenset[TableName]:
         """Return what a selector names by itself, before its + are followed."""
         if selector.method == "state":
-            return self.state(selector)
+            return self.find_modified(selector)
         if selector.method == "tag":
-            found, known = (
-                self.tagged(selector.value),
-                {tag for made in self.flow for tag in _tags(self.flow, made.table)},
+            tables, candidates = (
+                self.find_tagged(selector.value),
+                {tag for declaration in self.flow for tag in _tags_of(self.flow, declaration.table)},
             )
         elif selector.method == "path":
-            files = {made.table: made.place.file for made in self.flow}
-            found, known = {table for table, file in files.items() if _is_in(file, selector.value)}, _folders(files)
+            files = {declaration.table: declaration.place.file for declaration in self.flow}
+            tables, candidates = (
+                {table for table, file in files.items() if _is_in_path(file, selector.value)},
+                _list_paths(files),
+            )
         else:
-            found, known = self.named(selector.value), {str(table) for table in self.graph.reads}
-        if not found:
-            raise _nothing(selector, known)
-        return frozenset(found)
+            tables, candidates = self.find_named(selector.value), {str(table) for table in self.graph.inputs}
+        if not tables:
+            raise _describe_empty_selection(selector, candidates)
+        return frozenset(tables)
 
-    def state(self, selector: Selector) -> frozenset[TableName]:
+    def find_modified(self, selector: Selector) -> frozenset[TableName]:
         if selector.value not in STATES:
-            close = nearest(selector.value, STATES)
-            told = f"asks for the unknown state `{selector.value}`" + (f"; close: `{close}`" if close else "")
-            raise _malformed(selector.text, told)
+            close = find_nearest(selector.value, STATES)
+            problem = f"asks for the unknown state `{selector.value}`" + (f"; close: `{close}`" if close else "")
+            raise _describe_malformed(selector.text, problem)
         if self.modified is None:
-            raise _malformed(selector.text, "asks what was modified, but there is nothing here to compare with")
-        return frozenset(self.modified()) & frozenset(self.graph.reads)
+            raise _describe_malformed(
+                selector.text, "asks what was modified, but there is nothing here to compare with"
+            )
+        return frozenset(self.modified()) & frozenset(self.graph.inputs)
 
-    def tagged(self, value: str) -> set[TableName]:
+    def find_tagged(self, value: str) -> set[TableName]:
         return {
-            made.table for made in self.flow if any(fnmatchcase(tag, value) for tag in _tags(self.flow, made.table))
+            declaration.table
+            for declaration in self.flow
+            if any(fnmatchcase(tag, value) for tag in _tags_of(self.flow, declaration.table))
         }
 
-    def named(self, value: str) -> set[TableName]:
+    def find_named(self, value: str) -> set[TableName]:
         """Return the tables with a name. Without a layer it means the last part of the name, as in a task's inputs."""
         if _GLOB.search(value):
-            return {table for table in self.graph.reads if fnmatchcase(str(table), value)}
+            return {table for table in self.graph.inputs if fnmatchcase(str(table), value)}
         if "." in value:
-            return {table for table in self.graph.reads if str(table) == value}
-        found = sorted(table for table in self.graph.reads if table.name == value)
-        if len(found) > 1:
-            what = f"`{value}` may be {listed(str(table) for table in found)}"
+            return {table for table in self.graph.inputs if str(table) == value}
+        tables = sorted(table for table in self.graph.inputs if table.name == value)
+        if len(tables) > 1:
+            what = f"`{value}` may be {join_names(str(table) for table in tables)}"
             raise Mistake("PLAN_SELECTION", what, fix=f"write the layer too, or *.{value} for all of them")
-        return set(found)
+        return set(tables)
 
 
-def _tags(flow: Flow, table: TableName) -> tuple[str, ...]:
+def _tags_of(flow: Flow, table: TableName) -> tuple[str, ...]:
     return flow.tasks[table].options.tags if table in flow.tasks else flow.sources[table].tags
 
 
-def _is_in(file: str, path: str) -> bool:
+def _is_in_path(file: str, path: str) -> bool:
     """Tell whether a file is the one that a path names, or in that folder.
 
-    >>> _is_in("flows/dws/a.sql", "./flows/dws/"), _is_in("flows/dws2/a.sql", "flows/dws")
+    >>> _is_in_path("flows/dws/a.sql", "./flows/dws/"), _is_in_path("flows/dws2/a.sql", "flows/dws")
     (True, False)
     """
     path = path.removeprefix("./").rstrip("/")
@@ -181,7 +188,7 @@ def _is_in(file: str, path: str) -> bool:
     return not path or path == "." or file == path or file.startswith(f"{path}/")
 
 
-def _folders(files: dict[TableName, str]) -> set[str]:
+def _list_paths(files: dict[TableName, str]) -> set[str]:
     """Return every file with the folders above it."""
     return {
         "/".join(parts[:end])
@@ -191,19 +198,17 @@ def _folders(files: dict[TableName, str]) -> set[str]:
     }
 
 
-def _nothing(selector: Selector, known: Iterable[str]) -> Mistake:
-    choices = sorted(known)
-    close = nearest(selector.value, choices)
+def _describe_empty_selection(selector: Selector, candidates: Iterable[str]) -> Mistake:
+    choices = sorted(candidates)
+    close = find_nearest(selector.value, choices)
     start = f"{selector.method}:" if selector.method else ""
-    what = f"{shown(selector.text)} selects no table" + (f"; close: `{start}{close}`" if close else "")
+    what = f"{quote_value(selector.text)} selects no table" + (f"; close: `{start}{close}`" if close else "")
     if not choices:
-        told = (
-            "nothing has a tag yet: add tags= to a task" if selector.method == "tag" else "declare a task or a source"
-        )
+        fix = "nothing has a tag yet: add tags= to a task" if selector.method == "tag" else "declare a task or a source"
     else:
-        told = f"known: {listed(start + choice for choice in choices)}"
-    return Mistake("PLAN_SELECTS_NOTHING", what, fix=told)
+        fix = f"known: {join_names(start + choice for choice in choices)}"
+    return Mistake("PLAN_SELECTS_NOTHING", what, fix=fix)
 
 
-def _malformed(text: str, why: str) -> Mistake:
-    return Mistake("PLAN_SELECTION", f"the selection {shown(text)} {why}", fix=_GRAMMAR)
+def _describe_malformed(text: str, problem: str) -> Mistake:
+    return Mistake("PLAN_SELECTION", f"the selection {quote_value(text)} {problem}", fix=_GRAMMAR)

@@ -4,17 +4,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from runnel import notebook_html
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.date_range import Asked
-from runnel.plan.facts import Head, Result
-from runnel.plan.slices import Slices
+from runnel.plan.date_range import RequestedDays
+from runnel.plan.facts import TaskResult
+from runnel.plan.slices import SliceSelection
 
 Action = Literal["skip", "reuse", "rows", "slices", "full", "stream", "ingest"]
-COMPUTES = ("rows", "slices", "full", "stream", "ingest")
+COMPUTING_ACTIONS = ("rows", "slices", "full", "stream", "ingest")
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """What to do for one table.
 
     `key` and `head` are unknown (None) where an input is still to be computed: then `action` is what is expected, and
@@ -28,22 +29,22 @@ class Step:
     reason: str
     needs: tuple[TableName, ...] = ()  # steps of this plan that must be done before
     key: str | None = None
-    head: Head | None = None  # what the table will be: known for skip and reuse, and for some sources
-    known: Result | None = field(default=None, repr=False)  # for skip and reuse of a task
-    base: Result | None = field(default=None, repr=False)
-    slices: Slices | None = None
+    head: TableVersion | None = None  # what the table will be: known for skip and reuse, and for some sources
+    existing_result: TaskResult | None = field(default=None, repr=False)  # for skip and reuse of a task
+    base: TaskResult | None = field(default=None, repr=False)
+    slices: SliceSelection | None = None
     changed: tuple[TableName, ...] = ()  # the inputs that differ from those of `base`
     rows: int | None = None  # estimate of rows to read
     bytes: int | None = None
     is_expected: bool = False  # decided again during the run
-    asked: Asked | None = None  # days that are computed although nothing changed
-    is_unheld: bool = False  # `base` is not what the table holds: the step starts from the version of `base`
+    requested_days: RequestedDays | None = None  # days that are computed although nothing changed
+    has_detached_base: bool = False  # `base` is not what the table holds: the step starts from the version of `base`
     analyse: bool = False  # no row moved: skipped where the analysed plan does not use what changed
 
     @property
     def computes(self) -> bool:
         """Tell whether anything is computed or read."""
-        return self.action in COMPUTES
+        return self.action in COMPUTING_ACTIONS
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -65,12 +66,12 @@ class Plan:
 
     branch: str
     commit: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     jvm: bool
     notes: tuple[str, ...] = ()  # what a reader should know besides
 
     @property
-    def work(self) -> tuple[Step, ...]:
+    def work(self) -> tuple[PlanStep, ...]:
         """Return the steps that do something."""
         return tuple(step for step in self.steps if step.action != "skip")
 
@@ -86,14 +87,16 @@ class Plan:
 
     def __str__(self) -> str:
         """Return what `runnel plan` prints."""
-        from runnel.plan.plan_text import plan_text
+        from runnel.plan.plan_text import format_plan
 
-        return plan_text(self)
+        return format_plan(self)
 
     def _repr_html_(self) -> str:
         """Return the steps as a table, for notebooks; skipped ones are only counted."""
-        from runnel.plan.plan_text import summary
+        from runnel.plan.plan_text import summarize_plan
 
         rows = [[step.table, ("~" if step.is_expected else "") + step.action, step.reason] for step in self.work]
-        told = "".join(f"<div>{notebook_html.text(note, 500)}</div>" for note in (*self.notes, summary(self)))
-        return (notebook_html.table(["table", "action", "why"], rows) if rows else "") + told
+        footer = "".join(
+            f"<div>{notebook_html.render_text(note, 500)}</div>" for note in (*self.notes, summarize_plan(self))
+        )
+        return (notebook_html.render_table(["table", "action", "why"], rows) if rows else "") + footer

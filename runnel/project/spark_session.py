@@ -1,4 +1,4 @@
-"""The Spark session of this process, and tables as frames at a fixed version."""
+"""Open the Spark session of this process, and read tables as frames at a fixed commit."""
 
 import os
 import secrets
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel.lake.leases import slots
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import SparkSettings, slot_session, start
+from runnel.spark.session import SparkSettings, create_slot_session, start_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 
-def session(
-    settings: "Settings", tell: "Callable[[str], None] | None" = None, *, brief: bool = False
+def open_spark_session(
+    settings: "Settings", report: "Callable[[str], None] | None" = None, *, brief: bool = False
 ) -> "SparkSession":
-    """Return the Spark session of this process, started on first use; its log is the project's.
+    """Return the Spark session of this process, started on first use; it logs into the project's folder.
 
     `brief` is for a process that computes little and then ends.
     """
     log = settings.home / "logs" / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    return start(SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, brief=brief), tell)
+    return start_spark(
+        SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, is_short_lived=brief), report
+    )
 
 
-class Frames:
-    """Tables as Spark frames, each at the commit that was asked for, however its branch moves on.
+class FrameReader:
+    """Reads tables as Spark frames, each at a fixed commit, even if its branch changes later.
 
     All tables of a commit share one slot, which is held until the lake is closed.
     """
@@ -41,27 +43,27 @@ class Frames:
         self._store = store
         self._spark = spark
         self._worker = f"f{os.getpid():x}{secrets.token_hex(3)}"
-        self._held: dict[str, tuple[Slot, SparkSession]] = {}
+        self._slots_by_commit: dict[str, tuple[Slot, SparkSession]] = {}
 
     def read(self, table: "TableName", at: str) -> "DataFrame":
         """Return a table at a ref."""
         commit = self._store.commit(at)
         self._store.versions(commit, [table])
-        if commit.id not in self._held:
-            number = len(self._held)
-            taken = slots.take(self._store.db, self._worker, number, commit, self._store.state(commit))
+        if commit.id not in self._slots_by_commit:
+            number = len(self._slots_by_commit)
+            slot = slots.acquire_slot(self._store.db, self._worker, number, commit, self._store.state(commit))
             database = self._store.db.url.render_as_string(hide_password=False)
-            catalog = CatalogSettings(taken.name, database, self._store.warehouse)
+            catalog = CatalogSettings(slot.name, database, self._store.warehouse)
             try:
-                self._held[commit.id] = (taken, slot_session(self._spark, catalog))
+                self._slots_by_commit[commit.id] = (slot, create_slot_session(self._spark, catalog))
             except BaseException:
-                slots.release(self._store.db, taken)
+                slots.release(self._store.db, slot)
                 raise
-        taken, found = self._held[commit.id]
-        return found.table(f"{taken.name}.{table.layer}.{table.name}")
+        slot, slot_spark = self._slots_by_commit[commit.id]
+        return slot_spark.table(f"{slot.name}.{table.layer}.{table.name}")
 
     def close(self) -> None:
-        """Give the slots back; the frames can't be read any more."""
-        for taken, _ in self._held.values():
-            slots.release(self._store.db, taken)
-        self._held.clear()
+        """Release the slots; the frames can't be read any more."""
+        for slot, _ in self._slots_by_commit.values():
+            slots.release(self._store.db, slot)
+        self._slots_by_commit.clear()

@@ -1,10 +1,10 @@
 """The Spark functions that a query may call, on either engine.
 
-Left out on purpose: what reads files or classes (`reflect`, `from_protobuf`, `xpath`), what tells about the machine or
-the session (`input_file_name`, `current_user`, `version`), and table functions.
+Left out on purpose: functions that read files or load classes (`reflect`, `from_protobuf`, `xpath`), functions that
+reveal the machine or the session (`input_file_name`, `current_user`, `version`), and table functions.
 """
 
-_KNOWN = """
+_ALLOWED_NAMES = """
     abs acos acosh add_months aes_decrypt aes_encrypt aggregate any any_value approx_count_distinct
     approx_percentile array array_agg array_append array_compact array_contains array_distinct array_except
     array_insert array_intersect array_join array_max array_min array_position array_prepend array_remove
@@ -44,12 +44,12 @@ _KNOWN = """
     upper url_decode url_encode uuid var_pop var_samp variance variant_get weekday weekofyear when width_bucket
     window window_time xxhash64 year zeroifnull zip_with
 """
-KNOWN = frozenset(_KNOWN.split())
+ALLOWED_FUNCTIONS = frozenset(_ALLOWED_NAMES.split())
 """Names in lower case."""
 
-_GENERATORS = "explode explode_outer inline inline_outer posexplode posexplode_outer json_tuple stack"
-GENERATORS = frozenset(_GENERATORS.split())
-"""Functions that may stand in a LATERAL VIEW: rows come out of a value, never from elsewhere."""
+_GENERATOR_NAMES = "explode explode_outer inline inline_outer posexplode posexplode_outer json_tuple stack"
+GENERATOR_FUNCTIONS = frozenset(_GENERATOR_NAMES.split())
+"""Functions that may stand in a LATERAL VIEW: they make rows of a value, and read nothing else."""
 
 SESSION_NAMES = frozenset({"current_user", "session_user", "current_catalog", "current_database", "current_schema"})
 """Names that Spark would answer from its session when no column has them."""

@@ -1,7 +1,7 @@
-"""Answers as an Arrow stream: how the service sends them, and how a client takes them up. Types stay exact.
+"""Send and receive query results as an Arrow stream, which preserves types exactly.
 
-The schema's metadata tell who answered, and at which commit. What goes wrong in the middle is told by the metadata of
-a last, empty batch; after that the stream does not end as it should, so that nobody takes it for the whole answer.
+The schema's metadata name the engine and the commit. An error in the middle is sent in the metadata of a last, empty
+batch; the stream is not terminated after it, so that no client takes it for a complete result.
 """
 
 import json
@@ -9,53 +9,55 @@ from collections.abc import Callable, Iterable, Iterator
 from io import RawIOBase
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import RunnelError, error_of
+from runnel.errors import RunnelError, error_from_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from runnel.query.result import Result
+    from runnel.query.result import QueryResult
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-_ABOUT, _WRONG = b"runnel", b"runnel.error"
+_ABOUT_KEY, _ERROR_KEY = b"runnel", b"runnel.error"
 
 
-class Cut(Exception):
-    """The answer ended in the middle; what went wrong has been told in the stream."""
+class IncompleteAnswer(Exception):
+    """The result ended early because of an error, which was sent in the stream."""
 
 
-def sent(result: "Result", limit: int | None = None) -> Iterator[bytes]:
-    """Yield an answer as it goes over the wire; raise Cut after what went wrong in the middle."""
+def encode_result(result: "QueryResult", limit: int | None = None) -> Iterator[bytes]:
+    """Yield a result as the bytes of an Arrow stream; after sending an error, raise IncompleteAnswer."""
     import pyarrow as pa
 
     about = {"engine": result.engine, "at": result.at, "reason": result.reason}
-    schema, sink = result.schema.with_metadata({_ABOUT: json.dumps(about).encode()}), _Sink()
+    schema, sink = result.schema.with_metadata({_ABOUT_KEY: json.dumps(about).encode()}), _StreamBuffer()
     writer = pa.ipc.new_stream(sink, schema)
-    yield sink.take()
+    yield sink.drain()
     try:
-        for batch in _first(result.batches(), limit):
+        for batch in _limit_rows(result.batches(), limit):
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-            yield sink.take()
+            yield sink.drain()
     except RunnelError as error:
-        told = {_WRONG: json.dumps(error.told()).encode()}
-        writer.write_batch(pa.RecordBatch.from_pylist([], schema), custom_metadata=told)
-        yield sink.take()
-        raise Cut from error
+        error_metadata = {_ERROR_KEY: json.dumps(error.to_json_with_kind()).encode()}
+        writer.write_batch(pa.RecordBatch.from_pylist([], schema), custom_metadata=error_metadata)
+        yield sink.drain()
+        raise IncompleteAnswer from error
     writer.close()
-    yield sink.take()
+    yield sink.drain()
 
 
-class Received:
-    """The rows of an answer as they come over the wire; `lost` says what it means that they stop coming."""
+class ReceivedStream:
+    """The rows of a result received as an Arrow stream; `describe_loss` converts connection errors."""
 
-    def __init__(self, source: Any, close: Callable[[], object], lost: Callable[[Exception], RunnelError]) -> None:
+    def __init__(
+        self, source: Any, close: Callable[[], object], describe_loss: Callable[[Exception], RunnelError]
+    ) -> None:
         self._source = source
         self._close = close
-        self._lost = lost
+        self._describe_loss = describe_loss
         self._reader = self._open()
-        told = json.loads((self._reader.schema.metadata or {}).get(_ABOUT, b"{}"))
+        about = json.loads((self._reader.schema.metadata or {}).get(_ABOUT_KEY, b"{}"))
         self.schema: pa.Schema = self._reader.schema.remove_metadata()
-        self.engine, self.at, self.reason = str(told.get("engine")), str(told.get("at")), told.get("reason")
+        self.engine, self.at, self.reason = str(about.get("engine")), str(about.get("at")), about.get("reason")
 
     def read(self) -> "pa.RecordBatch | None":
         """Return the next batch, or None at the end."""
@@ -63,15 +65,15 @@ class Received:
             batch, about = self._reader.read_next_batch_with_custom_metadata()
         except StopIteration:
             return None
-        except Exception as error:  # of the connection, of HTTP, or of Arrow, which met half a batch
-            raise self._lost(error) from error
-        if about is not None and _WRONG in about:
-            raise error_of(json.loads(about[_WRONG]))
-        found: pa.RecordBatch = batch.replace_schema_metadata(None)
-        return found
+        except Exception as error:  # of the connection, of HTTP, or of Arrow, which got an incomplete batch
+            raise self._describe_loss(error) from error
+        if about is not None and _ERROR_KEY in about:
+            raise error_from_json(json.loads(about[_ERROR_KEY]))
+        bare_batch: pa.RecordBatch = batch.replace_schema_metadata(None)
+        return bare_batch
 
     def close(self) -> None:
-        """Let go of the connection; may be called again."""
+        """Close the connection; may be called again."""
         self._close()
 
     def _open(self) -> Any:
@@ -81,46 +83,46 @@ class Received:
             return pa.ipc.open_stream(self._source)
         except Exception as error:
             self._close()
-            raise self._lost(error) from error
+            raise self._describe_loss(error) from error
 
 
-def _first(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
+def _limit_rows(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
     """Yield batches up to so many rows."""
-    left = limit
+    remaining = limit
     for batch in batches:
-        if left is None:
+        if remaining is None:
             yield batch
             continue
-        yield batch.slice(0, left)
-        left -= min(batch.num_rows, left)
-        if not left:
+        yield batch.slice(0, remaining)
+        remaining -= min(batch.num_rows, remaining)
+        if not remaining:
             return
 
 
-class _Sink(RawIOBase):
-    """Takes what is written until somebody takes it away."""
+class _StreamBuffer(RawIOBase):
+    """Buffers written bytes until they are drained."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
 
     def writable(self) -> bool:
-        """Tell that it is."""
+        """Return True: the buffer is writable."""
         return True
 
     def tell(self) -> int:
-        """Return how much was written."""
+        """Return the number of bytes written so far."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """Keep some bytes."""
-        found = bytes(data)
-        self._parts.append(found)
-        self._size += len(found)
-        return len(found)
+        """Append bytes to the buffer."""
+        chunk = bytes(data)
+        self._parts.append(chunk)
+        self._size += len(chunk)
+        return len(chunk)
 
-    def take(self) -> bytes:
-        """Return what was written since it was last asked."""
-        found = b"".join(self._parts)
+    def drain(self) -> bytes:
+        """Return and remove the bytes written since the last call."""
+        chunk = b"".join(self._parts)
         self._parts.clear()
-        return found
+        return chunk

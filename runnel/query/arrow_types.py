@@ -1,4 +1,4 @@
-"""Arrow forms of Spark's types, so that an answer looks the same whichever engine gave it. Pure."""
+"""Convert Spark's types and values to Arrow, so that a result looks the same from both engines. Pure."""
 
 import base64
 import math
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from runnel.query.data_types import DataType
 
-_SIMPLE: dict[str, pa.DataType] = {
+_SIMPLE_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
     "smallint": pa.int16(),
@@ -29,28 +29,28 @@ _SIMPLE: dict[str, pa.DataType] = {
 }
 
 
-def arrow_type(kind: DataType) -> pa.DataType:
+def to_arrow_type(kind: DataType) -> pa.DataType:
     """Return the Arrow type of a column.
 
-    >>> from runnel.query.data_types import spark_type
-    >>> arrow_type(spark_type("decimal(12,2)"))
+    >>> from runnel.query.data_types import parse_spark_type
+    >>> to_arrow_type(parse_spark_type("decimal(12,2)"))
     Decimal128Type(decimal128(12, 2))
     """
     if kind.kind == "decimal":
         return pa.decimal128(kind.precision, kind.scale)
     if kind.kind == "array":
-        return pa.list_(arrow_type(kind.children[0]))
+        return pa.list_(to_arrow_type(kind.children[0]))
     if kind.kind == "map":
-        return pa.map_(arrow_type(kind.children[0]), arrow_type(kind.children[1]))
+        return pa.map_(to_arrow_type(kind.children[0]), to_arrow_type(kind.children[1]))
     if kind.kind == "struct":
         return pa.struct(
-            [pa.field(name, arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)]
+            [pa.field(name, to_arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)]
         )
-    return _SIMPLE[kind.kind]
+    return _SIMPLE_TYPES[kind.kind]
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch under the names and in the types of `schema`, column by column."""
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the names and types of `schema`, column by column."""
     columns: list[Any] = []
     for column, field in zip(batch.columns, schema, strict=True):
         if pa.types.is_null(field.type):
@@ -60,51 +60,54 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+def to_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a batch as Python values."""
     if batch.num_columns == 0:
         return iter([()] * batch.num_rows)
-    return zip(*(_values(column) for column in batch.columns), strict=True)
+    return zip(*(_to_python_values(column) for column in batch.columns), strict=True)
 
 
-def json_rows_of(batch: pa.RecordBatch) -> Iterator[list[Any]]:
+def to_json_rows(batch: pa.RecordBatch) -> Iterator[list[Any]]:
     """Yield the rows of a batch as values that JSON can hold."""
-    shapers = [_shaper(field.type) for field in batch.schema]
-    for row in rows_of(batch):
-        yield [None if value is None else shape(value) for value, shape in zip(row, shapers, strict=True)]
+    converters = [_make_json_converter(field.type) for field in batch.schema]
+    for row in to_rows(batch):
+        yield [None if value is None else convert(value) for value, convert in zip(row, converters, strict=True)]
 
 
-def _values(column: Any) -> list[Any]:
+def _to_python_values(column: Any) -> list[Any]:
     try:
-        found: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # a time that Python can't hold: before year 1 or after 9999
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):  # a time that Python can't represent: before year 1 or after 9999
         return list(pc.cast(column, pa.string()).to_pylist())
-    return found
+    return values
 
 
-def _shaper(kind: pa.DataType) -> Callable[[Any], Any]:
+def _make_json_converter(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_map(kind):
-        key, item = _shaper(kind.key_type), _nullable(_shaper(kind.item_type))
+        convert_key, convert_item = (
+            _make_json_converter(kind.key_type),
+            _skip_nulls(_make_json_converter(kind.item_type)),
+        )
         if pa.types.is_string(kind.key_type):
-            return lambda pairs: {name: item(value) for name, value in pairs}
-        return lambda pairs: [[key(name), item(value)] for name, value in pairs]
+            return lambda pairs: {name: convert_item(value) for name, value in pairs}
+        return lambda pairs: [[convert_key(name), convert_item(value)] for name, value in pairs]
     if pa.types.is_list(kind):
-        element = _nullable(_shaper(kind.value_type))
-        return lambda values: [element(value) for value in values]
+        convert_element = _skip_nulls(_make_json_converter(kind.value_type))
+        return lambda values: [convert_element(value) for value in values]
     if pa.types.is_struct(kind):
-        fields = {field.name: _nullable(_shaper(field.type)) for field in kind}
-        return lambda values: {name: fields[name](value) for name, value in values.items()}
-    return json_value
+        field_converters = {field.name: _skip_nulls(_make_json_converter(field.type)) for field in kind}
+        return lambda values: {name: field_converters[name](value) for name, value in values.items()}
+    return to_json_value
 
 
-def _nullable(shape: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else shape(value)
+def _skip_nulls(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
 
 
-def json_value(value: Any) -> Any:
-    """Return a single value as JSON holds it: times in ISO, decimals as strings, bytes in base64.
+def to_json_value(value: Any) -> Any:
+    """Convert a single value to JSON: times in ISO, decimals as strings, bytes in base64.
 
-    >>> json_value(Decimal("1.50")), json_value(float("nan")), json_value(b"hi")
+    >>> to_json_value(Decimal("1.50")), to_json_value(float("nan")), to_json_value(b"hi")
     ('1.50', 'NaN', 'aGk=')
     """
     if isinstance(value, float) and not math.isfinite(value):

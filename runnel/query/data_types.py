@@ -1,15 +1,15 @@
-"""The types of columns and values, as Spark names them and as DuckDB holds them. Pure."""
+"""The types of columns and values, with their names in Spark and in DuckDB. Pure."""
 
 import re
 from dataclasses import dataclass, field
 
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
-INTEGRAL = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-"""Whole numbers, narrow to wide, with the decimal digits that Spark gives them."""
+INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Integer types, narrow to wide, with the number of decimal digits that Spark assigns to them."""
 
-_DUCKDB = {
+_DUCKDB_TYPES = {
     "boolean": "BOOLEAN",
     "tinyint": "TINYINT",
     "smallint": "SMALLINT",
@@ -33,7 +33,7 @@ _DECIMAL = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 @dataclass(frozen=True)
 class DataType:
-    """A Spark type: its kind, and what belongs to that kind.
+    """A Spark type: its kind, and the parameters of that kind.
 
     `children` are the element of an array, the key and value of a map, the fields of a struct; `names` the names of
     those fields.
@@ -46,23 +46,23 @@ class DataType:
     names: tuple[str, ...] = field(default=())
 
     @property
-    def integral(self) -> bool:
-        """Tell whether it is a whole number."""
-        return self.kind in INTEGRAL
+    def is_integral(self) -> bool:
+        """Tell whether it is an integer type."""
+        return self.kind in INTEGRAL_DIGITS
 
     @property
-    def floating(self) -> bool:
+    def is_floating(self) -> bool:
         """Tell whether it is a float or a double."""
         return self.kind in ("float", "double")
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         """Tell whether it is a number."""
-        return self.kind == "decimal" or self.kind in INTEGRAL or self.floating
+        return self.kind == "decimal" or self.kind in INTEGRAL_DIGITS or self.is_floating
 
     @property
-    def atomic(self) -> bool:
-        """Tell whether it holds no other values."""
+    def is_atomic(self) -> bool:
+        """Tell whether it is not an array, a map or a struct."""
         return self.kind not in ("array", "map", "struct")
 
     def __str__(self) -> str:
@@ -74,24 +74,24 @@ class DataType:
         return f"{self.kind}<{','.join(map(str, self.children))}>" if self.children else self.kind
 
     @property
-    def duckdb(self) -> str:
+    def duckdb_type(self) -> str:
         """Return the DuckDB type that holds its values."""
         if self.kind == "decimal":
             return f"DECIMAL({self.precision},{self.scale})"
         if self.kind == "array":
-            return f"{self.children[0].duckdb}[]"
+            return f"{self.children[0].duckdb_type}[]"
         if self.kind == "map":
-            return f"MAP({self.children[0].duckdb}, {self.children[1].duckdb})"
+            return f"MAP({self.children[0].duckdb_type}, {self.children[1].duckdb_type})"
         if self.kind == "struct":
-            fields = (f"{quoted(n)} {t.duckdb}" for n, t in zip(self.names, self.children, strict=True))
+            fields = (f"{quote_identifier(n)} {t.duckdb_type}" for n, t in zip(self.names, self.children, strict=True))
             return f"STRUCT({', '.join(fields)})"
-        return _DUCKDB[self.kind]
+        return _DUCKDB_TYPES[self.kind]
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Return `name` as a DuckDB identifier.
 
-    >>> quoted('a"b')
+    >>> quote_identifier('a"b')
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
@@ -102,7 +102,7 @@ def decimal(precision: int, scale: int) -> DataType:
     return DataType("decimal", precision, scale)
 
 
-def array(element: DataType) -> DataType:
+def array_type(element: DataType) -> DataType:
     """Return an array type."""
     return DataType("array", children=(element,))
 
@@ -112,57 +112,59 @@ DOUBLE, STRING, DATE, TIMESTAMP = DataType("double"), DataType("string"), DataTy
 VOID = DataType("void")
 
 
-def spark_type(text: str) -> DataType:
-    """Return the type that Spark writes as `text`.
+def parse_spark_type(text: str) -> DataType:
+    """Parse a type in Spark's syntax.
 
-    >>> spark_type("array<struct<a:int,b:decimal(12,2)>>").duckdb
+    >>> parse_spark_type("array<struct<a:int,b:decimal(12,2)>>").duckdb_type
     'STRUCT("a" INTEGER, "b" DECIMAL(12,2))[]'
     """
-    found, end = _read(text, 0)
+    data_type, end = _parse_type(text, 0)
     if text[end:].strip():
-        raise _unknown(text)
-    return found
+        raise _describe_unknown_type(text)
+    return data_type
 
 
-def _read(text: str, at: int) -> tuple[DataType, int]:
-    word = _WORD.match(text, at)
+def _parse_type(text: str, position: int) -> tuple[DataType, int]:
+    word = _WORD.match(text, position)
     if not word:
-        raise _unknown(text)
+        raise _describe_unknown_type(text)
     kind = _SYNONYMS.get(word[1].lower(), word[1].lower())
-    at = word.end()
+    position = word.end()
     if kind == "decimal":
-        sizes = _DECIMAL.match(text, at)
-        return (decimal(int(sizes[1]), int(sizes[2] or 0)), sizes.end()) if sizes else (decimal(10, 0), at)
+        sizes = _DECIMAL.match(text, position)
+        return (decimal(int(sizes[1]), int(sizes[2] or 0)), sizes.end()) if sizes else (decimal(10, 0), position)
     if kind in ("varchar", "char"):
-        sizes = _DECIMAL.match(text, at)
-        return STRING, sizes.end() if sizes else at
+        sizes = _DECIMAL.match(text, position)
+        return STRING, sizes.end() if sizes else position
     if kind in ("array", "map", "struct"):
-        return _read_nested(text, at, kind)
-    if kind not in _DUCKDB:
-        raise _unknown(text)
-    return DataType(kind), at
+        return _parse_nested_type(text, position, kind)
+    if kind not in _DUCKDB_TYPES:
+        raise _describe_unknown_type(text)
+    return DataType(kind), position
 
 
-def _read_nested(text: str, at: int, kind: str) -> tuple[DataType, int]:
+def _parse_nested_type(text: str, position: int, kind: str) -> tuple[DataType, int]:
     children: list[DataType] = []
     names: list[str] = []
-    if text[at : at + 1] != "<":
-        raise _unknown(text)
-    while text[at : at + 1] in ("<", ","):
-        at += 1
+    if text[position : position + 1] != "<":
+        raise _describe_unknown_type(text)
+    while text[position : position + 1] in ("<", ","):
+        position += 1
         if kind == "struct":
-            name = _NAME.match(text, at)
+            name = _NAME.match(text, position)
             if not name:
-                raise _unknown(text)
+                raise _describe_unknown_type(text)
             names.append(name[1].replace("``", "`") if name[1] else name[2])
-            at = name.end()
-        child, at = _read(text, at)
+            position = name.end()
+        child, position = _parse_type(text, position)
         children.append(child)
-    if text[at : at + 1] != ">" or len(children) != {"array": 1, "map": 2}.get(kind, len(children)):
-        raise _unknown(text)
-    at += 1
-    return DataType(kind, children=tuple(children), names=tuple(names)), at + (len(text[at:]) - len(text[at:].lstrip()))
+    if text[position : position + 1] != ">" or len(children) != {"array": 1, "map": 2}.get(kind, len(children)):
+        raise _describe_unknown_type(text)
+    position += 1
+    return DataType(kind, children=tuple(children), names=tuple(names)), position + (
+        len(text[position:]) - len(text[position:].lstrip())
+    )
 
 
-def _unknown(text: str) -> Mistake:
-    return Mistake("SQL_TYPE", f"{shown(text)} is not a type", fix="write a Spark type, such as decimal(12,2)")
+def _describe_unknown_type(text: str) -> Mistake:
+    return Mistake("SQL_TYPE", f"{quote_value(text)} is not a type", fix="write a Spark type, such as decimal(12,2)")

@@ -1,6 +1,6 @@
-"""Answer a query over one commit of the lake: DuckDB where it is faithful, Spark otherwise.
+"""Run a query over one commit of the lake: with DuckDB if it gives the same answer as Spark, else with Spark.
 
-All tables are read at one commit, so that an answer shows all or nothing of every publish.
+All tables are read at one commit, so that a result shows all or nothing of every publish.
 """
 
 import threading
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, nearest
-from runnel.lake.history.commits import Commit, State
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.scan_sql import Unscannable
-from runnel.names import TableName, shown
-from runnel.query.allow_list import Parsed, parse
-from runnel.query.dialect.translate import Column, Unfaithful, translate
-from runnel.query.file_pruning import Source, source
-from runnel.query.pushdown_filters import table_filters
-from runnel.query.query_limits import Bound
-from runnel.query.result import Result, Stream, Stuck
-from runnel.query.table_schemas import column_types
-from runnel.query.unknown_columns import unknown_column
+from runnel.errors import Mistake, find_nearest
+from runnel.lake.history.commits import Commit, LakeState
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.names import TableName, quote_value
+from runnel.query.allow_list import ParsedQuery, parse_allowed_query
+from runnel.query.dialect.translate import ResultColumn, UntranslatableQuery, translate
+from runnel.query.file_pruning import TableScan, plan_scan
+from runnel.query.pushdown_filters import derive_table_filters
+from runnel.query.query_limits import QueryLimit
+from runnel.query.result import BatchStream, NeedsSpark, QueryResult
+from runnel.query.table_schemas import to_spark_types
+from runnel.query.unknown_columns import find_unknown_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,144 +31,146 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 ENGINES = ("auto", "duckdb", "spark")
-_KEPT = 512
-_kept: OrderedDict[tuple[str, tuple[str, ...]], "Prepared"] = OrderedDict()
-_guard = threading.Lock()
+_MAX_CACHED = 512
+_cached_queries: OrderedDict[tuple[str, tuple[str, ...]], "PreparedQuery"] = OrderedDict()
+_cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Limits:
-    """From which size on DuckDB leaves a query to Spark: the bytes of the files that it would have to read."""
+class DuckdbLimits:
+    """The size up to which DuckDB runs a query, in bytes of the files that it has to read; Spark runs larger ones."""
 
     duckdb_bytes: int = 20 * 10**9
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A query in DuckDB's form over the views of its sources."""
+class PreparedQuery:
+    """A query translated to DuckDB's SQL, over the views of its table scans."""
 
     sql: str
-    columns: tuple[Column, ...]
-    sources: tuple[Source, ...]
+    columns: tuple[ResultColumn, ...]
+    scans: tuple[TableScan, ...]
 
     @property
     def bytes(self) -> int:
-        """Return how much has to be read at most."""
-        return sum(one.bytes for one in self.sources)
+        """Return the size of all files that may be read."""
+        return sum(scan.bytes for scan in self.scans)
 
     @property
-    def outside(self) -> frozenset[str]:
+    def external_files(self) -> frozenset[str]:
         """Return the registered files that are not in the warehouse."""
-        return frozenset().union(*(one.outside for one in self.sources))
+        return frozenset().union(*(scan.external_files for scan in self.scans))
 
 
 @dataclass(frozen=True)
-class Question:
+class QueryRequest:
     """A query that passed the allow-list, with the version of every table that it reads."""
 
     store: "Store"
-    parsed: Parsed
+    parsed: ParsedQuery
     commit: Commit
-    versions: State
-    bound: Bound = field(default_factory=Bound)
-    begun: float = field(default_factory=time.perf_counter)
+    versions: LakeState
+    query_limit: QueryLimit = field(default_factory=QueryLimit)
+    started_at: float = field(default_factory=time.perf_counter)
 
 
-def query(
+def run_query(
     store: "Store",
     sql: str,
     *,
     at: str = "main",
     engine: str = "auto",
     spark: Callable[[], "SparkSession"] | None = None,
-    limits: Limits | None = None,
-    bound: Bound | None = None,
-) -> Result:
-    """Ask the lake in Spark SQL, as it was at a ref, and return the answer as a stream.
+    limits: DuckdbLimits | None = None,
+    query_limit: QueryLimit | None = None,
+) -> QueryResult:
+    """Run a query in Spark SQL over the lake at a ref, and return the result as a stream.
 
     `spark` starts Spark or returns the running session; it is called only if Spark is needed.
-    The query ends, in either engine, when `bound` says so.
+    Either engine stops the query when `query_limit` is exceeded.
     """
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     if engine not in ENGINES:
-        close = nearest(engine, ENGINES)
-        what = f"{shown(engine)} is no engine" + (f"; close: `{close}`" if close else "")
+        close = find_nearest(engine, ENGINES)
+        what = f"{quote_value(engine)} is no engine" + (f"; close: `{close}`" if close else "")
         raise Mistake("SQL_ENGINE", what, fix="use auto, duckdb or spark")
-    parsed = _parsed(sql)
+    parsed = _parse_cached(sql)
     commit = store.commit(at)
     versions = store.versions(commit, [TableName.parse(name) for name in parsed.tables])
-    question = Question(store, parsed, commit, versions, bound or Bound(), begun)
-    hand_over = _hand_over(question, engine, spark)
+    request = QueryRequest(store, parsed, commit, versions, query_limit or QueryLimit(), started_at)
+    switch_to_spark = _make_spark_fallback(request, engine, spark)
     reason = None
     try:
         if engine == "spark":
-            raise Stuck("Spark was asked for")
-        stream = _by_duckdb(question, limits or Limits())
-    except Stuck as stuck:
-        reason = str(stuck)
-        stream = hand_over(reason)
-    return Result(stream, at=commit.id, begun=begun, reason=reason, hand_over=hand_over)
+            raise NeedsSpark("Spark was asked for")
+        stream = _run_on_duckdb(request, limits or DuckdbLimits())
+    except NeedsSpark as needs_spark:
+        reason = str(needs_spark)
+        stream = switch_to_spark(reason)
+    return QueryResult(stream, at=commit.id, started_at=started_at, reason=reason, switch_to_spark=switch_to_spark)
 
 
-def _hand_over(question: Question, engine: str, spark: Callable[[], "SparkSession"] | None) -> Callable[[str], Stream]:
-    def ask(reason: str) -> Stream:
+def _make_spark_fallback(
+    request: QueryRequest, engine: str, spark: Callable[[], "SparkSession"] | None
+) -> Callable[[str], BatchStream]:
+    def answer_with_spark(reason: str) -> BatchStream:
         if engine == "duckdb" or spark is None:
             raise Mistake(
                 "SQL_NEEDS_SPARK",
                 f"only Spark can answer this query: {reason}",
                 fix="let Spark answer it: --engine spark, or engine='auto' in Python",
             )
-        from runnel.query.engines.spark_engine import ask_spark
+        from runnel.query.engines.spark_engine import run_on_spark
 
-        return ask_spark(spark(), question)
+        return run_on_spark(spark(), request)
 
-    return ask
+    return answer_with_spark
 
 
-def _by_duckdb(question: Question, limits: Limits) -> Stream:
-    from runnel.query.engines.duckdb_engine import LocalStream
+def _run_on_duckdb(request: QueryRequest, limits: DuckdbLimits) -> BatchStream:
+    from runnel.query.engines.duckdb_engine import DuckdbStream
 
-    prepared = prepare(question)
+    prepared = prepare_query(request)
     if prepared.bytes > limits.duckdb_bytes:
-        most = f"{limits.duckdb_bytes / 1e9:.1f} GB"
-        raise Stuck(f"it reads {prepared.bytes / 1e9:.1f} GB, and DuckDB is for up to {most}")
-    return LocalStream(question, prepared)
+        limit_text = f"{limits.duckdb_bytes / 1e9:.1f} GB"
+        raise NeedsSpark(f"it reads {prepared.bytes / 1e9:.1f} GB, and DuckDB is for up to {limit_text}")
+    return DuckdbStream(request, prepared)
 
 
-@lru_cache(maxsize=_KEPT)
-def _parsed(sql: str) -> Parsed:
-    return parse(sql)
+@lru_cache(maxsize=_MAX_CACHED)
+def _parse_cached(sql: str) -> ParsedQuery:
+    return parse_allowed_query(sql)
 
 
-def prepare(question: Question) -> Prepared:
-    """Return the query in DuckDB's form, over just the files that it needs; raises Stuck where only Spark can."""
-    key = (question.parsed.text, tuple(question.versions[name].location for name in sorted(question.versions)))
-    with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
+def prepare_query(request: QueryRequest) -> PreparedQuery:
+    """Translate the query to DuckDB's SQL, over just the files that it needs; raise NeedsSpark if that can't be."""
+    key = (request.parsed.text, tuple(request.versions[name].location for name in sorted(request.versions)))
+    with _cache_lock:
+        if key in _cached_queries:
+            _cached_queries.move_to_end(key)
+            return _cached_queries[key]
     try:
-        prepared = _prepared(question)
-    except Unscannable as unscannable:
-        raise Stuck(unscannable.what) from None
-    with _guard:
-        _kept[key] = prepared
-        while len(_kept) > _KEPT:
-            _kept.popitem(last=False)
+        prepared = _translate_query(request)
+    except DuckdbScanError as unscannable:
+        raise NeedsSpark(unscannable.what) from None
+    with _cache_lock:
+        _cached_queries[key] = prepared
+        while len(_cached_queries) > _MAX_CACHED:
+            _cached_queries.popitem(last=False)
     return prepared
 
 
-def _prepared(question: Question) -> Prepared:
-    store, tree = question.store, question.parsed.tree
-    locations = {str(name): version.location for name, version in question.versions.items()}
-    schemas = {name: load(store, location).schema() for name, location in locations.items()}
-    types = {name: column_types(schema) for name, schema in schemas.items()}
-    wanted = table_filters(tree, schemas)
-    # Translated first under the tables' own names: what can't be is not worth reading manifests for.
-    first = translate(question.parsed, types)
-    if isinstance(first, Unfaithful):
-        raise unknown_column(first.reason, tree, types) or Stuck(first.reason)
-    sources = {name: source(store, location, wanted.get(name)) for name, location in locations.items()}
-    found = translate(question.parsed, types, {name: one.view for name, one in sources.items()})
-    assert not isinstance(found, Unfaithful)
-    return Prepared(found.sql, found.columns, tuple(sources.values()))
+def _translate_query(request: QueryRequest) -> PreparedQuery:
+    store, tree = request.store, request.parsed.tree
+    locations = {str(name): version.location for name, version in request.versions.items()}
+    schemas = {name: load_metadata(store, location).schema() for name, location in locations.items()}
+    types = {name: to_spark_types(schema) for name, schema in schemas.items()}
+    filters = derive_table_filters(tree, schemas)
+    # Translate with the tables' own names first: if that fails, no manifest has to be read.
+    first_translation = translate(request.parsed, types)
+    if isinstance(first_translation, UntranslatableQuery):
+        raise find_unknown_column(first_translation.reason, tree, types) or NeedsSpark(first_translation.reason)
+    scans = {name: plan_scan(store, location, filters.get(name)) for name, location in locations.items()}
+    translation = translate(request.parsed, types, {name: scan.view for name, scan in scans.items()})
+    assert not isinstance(translation, UntranslatableQuery)
+    return PreparedQuery(translation.sql, translation.columns, tuple(scans.values()))

@@ -1,7 +1,7 @@
 """Choose the files of a table that a query has to read.
 
-Whole manifests go first, by their partition summaries; then single files, by partition and by the bounds of their
-columns. Never a file that might hold a row that is asked for. Versions never change, so plans are kept.
+Prunes whole manifests first, by their partition summaries; then single files, by partition and column bounds. Never
+prunes a file that may have a matching row. Versions never change, so plans are cached.
 """
 
 import hashlib
@@ -23,21 +23,22 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DoubleType, FloatType
 
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import Entry, entries_in, manifests
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.scan_sql import quoted, rows_sql
-from runnel.query.table_schemas import AS_TEXT
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import FileEntry, read_manifest_entries, read_manifests
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_types import quote_identifier
+from runnel.lake.scan.scan_sql import rows_sql
+from runnel.query.table_schemas import TEXT_TYPES
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-FEW_FILES = 8
-_KEPT = 1024
+MIN_PRUNED_FILES = 8
+_MAX_CACHED = 1024
 
 
 @dataclass(frozen=True)
-class Source:
+class TableScan:
     """The files of a version that a query reads, as a SELECT and the name of a view over it.
 
     `outside` are those files that are not in the warehouse.
@@ -47,78 +48,89 @@ class Source:
     select: str
     bytes: int
     paths: tuple[str, ...]
-    outside: frozenset[str]
+    external_files: frozenset[str]
 
 
-_kept: OrderedDict[tuple[str, str], Source] = OrderedDict()
-_guard = threading.Lock()
+_cached_scans: OrderedDict[tuple[str, str], TableScan] = OrderedDict()
+_cache_lock = threading.Lock()
 
 
-def source(store: "Store", location: str, wanted: BooleanExpression | None = None) -> Source:
-    """Return what to read of a version for the rows that satisfy `wanted`; other rows may come along."""
-    key = (location, str(wanted or ""))
-    with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    metadata = load(store, location)
-    live = planned(store, metadata, wanted or AlwaysTrue())
-    select = _in_spark_types(metadata, rows_sql(store, metadata, live))
-    root = plain(store.warehouse).rstrip("/") + "/"
-    paths = tuple(plain(entry.path) for entry in live)
-    found = Source(
+def plan_scan(store: "Store", location: str, row_filter: BooleanExpression | None = None) -> TableScan:
+    """Return the scan of a version for the rows that satisfy `row_filter`; it may include other rows."""
+    key = (location, str(row_filter or ""))
+    with _cache_lock:
+        if key in _cached_scans:
+            _cached_scans.move_to_end(key)
+            return _cached_scans[key]
+    metadata = load_metadata(store, location)
+    scanned_entries = prune_files(store, metadata, row_filter or AlwaysTrue())
+    select = _cast_to_spark_types(metadata, rows_sql(store, metadata, scanned_entries))
+    root = normalize_location(store.warehouse).rstrip("/") + "/"
+    paths = tuple(normalize_location(entry.path) for entry in scanned_entries)
+    scan = TableScan(
         "v" + hashlib.sha256(select.encode()).hexdigest()[:24],
         select,
-        sum(entry.file.file_size_in_bytes for entry in live),
+        sum(entry.file.file_size_in_bytes for entry in scanned_entries),
         paths,
         frozenset(path for path in paths if not path.startswith(root)),
     )
-    with _guard:
-        _kept[key] = found
-        while len(_kept) > _KEPT:
-            _kept.popitem(last=False)
-    return found
+    with _cache_lock:
+        _cached_scans[key] = scan
+        while len(_cached_scans) > _MAX_CACHED:
+            _cached_scans.popitem(last=False)
+    return scan
 
 
-def _in_spark_types(metadata: TableMetadata, select: str) -> str:
-    names = [quoted(field.name) for field in metadata.schema().fields if isinstance(field.field_type, AS_TEXT)]
-    replaced = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
-    return f"SELECT * REPLACE ({replaced}) FROM ({select})" if names else select
+def _cast_to_spark_types(metadata: TableMetadata, select: str) -> str:
+    names = [
+        quote_identifier(field.name) for field in metadata.schema().fields if isinstance(field.field_type, TEXT_TYPES)
+    ]
+    casts = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
+    return f"SELECT * REPLACE ({casts}) FROM ({select})" if names else select
 
 
-def planned(store: "Store", metadata: TableMetadata, wanted: BooleanExpression) -> list[Entry]:
-    """Return the live files of a version that may hold rows that satisfy `wanted`, and all of its deletes."""
-    listed = manifests(store, metadata)
-    count = sum((one.added_files_count or 0) + (one.existing_files_count or 0) for one in listed)
-    if count <= FEW_FILES or isinstance(wanted, AlwaysTrue):
-        return [entry for one in listed for entry in entries_in(store, one)]
+def prune_files(store: "Store", metadata: TableMetadata, row_filter: BooleanExpression) -> list[FileEntry]:
+    """Return the live files of a version that may have rows that satisfy `row_filter`, and all of its delete files."""
+    manifest_files = read_manifests(store, metadata)
+    count = sum(
+        (manifest_file.added_files_count or 0) + (manifest_file.existing_files_count or 0)
+        for manifest_file in manifest_files
+    )
+    if count <= MIN_PRUNED_FILES or isinstance(row_filter, AlwaysTrue):
+        return [entry for manifest_file in manifest_files for entry in read_manifest_entries(store, manifest_file)]
     schema = metadata.schema()
-    may_hold = _InclusiveMetricsEvaluator(schema, wanted, case_sensitive=False).eval
-    specs = {spec_id: _Partitions(metadata, spec_id, wanted) for spec_id in metadata.specs()}
-    found: list[Entry] = []
-    for one in listed:
-        if one.content == ManifestContent.DELETES:
-            found.extend(entries_in(store, one))
-        elif specs[one.partition_spec_id].may_list(one):
-            partitions = specs[one.partition_spec_id]
-            live = entries_in(store, one)
-            found.extend(entry for entry in live if partitions.may_be(entry) and may_hold(entry.file))
-    return found
+    may_match_file = _InclusiveMetricsEvaluator(schema, row_filter, case_sensitive=False).eval
+    partition_filters = {spec_id: _PartitionFilter(metadata, spec_id, row_filter) for spec_id in metadata.specs()}
+    scanned_entries: list[FileEntry] = []
+    for manifest_file in manifest_files:
+        if manifest_file.content == ManifestContent.DELETES:
+            scanned_entries.extend(read_manifest_entries(store, manifest_file))
+        elif partition_filters[manifest_file.partition_spec_id].may_match_manifest(manifest_file):
+            partition_filter = partition_filters[manifest_file.partition_spec_id]
+            live_entries = read_manifest_entries(store, manifest_file)
+            scanned_entries.extend(
+                entry
+                for entry in live_entries
+                if partition_filter.may_match_entry(entry) and may_match_file(entry.file)
+            )
+    return scanned_entries
 
 
-class _Partitions:
-    """Tells which partitions of a spec may hold the wanted rows; all of them, where that can't be known."""
+class _PartitionFilter:
+    """Tells which partitions of a spec may have matching rows; all of them if that can't be known."""
 
-    def __init__(self, metadata: TableMetadata, spec_id: int, wanted: BooleanExpression) -> None:
+    def __init__(self, metadata: TableMetadata, spec_id: int, row_filter: BooleanExpression) -> None:
         spec, schema = metadata.specs()[spec_id], metadata.schema()
-        self.may_list: Callable[[ManifestFile], bool] = lambda manifest: True
-        self.may_be: Callable[[Entry], bool] = lambda entry: True
-        sources = {field.source_id for field in spec.fields}
-        if spec.is_unpartitioned() or not sources <= set(schema.field_ids):
-            return  # a spec over a column that was dropped since has no types to compare with
-        if any(isinstance(schema.find_type(known), (FloatType, DoubleType)) for known in sources):
+        self.may_match_manifest: Callable[[ManifestFile], bool] = lambda manifest: True
+        self.may_match_entry: Callable[[FileEntry], bool] = lambda entry: True
+        source_ids = {field.source_id for field in spec.fields}
+        if spec.is_unpartitioned() or not source_ids <= set(schema.field_ids):
+            return  # a spec over a dropped column has no types to compare with
+        if any(isinstance(schema.find_type(source_id), (FloatType, DoubleType)) for source_id in source_ids):
             return  # PyIceberg writes such partition values rounded to a float
-        projected = inclusive_projection(schema, spec, case_sensitive=False)(wanted)
-        record = expression_evaluator(Schema(*spec.partition_type(schema).fields), projected, case_sensitive=False)
-        self.may_list = manifest_evaluator(spec, schema, projected, case_sensitive=False)
-        self.may_be = lambda entry: record(entry.file.partition)
+        projected = inclusive_projection(schema, spec, case_sensitive=False)(row_filter)
+        matches_partition = expression_evaluator(
+            Schema(*spec.partition_type(schema).fields), projected, case_sensitive=False
+        )
+        self.may_match_manifest = manifest_evaluator(spec, schema, projected, case_sensitive=False)
+        self.may_match_entry = lambda entry: matches_partition(entry.file.partition)

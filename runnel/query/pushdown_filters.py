@@ -1,7 +1,7 @@
-"""Read off a query what each table's rows must satisfy, so that files without such rows need not be read.
+"""Derive from a query what each table's rows must satisfy, so that files without such rows need not be read.
 
-Pure. Only conditions that stand directly over a table, compare a column with a literal and mean the same in Iceberg's
-evaluation as in Spark's are taken; whatever is in doubt is left out, which costs time and never a row.
+Pure. Only conditions directly on a table are used, which compare a column with a literal and which Iceberg evaluates
+like Spark. Any doubtful condition is ignored, which costs time but never a row.
 """
 
 import re
@@ -41,16 +41,16 @@ from pyiceberg.types import (
 )
 from sqlglot import exp
 
-_COMPARED: dict[type[exp.Expr], Any] = {
+_COMPARISONS: dict[type[exp.Expr], Any] = {
     exp.EQ: EqualTo,
     exp.LT: LessThan,
     exp.LTE: LessThanOrEqual,
     exp.GT: GreaterThan,
     exp.GTE: GreaterThanOrEqual,
 }
-# PyIceberg makes these from positional values, which the type checker's plugin for pydantic does not know.
+# PyIceberg accepts positional values here, which mypy's pydantic plugin does not know.
 _is_null, _not_null, _in, _starts_with = cast(tuple[Any, Any, Any, Any], (IsNull, NotNull, In, StartsWith))
-_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+_REVERSED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
     exp.GT: exp.LT,
@@ -65,151 +65,167 @@ _PREFIX = re.compile(r"[^%_\\]+%\Z")
 
 
 @dataclass(frozen=True)
-class _Reference:
-    """A table in a FROM: how columns name it, and what it has."""
+class _TableReference:
+    """A table in a FROM clause: the qualifier of its columns, its name and its fields."""
 
     qualifier: tuple[str, ...]
     table: str
     fields: Mapping[str, NestedField]
 
 
-def table_filters(tree: exp.Expr, schemas: Mapping[str, Schema]) -> dict[str, BooleanExpression]:
-    """Return for each table, by `layer.name`, a condition that every row satisfies that can matter to the query.
+def derive_table_filters(tree: exp.Expr, schemas: Mapping[str, Schema]) -> dict[str, BooleanExpression]:
+    """Return for each table, by `layer.name`, a condition that every row relevant to the query satisfies.
 
-    A table that is read several times must serve all of them.
+    The condition of a table that is read several times covers all of its uses.
     """
-    found: dict[str, list[BooleanExpression]] = {name: [] for name in schemas}
-    understood: set[int] = set()
+    conditions: dict[str, list[BooleanExpression]] = {name: [] for name in schemas}
+    handled_nodes: set[int] = set()
     for select in tree.find_all(exp.Select):
-        for node, condition in _conditions(select, schemas):
-            found[_name(node)].append(condition)
-            understood.add(id(node))
+        for node, condition in _iterate_conditions(select, schemas):
+            conditions[_qualify_name(node)].append(condition)
+            handled_nodes.add(id(node))
     for node in tree.find_all(exp.Table):
-        if id(node) not in understood and _name(node) in found:
-            found[_name(node)].append(AlwaysTrue())
-    return {name: Or(*parts) if len(parts) > 1 else parts[0] for name, parts in found.items() if parts}
+        if id(node) not in handled_nodes and _qualify_name(node) in conditions:
+            conditions[_qualify_name(node)].append(AlwaysTrue())
+    return {
+        name: Or(*alternatives) if len(alternatives) > 1 else alternatives[0]
+        for name, alternatives in conditions.items()
+        if alternatives
+    }
 
 
-def _name(node: exp.Table) -> str:
+def _qualify_name(node: exp.Table) -> str:
     return ".".join(part.name for part in node.parts).lower()
 
 
-def _conditions(select: exp.Select, schemas: Mapping[str, Schema]) -> Iterator[tuple[exp.Table, BooleanExpression]]:
-    where, start = select.args.get("where"), select.args.get("from_")
-    if where is None or start is None:
+def _iterate_conditions(
+    select: exp.Select, schemas: Mapping[str, Schema]
+) -> Iterator[tuple[exp.Table, BooleanExpression]]:
+    where, from_clause = select.args.get("where"), select.args.get("from_")
+    if where is None or from_clause is None:
         return
     joins: list[exp.Join] = select.args.get("joins") or []
-    # Where an outer join can make a column null, "is null" is no condition on the table's rows.
-    nulls = not any(join.side for join in joins)
-    seen = [start.this, *(join.this for join in joins if join.kind.upper() not in ("SEMI", "ANTI"))]
-    references = {id(node): found for node in seen if (found := _reference(node, schemas))}
-    merges = any(join.args.get("using") or join.method for join in joins)
-    for node in seen:
+    # If an outer join can make a column null, "is null" is not a condition on the table's rows.
+    allows_null_checks = not any(join.side for join in joins)
+    joined_nodes = [from_clause.this, *(join.this for join in joins if join.kind.upper() not in ("SEMI", "ANTI"))]
+    references = {id(node): reference for node in joined_nodes if (reference := _find_reference(node, schemas))}
+    has_merged_columns = any(join.args.get("using") or join.method for join in joins)
+    for node in joined_nodes:
         if id(node) in references:
-            reader = _Reader(references[id(node)], tuple(references.values()), nulls, merges)
-            yield node, reader.condition(where.this) or AlwaysTrue()
+            reader = _ConditionReader(
+                references[id(node)], tuple(references.values()), allows_null_checks, has_merged_columns
+            )
+            yield node, reader.read_condition(where.this) or AlwaysTrue()
 
 
-def _reference(node: exp.Expr, schemas: Mapping[str, Schema]) -> _Reference | None:
-    if not isinstance(node, exp.Table) or _name(node) not in schemas:
+def _find_reference(node: exp.Expr, schemas: Mapping[str, Schema]) -> _TableReference | None:
+    if not isinstance(node, exp.Table) or _qualify_name(node) not in schemas:
         return None
     if {key for key, value in node.args.items() if value} - {"this", "db", "alias"}:
-        return None  # a sample, a pivot or whatever else may stand there
+        return None  # a sample, a pivot or anything else
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         return None
-    qualifier = (alias.name.lower(),) if alias is not None else tuple(_name(node).split("."))
-    fields = {field.name.lower(): field for field in schemas[_name(node)].fields if _SAFE_NAME.match(field.name)}
-    return _Reference(qualifier, _name(node), fields)
+    qualifier = (alias.name.lower(),) if alias is not None else tuple(_qualify_name(node).split("."))
+    fields = {
+        field.name.lower(): field for field in schemas[_qualify_name(node)].fields if _SAFE_NAME.match(field.name)
+    }
+    return _TableReference(qualifier, _qualify_name(node), fields)
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Turns the WHERE of a SELECT into a condition on one of its tables; None where it says nothing about it."""
+class _ConditionReader:
+    """Converts the WHERE of a SELECT to a condition on one of its tables; None if it says nothing about it."""
 
-    own: _Reference
-    all: tuple[_Reference, ...]
-    nulls: bool
-    merges: bool
+    target: _TableReference
+    references: tuple[_TableReference, ...]
+    allows_null_checks: bool
+    has_merged_columns: bool
 
-    def condition(self, node: exp.Expr) -> BooleanExpression | None:
-        """Return what `node` asks of this table's rows."""
+    def read_condition(self, node: exp.Expr) -> BooleanExpression | None:
+        """Return the condition that `node` puts on this table's rows."""
         node = node.unnest()
         if isinstance(node, exp.And):
-            left, right = self.condition(node.left), self.condition(node.right)
+            left, right = self.read_condition(node.left), self.read_condition(node.right)
             return And(left, right) if left and right else left or right
         if isinstance(node, exp.Or):
-            left, right = self.condition(node.left), self.condition(node.right)
+            left, right = self.read_condition(node.left), self.read_condition(node.right)
             return Or(left, right) if left and right else None
         try:
-            return self._leaf(node)
+            return self._read_leaf(node)
         except (ValueError, ArithmeticError, TypeError):
             return None  # a literal that Iceberg can't compare with this column
 
-    def _leaf(self, node: exp.Expr) -> BooleanExpression | None:
-        if type(node) in _COMPARED:
-            return self._compared(type(node), node.this, node.expression)
+    def _read_leaf(self, node: exp.Expr) -> BooleanExpression | None:
+        if type(node) in _COMPARISONS:
+            return self._read_comparison(type(node), node.this, node.expression)
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-            low = self._compared(exp.GTE, node.this, node.args["low"])
-            high = self._compared(exp.LTE, node.this, node.args["high"])
+            low = self._read_comparison(exp.GTE, node.this, node.args["low"])
+            high = self._read_comparison(exp.LTE, node.this, node.args["high"])
             return And(low, high) if low and high else low or high
         if isinstance(node, exp.In):
-            return self._among(node)
+            return self._read_in_list(node)
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            field = self._column(node.this)
-            return cast(BooleanExpression, _is_null(field.name)) if field and self.nulls else None
+            field = self._find_column(node.this)
+            return cast(BooleanExpression, _is_null(field.name)) if field and self.allows_null_checks else None
         if isinstance(node, exp.Not) and isinstance(inner := node.this.unnest(), exp.Is):
-            field = self._column(inner.this) if isinstance(inner.expression, exp.Null) else None
+            field = self._find_column(inner.this) if isinstance(inner.expression, exp.Null) else None
             return cast(BooleanExpression, _not_null(field.name)) if field else None
         if isinstance(node, exp.Like):
-            return self._prefix(node)
+            return self._read_like(node)
         return None
 
-    def _compared(self, kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> BooleanExpression | None:
-        field = self._column(left)
+    def _read_comparison(self, kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> BooleanExpression | None:
+        field = self._find_column(left)
         if field is None:
-            field, right, kind = self._column(right), left, _TURNED[kind]
+            field, right, kind = self._find_column(right), left, _REVERSED[kind]
         if field is None or (isinstance(field.field_type, DoubleType) and kind in (exp.GT, exp.GTE)):
-            return None  # NaN is above every number, and bounds know nothing of it
-        value = _literal(right, field.field_type)
+            return None  # NaN is greater than every number, and bounds don't include it
+        value = _read_literal(right, field.field_type)
         if value is None:
             return None
-        found: BooleanExpression = _COMPARED[kind](field.name, literal(value).to(field.field_type))
-        return found
+        comparison: BooleanExpression = _COMPARISONS[kind](field.name, literal(value).to(field.field_type))
+        return comparison
 
-    def _among(self, node: exp.In) -> BooleanExpression | None:
-        field = self._column(node.this)
+    def _read_in_list(self, node: exp.In) -> BooleanExpression | None:
+        field = self._find_column(node.this)
         if field is None or not node.expressions or set(node.args) - {"this", "expressions"}:
             return None
-        values = [_literal(value, field.field_type) for value in node.expressions]
+        values = [_read_literal(value, field.field_type) for value in node.expressions]
         if None in values:
             return None
         return cast(BooleanExpression, _in(field.name, [literal(value).to(field.field_type) for value in values]))
 
-    def _prefix(self, node: exp.Like) -> BooleanExpression | None:
-        field, pattern = self._column(node.this), node.expression
+    def _read_like(self, node: exp.Like) -> BooleanExpression | None:
+        field, pattern = self._find_column(node.this), node.expression
         if field is None or not isinstance(field.field_type, StringType) or isinstance(node.parent, exp.Escape):
             return None
         if not (isinstance(pattern, exp.Literal) and pattern.is_string and _PREFIX.match(pattern.this)):
             return None
         return cast(BooleanExpression, _starts_with(field.name, pattern.this[:-1]))
 
-    def _column(self, node: exp.Expr) -> NestedField | None:
+    def _find_column(self, node: exp.Expr) -> NestedField | None:
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             return None
         *qualifier, name = [part.name.lower() for part in node.parts]
         if qualifier:
-            meant = [one for one in self.all if one.qualifier[-len(qualifier) :] == tuple(qualifier)]
+            matches = [
+                reference for reference in self.references if reference.qualifier[-len(qualifier) :] == tuple(qualifier)
+            ]
         else:
-            meant = [] if self.merges else [one for one in self.all if name in one.fields]
-        return self.own.fields.get(name) if meant == [self.own] else None
+            matches = (
+                []
+                if self.has_merged_columns
+                else [reference for reference in self.references if name in reference.fields]
+            )
+        return self.target.fields.get(name) if matches == [self.target] else None
 
 
-def _literal(node: exp.Expr, kind: IcebergType) -> Any:
-    """Return a literal as Iceberg compares it with a column of a type, or None where Spark may compare otherwise."""
+def _read_literal(node: exp.Expr, kind: IcebergType) -> Any:
+    """Return a literal for Iceberg's comparison with a column of a type, or None if Spark may compare differently."""
     node = node.unnest()
     if isinstance(kind, (DateType, TimestampType, TimestamptzType)):
-        return _time(node, kind)
+        return _read_time_literal(node, kind)
     if isinstance(kind, StringType):
         return node.this if isinstance(node, exp.Literal) and node.is_string else None
     sign = -1 if isinstance(node, exp.Neg) else 1
@@ -227,16 +243,16 @@ def _literal(node: exp.Expr, kind: IcebergType) -> Any:
     return None
 
 
-def _time(node: exp.Expr, kind: IcebergType) -> str | None:
-    typed = str(node.to.this.value).upper() if isinstance(node, exp.Cast) else ""
+def _read_time_literal(node: exp.Expr, kind: IcebergType) -> str | None:
+    type_name = str(node.to.this.value).upper() if isinstance(node, exp.Cast) else ""
     node = node.this if isinstance(node, exp.Cast) else node
     if not isinstance(node, exp.Literal) or not node.is_string:
         return None
     zone = "+00:00" if isinstance(kind, TimestamptzType) else ""
     if isinstance(kind, DateType):
-        return node.this if typed in ("", "DATE") and _DATE.match(node.this) else None
-    if typed == "DATE" and _DATE.match(node.this):
+        return node.this if type_name in ("", "DATE") and _DATE.match(node.this) else None
+    if type_name == "DATE" and _DATE.match(node.this):
         return f"{node.this}T00:00:00{zone}"
-    if typed.startswith("TIMESTAMP") and _TIME.match(node.this):
+    if type_name.startswith("TIMESTAMP") and _TIME.match(node.this):
         return f"{node.this.replace(' ', 'T')}{zone}"
     return None

@@ -1,4 +1,4 @@
-"""End a query that nobody waits for any more: the engine stops computing, and the reason is what is raised."""
+"""Stop queries that are cancelled or take too long: the engine is interrupted, and the reason is raised."""
 
 import threading
 import time
@@ -7,79 +7,83 @@ from contextlib import contextmanager, suppress
 
 from runnel.errors import Cancelled, RunnelError
 
-_PAUSE_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
-class Bound:
-    """Lets a query go on for as long as it takes."""
+class QueryLimit:
+    """No limit: a query may take as long as it needs."""
 
-    def over(self) -> RunnelError | None:
-        """Return why the query is to end now, or None while it may go on; asked from other threads too."""
+    def stop_error(self) -> RunnelError | None:
+        """Return the error with which the query must stop now, or None; called from other threads, too."""
         return None
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Say that the engine works for as long as the block runs."""
+    def measure_work(self) -> Iterator[None]:
+        """Count the duration of the block as work of the engine."""
         yield
 
 
-class Stoppable(Bound):
-    """Lets a query go on until somebody cancels it."""
+class CancelLimit(QueryLimit):
+    """Stops a query when it is cancelled."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
 
-    def over(self) -> RunnelError | None:
-        """Return that it was cancelled, if it was."""
+    def stop_error(self) -> RunnelError | None:
+        """Return Cancelled if the query was cancelled."""
         return Cancelled() if self._cancelled.is_set() else None
 
 
-class Limited(Bound):
-    """Lets an engine work for so many seconds; how long somebody takes to read the answer does not count."""
+class TimeLimit(QueryLimit):
+    """Stops a query after so many seconds of engine work; the time that the reader takes does not count."""
 
-    def __init__(self, seconds: float, late: RunnelError) -> None:
-        self._left = seconds
-        self._late = late
-        self._since: float | None = None
+    def __init__(self, seconds: float, timeout_error: RunnelError) -> None:
+        self._remaining_seconds = seconds
+        self._timeout_error = timeout_error
+        self._working_since: float | None = None
 
-    def over(self) -> RunnelError | None:
-        """Return that it takes too long, if it does."""
-        since = self._since
-        return self._late if self._left < (0.0 if since is None else time.monotonic() - since) else None
+    def stop_error(self) -> RunnelError | None:
+        """Return the timeout error if the time is used up."""
+        working_since = self._working_since
+        return (
+            self._timeout_error
+            if self._remaining_seconds < (0.0 if working_since is None else time.monotonic() - working_since)
+            else None
+        )
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def measure_work(self) -> Iterator[None]:
         """Count the time."""
-        self._since = begun = time.monotonic()
+        self._working_since = started_at = time.monotonic()
         try:
             yield
         finally:
-            self._left -= time.monotonic() - begun
-            self._since = None
+            self._remaining_seconds -= time.monotonic() - started_at
+            self._working_since = None
 
 
 @contextmanager
-def watched(bound: Bound, interrupt: Callable[[], object]) -> Iterator[None]:
-    """Interrupt an engine when its query is over, again and again until the block ends.
+def enforce_limit(query_limit: QueryLimit, interrupt: Callable[[], object]) -> Iterator[None]:
+    """Interrupt an engine when its query exceeds the limit, repeatedly until the block ends.
 
-    Once is not enough: what comes just before a query begins is lost.
+    Once is not enough: an interrupt just before a query starts is lost.
     """
-    if type(bound) is Bound:
+    if type(query_limit) is QueryLimit:
         yield
         return
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(_PAUSE_SECONDS):
-            if bound.over() is not None:
-                with suppress(Exception):  # it may be ending by itself
+        while not ended.wait(_POLL_SECONDS):
+            if query_limit.stop_error() is not None:
+                with suppress(Exception):  # the query may just be ending by itself
                     interrupt()
 
-    watching = threading.Thread(target=watch, name="runnel query", daemon=True)
-    watching.start()
+    watcher = threading.Thread(target=watch, name="runnel query", daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         ended.set()
-        if watching is not threading.current_thread():  # where a forgotten answer happens to be let go of
-            watching.join()
+        if watcher is not threading.current_thread():  # the garbage collector may close an abandoned result here
+            watcher.join()

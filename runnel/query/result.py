@@ -1,4 +1,4 @@
-"""The answer to a query: streamed, in Arrow batches, from whichever engine gave it."""
+"""The result of a query: a stream of Arrow batches from either engine."""
 
 import time
 from collections import deque
@@ -9,53 +9,59 @@ import pyarrow as pa
 
 from runnel import notebook_html
 from runnel.errors import Mistake, RunnelError
-from runnel.query.arrow_types import json_rows_of, rows_of
+from runnel.query.arrow_types import to_json_rows, to_rows
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 
-_MOST_SHOWN = 20
+_MAX_SHOWN_ROWS = 20
 
 
-class Stream(Protocol):
-    """Batches from an engine, one after the other; closing it releases everything that it holds."""
+class BatchStream(Protocol):
+    """A stream of batches from an engine; closing it releases its resources."""
 
     engine: str
     schema: pa.Schema
 
     def read(self) -> pa.RecordBatch | None:
-        """Return the next batch, or None at the end. Raises Stuck where only Spark can go on."""
+        """Return the next batch, or None at the end. Raises NeedsSpark if only Spark can continue."""
 
     def close(self) -> None:
         """Release everything; may be called again."""
 
 
-class Stuck(Exception):
-    """DuckDB can't give the answer; the message says why, as a phrase. Spark is asked."""
+class NeedsSpark(Exception):
+    """DuckDB can't run the query, so Spark has to; the message says why, as a phrase."""
 
 
-class Result:
-    """The answer to a query.
+class QueryResult:
+    """The result of a query.
 
-    Read it once: as a stream (`batches`, `json_rows`) or whole (`table`, `df`, `rows`). `reason` says why Spark was
-    asked, and is None where it was not. `at` is the id of the commit that was read.
+    Read it once: as a stream (`batches`, `json_rows`) or as a whole (`table`, `df`, `rows`). `reason` tells why Spark
+    ran the query; None if DuckDB did. `at` is the id of the commit that was read.
     """
 
     def __init__(
-        self, stream: Stream, *, at: str, begun: float, reason: str | None, hand_over: Callable[[str], Stream]
+        self,
+        stream: BatchStream,
+        *,
+        at: str,
+        started_at: float,
+        reason: str | None,
+        switch_to_spark: Callable[[str], BatchStream],
     ) -> None:
         self.at = at
         self.reason = reason
         self._stream = stream
-        self._hand_over = hand_over
-        self._begun = begun
+        self._switch_to_spark = switch_to_spark
+        self._started_at = started_at
         self._ended_at: float | None = None
-        self._ahead: deque[pa.RecordBatch] = deque()  # fetched, not given yet
+        self._buffered: deque[pa.RecordBatch] = deque()  # fetched, not yielded yet
         self._table: pa.Table | None = None
-        self._read = False
-        self._given = False
-        self._look_ahead(1)  # at once, while Spark can still take over unnoticed
+        self._is_read = False
+        self._has_yielded = False
+        self._prefetch_rows(1)  # as long as nothing was yielded, Spark can take over
 
     @property
     def engine(self) -> str:
@@ -74,26 +80,26 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """Return how long it took from the question to the end of the answer, or up to now."""
-        return (time.perf_counter() if self._ended_at is None else self._ended_at) - self._begun
+        """Return the seconds from the start of the query to the end of the result, or until now."""
+        return (time.perf_counter() if self._ended_at is None else self._ended_at) - self._started_at
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches; what was yielded is not kept."""
-        self._start()
-        while (batch := self._next()) is not None:
-            self._given = True
+        """Yield the rows in batches, which are not cached."""
+        self._start_reading()
+        while (batch := self._next_batch()) is not None:
+            self._has_yielded = True
             yield batch
 
     def table(self) -> pa.Table:
-        """Return all rows as an Arrow table, which is kept."""
+        """Return all rows as an Arrow table, which is cached."""
         if self._table is None:
-            self._start()
-            engine, found = self.engine, list[pa.RecordBatch]()
-            while (batch := self._next()) is not None:
+            self._start_reading()
+            engine, batches = self.engine, list[pa.RecordBatch]()
+            while (batch := self._next_batch()) is not None:
                 if self.engine != engine:  # Spark starts from the beginning
-                    engine, found = self.engine, []
-                found.append(batch)
-            self._table = pa.Table.from_batches(found, self.schema)
+                    engine, batches = self.engine, []
+                batches.append(batch)
+            self._table = pa.Table.from_batches(batches, self.schema)
         return self._table
 
     def df(self) -> "pd.DataFrame":
@@ -103,34 +109,40 @@ class Result:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows as tuples of Python values."""
-        return [row for batch in self.table().to_batches() for row in rows_of(batch)]
+        return [row for batch in self.table().to_batches() for row in to_rows(batch)]
 
     def json_rows(self) -> Iterator[list[Any]]:
         """Yield the rows as lists that JSON can hold: times in ISO, decimals as strings, bytes in base64."""
         for batch in self.batches():
-            yield from json_rows_of(batch)
+            yield from to_json_rows(batch)
 
     def close(self) -> None:
-        """Release everything that the answer holds; may be called again."""
-        self._ahead.clear()
-        self._read = True
-        self._end()
+        """Release all resources; may be called again."""
+        self._buffered.clear()
+        self._is_read = True
+        self._finish()
 
     def _repr_html_(self) -> str:
-        """Return the first rows for notebooks; the answer can still be read afterwards."""
-        if self._table is None and self._read:
+        """Return the first rows for notebooks; the result can still be read afterwards."""
+        if self._table is None and self._is_read:
             return "<div>this result was read or closed already</div>"
         if self._table is None:
-            self._look_ahead(_MOST_SHOWN + 1)
-        batches = self._ahead if self._table is None else self._table.slice(0, _MOST_SHOWN + 1).to_batches()
-        rows = [row for batch in batches for row in json_rows_of(batch.slice(0, _MOST_SHOWN + 1))][: _MOST_SHOWN + 1]
-        is_more = len(rows) > _MOST_SHOWN
-        numbers = [at for at, field in enumerate(self.schema) if _is_number(field.type)]
-        told = f"the first {_MOST_SHOWN} rows; .df() has all" if is_more else f"{len(rows)} row{'s' * (len(rows) != 1)}"
-        told += f", by {self.engine}, at <code>{notebook_html.text(self.at[:8])}</code>"
-        return f"{notebook_html.table(self.columns, rows[:_MOST_SHOWN], numbers)}<div>{told}</div>"
+            self._prefetch_rows(_MAX_SHOWN_ROWS + 1)
+        batches = self._buffered if self._table is None else self._table.slice(0, _MAX_SHOWN_ROWS + 1).to_batches()
+        rows = [row for batch in batches for row in to_json_rows(batch.slice(0, _MAX_SHOWN_ROWS + 1))][
+            : _MAX_SHOWN_ROWS + 1
+        ]
+        is_more = len(rows) > _MAX_SHOWN_ROWS
+        number_columns = [position for position, field in enumerate(self.schema) if _is_number(field.type)]
+        caption = (
+            f"the first {_MAX_SHOWN_ROWS} rows; .df() has all"
+            if is_more
+            else f"{len(rows)} row{'s' * (len(rows) != 1)}"
+        )
+        caption += f", by {self.engine}, at <code>{notebook_html.render_text(self.at[:8])}</code>"
+        return f"{notebook_html.render_table(self.columns, rows[:_MAX_SHOWN_ROWS], number_columns)}<div>{caption}</div>"
 
-    def __enter__(self) -> "Result":
+    def __enter__(self) -> "QueryResult":
         """Return itself; leaving the block closes it."""
         return self
 
@@ -143,50 +155,50 @@ class Result:
         return self.batches()
 
     def __del__(self) -> None:
-        """Release what a forgotten answer holds."""
+        """Release the resources of an abandoned result."""
         if hasattr(self, "_stream"):
             self._stream.close()
 
-    def _start(self) -> None:
-        if self._read:
+    def _start_reading(self) -> None:
+        if self._is_read:
             what = "this result was read or closed already"
             raise Mistake("RESULT_READ", what, fix="ask the query again; .table() can be called several times")
-        self._read = True
+        self._is_read = True
 
-    def _next(self) -> pa.RecordBatch | None:
-        return self._ahead.popleft() if self._ahead else self._fetch()
+    def _next_batch(self) -> pa.RecordBatch | None:
+        return self._buffered.popleft() if self._buffered else self._fetch_batch()
 
-    def _look_ahead(self, rows: int) -> None:
-        """Fetch so many rows, or all that there are, and keep them for whoever reads."""
-        while sum(batch.num_rows for batch in self._ahead) < rows:
-            engine, batch = self.engine, self._fetch()
+    def _prefetch_rows(self, rows: int) -> None:
+        """Fetch so many rows, or all if there are fewer, and buffer them for later reads."""
+        while sum(batch.num_rows for batch in self._buffered) < rows:
+            engine, batch = self.engine, self._fetch_batch()
             if self.engine != engine:  # Spark starts from the beginning
-                self._ahead.clear()
+                self._buffered.clear()
             if batch is None:
                 return
-            self._ahead.append(batch)
+            self._buffered.append(batch)
 
-    def _fetch(self) -> pa.RecordBatch | None:
+    def _fetch_batch(self) -> pa.RecordBatch | None:
         if self._ended_at is not None:
             return None
         try:
             batch = self._stream.read()
-        except Stuck as stuck:
+        except NeedsSpark as needs_spark:
             self._stream.close()
-            if self._given:
-                what = f"DuckDB stopped in the middle of the answer: {stuck}"
+            if self._has_yielded:
+                what = f"DuckDB stopped in the middle of the answer: {needs_spark}"
                 raise RunnelError("SQL_FAILED", what, fix="ask Spark: engine='spark', or --engine spark") from None
-            self.reason = str(stuck)
-            self._stream = self._hand_over(str(stuck))
-            return self._fetch()
+            self.reason = str(needs_spark)
+            self._stream = self._switch_to_spark(str(needs_spark))
+            return self._fetch_batch()
         except BaseException:
-            self._end()
+            self._finish()
             raise
         if batch is None:
-            self._end()
+            self._finish()
         return batch
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         if self._ended_at is None:
             self._ended_at = time.perf_counter()
         self._stream.close()

@@ -1,4 +1,4 @@
-"""Schemas of the lake's tables as Spark SQL sees them. Pure."""
+"""Convert the schemas of the lake's tables to Spark SQL types. Pure."""
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -22,10 +22,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from runnel.lake.scan.scan_sql import Unscannable
-from runnel.query.data_types import DataType, array, decimal
+from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.query.data_types import DataType, array_type, decimal
 
-_SIMPLE: dict[type[IcebergType], str] = {
+_SIMPLE_TYPES: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
     IntegerType: "int",
     LongType: "bigint",
@@ -38,30 +38,30 @@ _SIMPLE: dict[type[IcebergType], str] = {
     BinaryType: "binary",
     FixedType: "binary",
 }
-AS_TEXT = (UUIDType, TimeType)
-"""Columns of these types are text in Spark SQL, or nothing at all; DuckDB shows them as text."""
+TEXT_TYPES = (UUIDType, TimeType)
+"""Columns of these types are strings in Spark SQL, or not supported; DuckDB returns them as text."""
 
 
-def column_types(schema: Schema) -> dict[str, DataType]:
+def to_spark_types(schema: Schema) -> dict[str, DataType]:
     """Return the columns of a table with the types that Spark gives them, in order."""
-    return {field.name: _column(field.field_type) for field in schema.fields}
+    return {field.name: _convert_column_type(field.field_type) for field in schema.fields}
 
 
-def _column(kind: IcebergType) -> DataType:
-    return DataType("string") if isinstance(kind, AS_TEXT) else _inner(kind)
+def _convert_column_type(kind: IcebergType) -> DataType:
+    return DataType("string") if isinstance(kind, TEXT_TYPES) else _convert_type(kind)
 
 
-def _inner(kind: IcebergType) -> DataType:
+def _convert_type(kind: IcebergType) -> DataType:
     if isinstance(kind, DecimalType):
         return decimal(kind.precision, kind.scale)
     if isinstance(kind, ListType):
-        return array(_inner(kind.element_type))
+        return array_type(_convert_type(kind.element_type))
     if isinstance(kind, MapType):
-        return DataType("map", children=(_inner(kind.key_type), _inner(kind.value_type)))
+        return DataType("map", children=(_convert_type(kind.key_type), _convert_type(kind.value_type)))
     if isinstance(kind, StructType):
-        children = tuple(_inner(field.field_type) for field in kind.fields)
+        children = tuple(_convert_type(field.field_type) for field in kind.fields)
         return DataType("struct", children=children, names=tuple(field.name for field in kind.fields))
-    found = _SIMPLE.get(type(kind))
-    if found is None:
-        raise Unscannable(f"DuckDB has no faithful form of the type {kind}")
-    return DataType(found)
+    type_name = _SIMPLE_TYPES.get(type(kind))
+    if type_name is None:
+        raise DuckdbScanError(f"DuckDB has no faithful form of the type {kind}")
+    return DataType(type_name)

@@ -1,4 +1,4 @@
-"""Execute a plan: do its steps, publish them as one commit, and leave a record of the run."""
+"""Execute a plan: run its steps, publish them as one commit, and record the run."""
 
 import signal
 import threading
@@ -8,16 +8,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.errors import Cancelled, Moved, RunnelError
+from runnel.errors import Cancelled, RunnelError, VersionConflict
 from runnel.lake.flow_state import runs
 from runnel.lake.history.commits import Commit
 from runnel.run.metrics.step_timing import Timeline
-from runnel.run.observers import Ended, Witnesses
+from runnel.run.observers import RunEnd, RunObservers
 from runnel.run.publish_run import publish_run
-from runnel.run.results.run_result import Done, Event, Ran, State, Watch
-from runnel.run.run_context import Order, RunFacts, Work
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState, StepResult
+from runnel.run.run_context import RunContext, RunFacts, RunSpec
 from runnel.run.run_log import RunLog
-from runnel.run.step_executor import Engine
+from runnel.run.step_executor import StepExecutor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
 
-Publish = Callable[[Work, tuple[Done, ...]], Commit | None]
-"""Makes the commit of a run from its steps."""
+Publish = Callable[[RunContext, tuple[StepResult, ...]], Commit | None]
+"""Publish the steps of a run as a commit."""
 
 
-def execute(
-    order: Order,
+def execute_plan(
+    spec: RunSpec,
     plan: "Plan",
     store: "Store",
     flow: "Flow",
@@ -41,96 +41,98 @@ def execute(
     spark: "Callable[[], SparkSession]",
     *,
     logs: Path,
-    watch: Watch,
+    report_progress: ProgressCallback,
     message: str | None = None,
     publish: Publish | None = None,
-    witnesses: Witnesses | None = None,
-) -> Ran:
-    """Execute a plan and return what became of it.
+    observers: RunObservers | None = None,
+) -> RunResult:
+    """Execute a plan and return the result of the run.
 
-    Raises Moved where somebody else changed a table that the run wrote: then it is planned again on the new base,
-    and what was finished is known by its key. `publish` makes the commit in another way than as a run's own.
+    Raises VersionConflict if another commit changed a table that the run wrote: the caller plans again on the new base
+    and reuses the finished results. `publish` replaces the default way to publish the run's commit.
     """
-    started, log = time.monotonic(), RunLog(logs, order.run)
-    timeline = Timeline(order)
-    log.write(f"run {order.run} on {order.branch} from commit {order.commit.id}, {len(plan.work)} steps to do")
-    publishes = publish or (lambda work, steps: publish_run(work, steps, message))
-    follow = witnesses or Witnesses()
-    work = Work(order, store, flow, facts, fingerprints, spark, _all(watch, follow), log)
+    started, log = time.monotonic(), RunLog(logs, spec.run)
+    timeline = Timeline(spec)
+    log.write(f"run {spec.run} on {spec.branch} from commit {spec.commit.id}, {len(plan.work)} steps to do")
+    publish_steps = publish or (lambda run_context, steps: publish_run(run_context, steps, message))
+    run_observers = observers or RunObservers()
+    run_context = RunContext(
+        spec, store, flow, facts, fingerprints, spark, _combine_reporters(report_progress, run_observers), log
+    )
     tables = {"tables": [str(step.table) for step in plan.work]}
-    code = order.basis.code if order.basis else None
-    runs.start(store.db, order.run, order.branch, store.author, tables, pin=order.pin, code=code)
-    follow.begin(work)
-    engine = Engine(work, plan.steps)
-    fault: RunnelError | None = None
-    steps: tuple[Done, ...] = ()
-    state: State = "failed"
+    code = spec.basis.code if spec.basis else None
+    runs.start(store.db, spec.run, spec.branch, store.author, tables, pin=spec.pin, code=code)
+    run_observers.on_start(run_context)
+    executor = StepExecutor(run_context, plan.steps)
+    run_error: RunnelError | None = None
+    steps: tuple[StepResult, ...] = ()
+    state: RunState = "failed"
     commit: Commit | None = None
     try:
-        with timeline.lap("steps"):
-            steps = engine.run(needs_spark=plan.jvm)
-        timeline.part("spark", "steps", engine.accounts.spark_seconds)
-        state = _state(steps)
-        if state == "succeeded" and order.verify:
-            from runnel.run.verify.verify import verify
+        with timeline.measure("steps"):
+            steps = executor.run_steps(needs_spark=plan.jvm)
+        timeline.split_off("spark", "steps", executor.timings.spark_seconds)
+        state = _decide_state(steps)
+        if state == "succeeded" and spec.verify:
+            from runnel.run.verify.verify import verify_steps
 
-            with timeline.lap("verify"):
-                steps = verify(work, steps)
-            state = _state(steps)
+            with timeline.measure("verify"):
+                steps = verify_steps(run_context, steps)
+            state = _decide_state(steps)
         if state == "succeeded":
-            with timeline.lap("publish"), _to_its_end():
-                commit = publishes(work, steps)
+            with timeline.measure("publish"), _ignore_interrupts():
+                commit = publish_steps(run_context, steps)
             state = "succeeded" if commit else "nothing"
-    except Moved as error:
-        fault = error
+    except VersionConflict as error:
+        run_error = error
         log.write(f"planned again: {error.what}")
-        watch(Event("note", f"{error.what}; planning again"))
+        report_progress(Event("note", f"{error.what}; planning again"))
         raise
     except RunnelError as error:
-        fault, state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
+        run_error, state = error, "cancelled" if isinstance(error, Cancelled) else "failed"
         log.write(str(error))
         raise
     finally:
         ended_at = time.time()
-        work.close()
-        steps = engine.accounts.of(steps)
-        with suppress(RunnelError):  # what went wrong first is what is told; the run then shows as lost
-            told = {"steps": [step.json() for step in steps], **(order.basis.told() if order.basis else {})}
-            told["timeline"] = dict(timeline)
-            runs.finish(store.db, order.run, state, commit.id if commit else None, told)
-        made = commit.id if commit else None
-        is_moved, accounts = isinstance(fault, Moved), engine.accounts.found
-        follow.end(Ended(state, made, steps, fault, is_moved, timeline, accounts, ended_at))
+        run_context.close()
+        steps = executor.timings.attach_to_all(steps)
+        with suppress(RunnelError):  # the first error is reported; the run then shows as lost
+            detail = {"steps": [step.json() for step in steps], **(spec.basis.describe_run() if spec.basis else {})}
+            detail["timeline"] = dict(timeline)
+            runs.finish(store.db, spec.run, state, commit.id if commit else None, detail)
+        commit_id = commit.id if commit else None
+        is_replanned, timings = isinstance(run_error, VersionConflict), executor.timings.recorded_timings
+        run_observers.on_end(RunEnd(state, commit_id, steps, run_error, is_replanned, timeline, timings, ended_at))
     seconds = time.monotonic() - started
     log.write(f"{state}, commit {commit.id if commit else 'none'}, {seconds:.3f} s")
-    return Ran(order.run, state, order.branch, made, seconds, steps, str(log.path), timeline=dict(timeline))
+    return RunResult(spec.run, state, spec.branch, commit_id, seconds, steps, str(log.path), timeline=dict(timeline))
 
 
-def _all(watch: Watch, follow: Witnesses) -> Watch:
-    def see(event: Event) -> None:
-        watch(event)
-        follow.see(event)
+def _combine_reporters(report_progress: ProgressCallback, run_observers: RunObservers) -> ProgressCallback:
+    def report_event(event: Event) -> None:
+        report_progress(event)
+        run_observers.on_event(event)
 
-    return see
+    return report_event
 
 
 @contextmanager
-def _to_its_end() -> Iterator[None]:
-    """Leave Ctrl-C aside while publishing, so that nobody is told that nothing was published when it was."""
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C while publishing, so that a published run is not reported as cancelled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+        signal.signal(signal.SIGINT, previous_handler or signal.default_int_handler)
 
 
-def _state(steps: tuple[Done, ...]) -> State:
+def _decide_state(steps: tuple[StepResult, ...]) -> RunState:
     for step in steps:
-        if isinstance(step.error, Moved):
-            raise step.error  # rows were erased meanwhile: it starts from the new versions
+        if isinstance(step.error, VersionConflict):
+            raise step.error  # rows were erased meanwhile: plan again from the new versions
     if any(step.state == "cancelled" for step in steps):
         return "cancelled"
     return "failed" if any(step.state in ("failed", "blocked") for step in steps) else "succeeded"

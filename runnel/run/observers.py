@@ -1,4 +1,4 @@
-"""Who follows a run from the side, for other tools. Nothing that goes wrong with them touches the run."""
+"""Notify observers of a run, such as OpenLineage and OpenTelemetry. An observer that fails never fails the run."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -11,82 +11,82 @@ if TYPE_CHECKING:
     from runnel.declare.settings import Settings
     from runnel.errors import RunnelError
     from runnel.names import TableName
-    from runnel.run.metrics.step_timing import Account
-    from runnel.run.results.run_result import Done, Event
-    from runnel.run.run_context import Work
+    from runnel.run.metrics.step_timing import StepTiming
+    from runnel.run.results.run_result import Event, StepResult
+    from runnel.run.run_context import RunContext
 
 LOG = logging.getLogger("runnel.run")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a run ended. It is `moved` where somebody else was faster: then it is begun anew."""
+class RunEnd:
+    """The end of a run. `is_replanned`: another commit was faster, so the run is planned again."""
 
     state: str
     commit: str | None
-    steps: "tuple[Done, ...]"
+    steps: "tuple[StepResult, ...]"
     error: "RunnelError | None" = None
-    is_moved: bool = False
+    is_replanned: bool = False
     timeline: Mapping[str, float] = field(default_factory=dict)
-    accounts: "Mapping[TableName, Account]" = field(default_factory=dict)
-    ended_at: float | None = None  # seconds since 1970, when it had published
+    timings: "Mapping[TableName, StepTiming]" = field(default_factory=dict)
+    ended_at: float | None = None  # seconds since 1970, after publishing
 
 
-class Witness(Protocol):
-    """Follows one run. What it does takes no time worth telling."""
+class RunObserver(Protocol):
+    """Observe one run. Its methods must return at once."""
 
-    def begin(self, work: "Work") -> None:
-        """The run begins."""
+    def on_start(self, run_context: "RunContext") -> None:
+        """Handle the start of the run."""
 
-    def see(self, event: "Event") -> None:
-        """Something happens; several threads tell."""
+    def on_event(self, event: "Event") -> None:
+        """Handle an event; called from several threads."""
 
-    def end(self, ended: Ended) -> None:
-        """The run has ended."""
+    def on_end(self, run_end: RunEnd) -> None:
+        """Handle the end of the run."""
 
 
-class Witnesses:
-    """All who follow a run."""
+class RunObservers:
+    """Notify all observers of a run; log their errors."""
 
-    def __init__(self, all_of_them: Sequence[Witness] = ()) -> None:
-        self._all = all_of_them
+    def __init__(self, observers: Sequence[RunObserver] = ()) -> None:
+        self._observers = observers
 
-    def begin(self, work: "Work") -> None:
-        """Tell that a run begins."""
-        for one in self._all:
+    def on_start(self, run_context: "RunContext") -> None:
+        """Notify the observers of the start."""
+        for observer in self._observers:
             try:
-                one.begin(work)
+                observer.on_start(run_context)
             except Exception as error:
                 LOG.warning("a run is not followed", exc_info=error)
 
-    def see(self, event: "Event") -> None:
-        """Tell what happens."""
-        for one in self._all:
+    def on_event(self, event: "Event") -> None:
+        """Notify the observers of an event."""
+        for observer in self._observers:
             try:
-                one.see(event)
+                observer.on_event(event)
             except Exception as error:
                 LOG.warning("what happened in a run is not told", exc_info=error)
 
-    def end(self, ended: Ended) -> None:
-        """Tell how it ended."""
-        for one in self._all:
+    def on_end(self, run_end: RunEnd) -> None:
+        """Notify the observers of the end."""
+        for observer in self._observers:
             try:
-                one.end(ended)
+                observer.on_end(run_end)
             except Exception as error:
                 LOG.warning("how a run ended is not told", exc_info=error)
 
 
-def witnesses_of(settings: "Settings") -> Witnesses:
-    """Return who follows the runs of a project, as its settings and the environment say."""
-    from runnel.run.openlineage.sender import sender_of
+def build_observers(settings: "Settings") -> RunObservers:
+    """Return the observers that the settings and the environment configure."""
+    from runnel.run.openlineage.sender import get_sender
 
-    found: list[Witness] = []
-    if (sender := sender_of(settings.openlineage)) is not None:
-        from runnel.run.openlineage.run_observer import LineageWitness
+    observers: list[RunObserver] = []
+    if (sender := get_sender(settings.openlineage)) is not None:
+        from runnel.run.openlineage.run_observer import LineageObserver
 
-        found.append(LineageWitness(sender, settings.name))
+        observers.append(LineageObserver(sender, settings.name))
     if tracing.configure(settings.telemetry, settings.name):
-        from runnel.run.trace_observer import TraceWitness
+        from runnel.run.trace_observer import TraceObserver
 
-        found.append(TraceWitness())
-    return Witnesses(found)
+        observers.append(TraceObserver())
+    return RunObservers(observers)

@@ -1,4 +1,4 @@
-"""What all steps of one run share: the lake, the flow, the facts, Spark when it is needed, and who watches."""
+"""Define what all steps of one run share: the lake, the flow, the facts, Spark on demand, and progress reports."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,104 +8,105 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.declare.model.flow import QUARANTINE
+from runnel.declare.model.flow import QUARANTINE_LAYER
 from runnel.errors import Cancelled
-from runnel.lake.history.commits import Commit, State, Version
+from runnel.lake.history.commits import Commit, LakeState
 from runnel.lake.leases import slots
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Facts, Head
-from runnel.run.results.run_result import Event, Watch
+from runnel.plan.facts import Facts
+from runnel.run.results.run_result import Event, ProgressCallback
 from runnel.run.step_threads import StepThreads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runnel.connect.feed.protocol import News, Progress
-    from runnel.connect.ingest.detect.file_changes import Found
+    from runnel.connect.feed.protocol import FeedChanges, Progress
+    from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
-    from runnel.lake.flow_state.ingest_position import Seen
+    from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.store import Store
-    from runnel.plan.date_range import Days
+    from runnel.plan.date_range import DateRange
     from runnel.plan.fingerprint.fingerprints import Fingerprint
-    from runnel.run.checks.row_checks import Finding
-    from runnel.run.provenance.run_basis import Basis
+    from runnel.run.checks.row_checks import CheckFinding
+    from runnel.run.provenance.run_basis import RunBasis
     from runnel.run.run_log import RunLog
-    from runnel.spark.slot_pool import Loan
+    from runnel.spark.slot_pool import SlotLease
 
 
 class RunFacts(Facts, Protocol):
-    """What a run asks besides what a plan asks."""
+    """The facts that a run needs in addition to those of a plan."""
 
-    def found(self, table: TableName) -> "Found | None":
-        """Return the files of a source that came, changed or went; None for a source without files."""
+    def file_changes(self, table: TableName) -> "FileChanges | None":
+        """Return the added, changed and removed files of a source; None for a source without files."""
 
-    def news(self, table: TableName) -> "News | None":
-        """Return what a source that is no files has; None for one of files."""
+    def feed_changes(self, table: TableName) -> "FeedChanges | None":
+        """Return the changes of a source other than files; None for a file source."""
 
-    def seen(self, table: TableName) -> "dict[str, Seen]":
-        """Return what a source has already given to its table."""
+    def processed_files(self, table: TableName) -> "dict[str, ProcessedFile]":
+        """Return what was already ingested from a source."""
 
-    def position(self, table: TableName) -> "dict[str, Seen]":
-        """Return everything that was ever read for a table of files, by path, also what was removed."""
+    def position(self, table: TableName) -> "dict[str, ProcessedFile]":
+        """Return everything that was ever ingested for a file source, by path, including removed files."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be run: on which branch, from which state of the lake, and how.
+class RunSpec:
+    """The specification of a run: on which branch, from which state of the lake, and how.
 
-    `state` is what the branch holds at `commit`, or what it would hold after a merge that is being computed. `pin` and
-    `planned`, the lake's sequence, were taken before it was read: what it names is not swept, and rows that are erased
-    meanwhile don't come back.
+    `state` is the state of the branch at `commit`, or after a merge that is being computed. `pin` and
+    `planned_sequence`, the lake's sequence number, were taken before the state was read: gc keeps its versions, and
+    rows that are erased meanwhile don't come back.
     """
 
     run: str
     branch: str
     commit: Commit
-    state: State
+    state: LakeState
     pin: str
-    planned: int
+    planned_sequence: int
     full_refresh: bool = False
     verify: bool = False  # compare every table with a full computation before publishing
-    days: "Days | None" = None  # whose slices are computed although nothing changed
+    days: "DateRange | None" = None  # slices of these days are computed even if nothing changed
     parallel: int = 4
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    basis: "Basis | None" = None  # what its provenance says beside the inputs
-    claim: tuple[str, str] | None = None  # the entry of the queue that this is, and the token of its claim
-    cancelled: threading.Event = field(default_factory=threading.Event)  # set by whoever wants it to stop
+    basis: "RunBasis | None" = None  # provenance in addition to the inputs
+    claim: tuple[str, str] | None = None  # the queue entry of this run, and the token of its claim
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set to stop the run
     queued_seconds: float = 0.0  # how long it waited in the queue
-    cause: str = "user"  # who wanted it: `schedule/nightly`, say
-    due: str | None = None  # the time of a schedule that it is for
-    trace: str | None = None  # the `traceparent` of what led to it
-    planned_at: datetime | None = None  # when its planning began; later than its start where it was planned again
+    cause: str = "user"  # who requested it, such as `schedule/nightly`
+    due: str | None = None  # the scheduled time that it is for
+    trace: str | None = None  # the `traceparent` of its cause
+    planned_at: datetime | None = None  # when its planning began; later than its start if it was planned again
 
 
-class Work:
-    """The run while it goes on. Spark and its slot come when the first step asks for them, and go at the end."""
+class RunContext:
+    """The state of a running run. The slot is acquired when the first step needs Spark, and released at the end."""
 
     def __init__(
         self,
-        order: Order,
+        spec: RunSpec,
         store: "Store",
         flow: "Flow",
         facts: RunFacts,
         fingerprints: "Callable[[Task], Fingerprint]",
         spark: "Callable[[], SparkSession]",
-        watch: Watch,
+        report_progress: ProgressCallback,
         log: "RunLog",
     ) -> None:
-        self.order = order
+        self.spec = spec
         self.store = store
         self.flow = flow
         self.facts = facts
         self.fingerprints = fingerprints
-        self.watch = watch
+        self.report_progress = report_progress
         self.log = log
-        self.cancelled = order.cancelled
-        self.findings: dict[TableName, tuple[Finding, ...]] = {}  # how the checks of each table went
-        self.heads = {table: Head(version.location, version.content) for table, version in order.state.items()}
-        self.steps = StepThreads()
+        self.cancelled = spec.cancelled
+        self.findings: dict[TableName, tuple[CheckFinding, ...]] = {}  # of the checks of each table
+        self.heads = dict(spec.state)
+        self.step_threads = StepThreads()
         self._spark = spark
-        self._loan: Loan | None = None
+        self._slot_lease: SlotLease | None = None
         self._guard = threading.Lock()
         self._stack = ExitStack()
 
@@ -115,73 +116,73 @@ class Work:
         return self.flow.root
 
     @property
-    def loan(self) -> "Loan | None":
-        """Return the slot, if Spark was needed."""
-        return self._loan
+    def slot_lease(self) -> "SlotLease | None":
+        """Return the lease of the slot, if Spark was needed."""
+        return self._slot_lease
 
-    def tell(self, event: Event) -> None:
-        """Tell whoever watches, and the log."""
-        self.log.event(event)
-        self.watch(event)
+    def report_event(self, event: Event) -> None:
+        """Write an event to the log and report it as progress."""
+        self.log.write_event(event)
+        self.report_progress(event)
 
-    def check(self) -> None:
-        """Raise where the run was cancelled."""
+    def raise_if_cancelled(self) -> None:
+        """Raise Cancelled if the run was cancelled."""
         if self.cancelled.is_set():
             raise Cancelled
 
-    def borrow(self) -> "Loan":
-        """Return the run's slot, taken on first use with the tables as they are by then."""
+    def acquire_slot(self) -> "SlotLease":
+        """Return the lease of the run's slot, acquired on first use with the current versions of the tables."""
         with self._guard:
-            self.check()
-            if self._loan is None:
-                from runnel.spark.slot_pool import lender
+            self.raise_if_cancelled()
+            if self._slot_lease is None:
+                from runnel.spark.slot_pool import get_slot_pool
 
                 spark = self._spark()
-                layers = {table.layer for table in self.flow.tasks} | {QUARANTINE}
-                lent = lender(spark, self.store, "r", session_conf(spark)).lend(
-                    self.order.commit, self._tables(), layers
+                layers = {table.layer for table in self.flow.tasks} | {QUARANTINE_LAYER}
+                lease_context = get_slot_pool(spark, self.store, "r", session_conf(spark)).acquire(
+                    self.spec.commit, self._list_tables(), layers
                 )
-                self._loan = self._stack.enter_context(lent)
-            return self._loan
+                self._slot_lease = self._stack.enter_context(lease_context)
+            return self._slot_lease
 
     def interrupt(self, table: TableName) -> None:
-        """Stop what the step of a table does now, jobs of Spark and Python code alike; to be called again and again."""
-        if self._loan is not None:
-            with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
-                self._loan.session.sparkContext.cancelJobGroup(f"{self.order.run} {table}")
-        self.steps.interrupt(table)
+        """Interrupt the step of a table, its Spark jobs and its Python code; call it again until the step ends."""
+        if self._slot_lease is not None:
+            with suppress(Exception):  # the JVM may be shutting down; then there is nothing to cancel
+                self._slot_lease.session.sparkContext.cancelJobGroup(f"{self.spec.run} {table}")
+        self.step_threads.interrupt(table)
 
-    def reading(self, table: TableName) -> "Progress":
-        """Return what is told how far the reading of a source is; it raises where the run was cancelled."""
+    def make_read_reporter(self, table: TableName) -> "Progress":
+        """Return a callback for the progress of reading a source; it raises if the run was cancelled."""
 
-        def tell(what: str, done: int, total: int | None) -> None:
-            self.watch(Event("progress", what, table, "ingest", done, total))
-            self.check()
+        def report_read(text: str, done: int, total: int | None) -> None:
+            self.report_progress(Event("progress", text, table, "ingest", done, total))
+            self.raise_if_cancelled()
 
-        return tell
+        return report_read
 
-    def place(self, heads: "Mapping[TableName, Head]") -> None:
-        """Let the tables of the run be at these versions, for every step that reads them later."""
+    def place_tables(self, heads: "Mapping[TableName, TableVersion]") -> None:
+        """Set the versions of tables for every step that reads them later."""
         with self._guard:
             self.heads.update(heads)
-            if self._loan is not None and heads:
+            if self._slot_lease is not None and heads:
                 locations: dict[TableName, str | None] = {table: head.location for table, head in heads.items()}
-                slots.place(self.store.db, self._loan.slot, locations)
+                slots.place_tables(self.store.db, self._slot_lease.slot, locations)
 
     def close(self) -> None:
-        """Give the slot back."""
+        """Release the slot."""
         self._stack.close()
 
-    def _tables(self) -> State:
-        """Return every table that a task of the flow reads or writes, as it is now."""
-        wanted = {table for task in self.flow.tasks.values() for table in (*task.reads, task.table)}
-        wanted |= {aside for task in self.flow.tasks.values() if (aside := task.quarantine)}
-        wanted |= {table for task in self.flow.tasks.values() for table in task.refers}
-        return {table: Version(h.location, h.content) for table, h in self.heads.items() if table in wanted}
+    def _list_tables(self) -> LakeState:
+        """Return the current version of every table that a task of the flow reads or writes."""
+        needed_tables = {table for task in self.flow.tasks.values() for table in (*task.input_tables, task.table)}
+        needed_tables |= {quarantine for task in self.flow.tasks.values() if (quarantine := task.quarantine_table)}
+        needed_tables |= {table for task in self.flow.tasks.values() for table in task.referenced_tables}
+        return {table: head for table, head in self.heads.items() if table in needed_tables}
 
 
 def session_conf(spark: "SparkSession") -> dict[str, str]:
-    """Return the settings of a run's session. Shuffles start with a few partitions per core, unless the user chose."""
+    """Return the settings of a run's session. Shuffles use a few partitions per core, unless the user set it."""
     chosen = spark.conf.get("spark.sql.shuffle.partitions", "200")
-    few = max(8, 4 * spark.sparkContext.defaultParallelism)
-    return {"spark.sql.shuffle.partitions": str(few) if chosen in (None, "200") else str(chosen)}
+    partitions = max(8, 4 * spark.sparkContext.defaultParallelism)
+    return {"spark.sql.shuffle.partitions": str(partitions) if chosen in (None, "200") else str(chosen)}

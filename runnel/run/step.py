@@ -1,6 +1,6 @@
-"""Do one step of a run: read new files, take a known result, or compute a task.
+"""Run one step of a run: ingest a source, reuse a result, or compute a task.
 
-What to do is decided again here, because now the inputs are there.
+The action is decided again here, because the inputs are final now.
 """
 
 from collections.abc import Mapping
@@ -8,67 +8,81 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.lake.flow_state import results
+from runnel.model.table_version import TableVersion
 from runnel.plan.decisions.task import decide_task
-from runnel.plan.facts import Head
-from runnel.plan.steps import Step
-from runnel.run.results.run_result import Done, Event
-from runnel.run.retry import attempt
-from runnel.run.task.compute import compute, provenance
+from runnel.plan.steps import PlanStep
+from runnel.run.results.run_result import Event, StepResult
+from runnel.run.retry import retry_transient
+from runnel.run.task.compute import compute_task, describe_provenance
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
     from runnel.names import TableName
-    from runnel.run.run_context import Work
+    from runnel.run.run_context import RunContext
 
 
-def do(work: "Work", step: Step, inputs: "Mapping[TableName, Head | None]") -> Done:
-    """Do one step and return what became of its table."""
-    work.check()
-    if step.table in work.flow.sources:
-        from runnel.run.sources.file_source import ingest
+def run_step(
+    run_context: "RunContext", step: PlanStep, inputs: "Mapping[TableName, TableVersion | None]"
+) -> StepResult:
+    """Run one step and return its result."""
+    run_context.raise_if_cancelled()
+    if step.table in run_context.flow.sources:
+        from runnel.run.sources.file_source import ingest_source
 
-        return ingest(work, step)
-    task = work.flow.tasks[step.table]
+        return ingest_source(run_context, step)
+    task = run_context.flow.tasks[step.table]
     if task.options.stream:
-        return Done(task.table, "skip", "skipped", "a stream, which goes on by itself")
-    mark = work.fingerprints(task)
-    order = work.order
-    decided = decide_task(
-        task, mark, inputs, work.facts, branch=order.branch, full_refresh=order.full_refresh, days=order.days
+        return StepResult(task.table, "skip", "skipped", "a stream, which goes on by itself")
+    fingerprint = run_context.fingerprints(task)
+    spec = run_context.spec
+    decided_step = decide_task(
+        task, fingerprint, inputs, run_context.facts, branch=spec.branch, full_refresh=spec.full_refresh, days=spec.days
     )
-    if decided.action == "skip":
-        return Done(task.table, "skip", "skipped", decided.reason)
-    if decided.action == "reuse":
-        if (done := _reuse(work, task, decided)) is not None:
-            return done
-        decided = replace(decided, action="full", reason="its known result is gone (retention)")
-    return _compute(work, task, decided, {table: head for table, head in inputs.items() if head is not None})
+    if decided_step.action == "skip":
+        return StepResult(task.table, "skip", "skipped", decided_step.reason)
+    if decided_step.action == "reuse":
+        if (result := _reuse_result(run_context, task, decided_step)) is not None:
+            return result
+        decided_step = replace(decided_step, action="full", reason="its known result is gone (retention)")
+    return _compute_with_retries(
+        run_context, task, decided_step, {table: head for table, head in inputs.items() if head is not None}
+    )
 
 
-def _reuse(work: "Work", task: "Task", decided: Step) -> Done | None:
-    """Take a known result, unless its time has run out since it was looked up."""
-    known = decided.known
-    assert known is not None
-    if not results.use(work.store.db, known):
+def _reuse_result(run_context: "RunContext", task: "Task", decided_step: PlanStep) -> StepResult | None:
+    """Reuse an existing result; return None if gc has removed it since it was looked up."""
+    existing_result = decided_step.existing_result
+    assert existing_result is not None
+    if not results.mark_used(run_context.store.db, existing_result):
         return None
-    detail = provenance(known)
-    return Done(
+    detail = describe_provenance(existing_result)
+    return StepResult(
         task.table,
         "reuse",
         "succeeded",
-        decided.reason,
-        rows=known.rows,
-        head=known.head,
-        aside=known.quarantine,
+        decided_step.reason,
+        rows=existing_result.rows,
+        head=existing_result.head,
+        quarantine=existing_result.quarantine,
         detail=detail,
     )
 
 
-def _compute(work: "Work", task: "Task", decided: Step, inputs: "Mapping[TableName, Head]") -> Done:
-    work.tell(Event("start", decided.reason, task.table, decided.action))
+def _compute_with_retries(
+    run_context: "RunContext", task: "Task", decided_step: PlanStep, inputs: "Mapping[TableName, TableVersion]"
+) -> StepResult:
+    run_context.report_event(Event("start", decided_step.reason, task.table, decided_step.action))
 
-    def again(number: int, pause: float, error: BaseException) -> None:
-        text = f"attempt {number} failed ({str(error).splitlines()[0][:200] if str(error) else type(error).__name__}); "
-        work.tell(Event("retry", f"{text}again in {pause:.0f} s", task.table, decided.action))
+    def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
+        text = (
+            f"attempt {attempt_number} failed "
+            f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__}); "
+        )
+        run_context.report_event(Event("retry", f"{text}again in {pause:.0f} s", task.table, decided_step.action))
 
-    return attempt(lambda: compute(work, task, decided, inputs), task.options.retries, work.cancelled, again)
+    return retry_transient(
+        lambda: compute_task(run_context, task, decided_step, inputs),
+        task.options.retries,
+        run_context.cancelled,
+        report_retry,
+    )

@@ -1,7 +1,7 @@
-"""Do the steps of a plan: independent ones side by side, each as soon as what it needs is done.
+"""Run the steps of a plan: independent ones in parallel, each as soon as its inputs are done.
 
-A step that fails holds up only what needs it; everything else is finished, so that its result is known when the run
-is repeated.
+A failed step blocks only the steps that depend on it; all others are finished, so that a repeated run reuses their
+results.
 """
 
 import queue
@@ -11,190 +11,209 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Cancelled, RunnelError, no_room
+from runnel.errors import Cancelled, RunnelError, find_disk_full
 from runnel.names import TableName
-from runnel.phase_timer import kept
-from runnel.plan.steps import Step
-from runnel.run.metrics.step_timing import Accounts
-from runnel.run.results.run_result import Done, Event
-from runnel.run.run_context import Work
-from runnel.run.step import do
+from runnel.phase_timer import record_phases
+from runnel.plan.steps import PlanStep
+from runnel.run.metrics.step_timing import StepTimings
+from runnel.run.results.run_result import Event, StepResult
+from runnel.run.run_context import RunContext
+from runnel.run.step import run_step
 from runnel.run.step_threads import GRACE_SECONDS, INTERRUPT_SECONDS
 from runnel.thread_interrupt import Interrupted
 
 if TYPE_CHECKING:
-    from runnel.plan.facts import Head
+    from runnel.model.table_version import TableVersion
 
-_BRIEF_SECONDS = 1.0  # what has ended by then needs nobody to watch how far Spark is
+_BRIEF_SECONDS = 1.0  # steps that end sooner need no progress reports
 
 
-class Engine:
-    """One pass over the steps of a plan."""
+class StepExecutor:
+    """Run the steps of one plan in threads."""
 
-    def __init__(self, work: Work, steps: Sequence[Step]) -> None:
-        self.work = work
+    def __init__(self, run_context: RunContext, steps: Sequence[PlanStep]) -> None:
+        self.run_context = run_context
         self.steps = {step.table: step for step in steps}
-        self.done: dict[TableName, Done] = {}
-        self._ended: queue.Queue[Done] = queue.Queue()
+        self.results: dict[TableName, StepResult] = {}
+        self._finished: queue.Queue[StepResult] = queue.Queue()
         self._threads: dict[TableName, threading.Thread] = {}
-        self._needs = {step.table: self._waits_for(step) for step in steps}
-        self.accounts = Accounts(self._needs)
-        self._watch_at = time.monotonic() + _BRIEF_SECONDS
+        self._dependencies = {step.table: self._find_dependencies(step) for step in steps}
+        self.timings = StepTimings(self._dependencies)
+        self._report_progress_at = time.monotonic() + _BRIEF_SECONDS
 
-    def run(self, *, needs_spark: bool) -> tuple[Done, ...]:
-        """Do all steps and return what became of them, in the order of the plan.
+    def run_steps(self, *, needs_spark: bool) -> tuple[StepResult, ...]:
+        """Run all steps and return their results, in the order of the plan.
 
         Ctrl-C cancels Spark's jobs, interrupts Python code, waits for the threads, and marks what was not done.
         """
         try:
-            self._start_ready(spark_is_here=not needs_spark)
+            self._start_ready_steps(is_spark_ready=not needs_spark)
             if needs_spark:
-                asked_at = time.time()
-                self.work.borrow()  # here, because only the main thread can make Ctrl-C reach Spark
-                self.accounts.spark = (asked_at, time.time())
-                self._start_ready()
-            while len(self.done) < len(self.steps):
-                done = self._next()
-                if done.table not in self.done:  # else nobody waited for it any more
-                    self._settle(done)
-                self._start_ready()
+                requested_at = time.time()
+                self.run_context.acquire_slot()  # here, because only the main thread can make Ctrl-C reach Spark
+                self.timings.spark_startup = (requested_at, time.time())
+                self._start_ready_steps()
+            while len(self.results) < len(self.steps):
+                result = self._wait_for_result()
+                if result.table not in self.results:  # else the step was abandoned
+                    self._settle_step(result)
+                self._start_ready_steps()
         except BaseException as error:
-            self._cancel(error)
+            self._cancel_steps(error)
             if not isinstance(error, KeyboardInterrupt | Cancelled):
                 raise
-        return tuple(self.done[table] for table in self.steps)
+        return tuple(self.results[table] for table in self.steps)
 
-    def _next(self) -> Done:
+    def _wait_for_result(self) -> StepResult:
         while True:
-            if (done := self._abandoned_step()) is not None:
-                return done
+            if (result := self._find_abandoned_step()) is not None:
+                return result
             try:
-                return self._ended.get(timeout=0.2)  # short, so that Ctrl-C is noticed
+                return self._finished.get(timeout=0.2)  # short, so that Ctrl-C is noticed
             except queue.Empty:
-                self.work.check()
-                self._watch_spark()
+                self.run_context.raise_if_cancelled()
+                self._report_spark_progress()
 
-    def _abandoned_step(self) -> Done | None:
-        """Return a step as failed that did not end although its time is up; its thread is left to itself."""
-        for table in self.work.steps.overdue():
-            if table in self._threads and table not in self.done:
-                self._abandon(table)
+    def _find_abandoned_step(self) -> StepResult | None:
+        """Return the failed result of a step that did not end in time; its thread is abandoned."""
+        for table in self.run_context.step_threads.list_overdue():
+            if table in self._threads and table not in self.results:
+                self._abandon_step(table)
                 step = self.steps[table]
-                error = self.work.steps.error_of(table)
-                return Done(table, step.action, "failed", step.reason, error=error)
+                error = self.run_context.step_threads.find_error(table)
+                return StepResult(table, step.action, "failed", step.reason, error=error)
         return None
 
-    def _abandon(self, table: TableName) -> None:
-        """Wait no longer for a thread; the slot that it may still use is never used again."""
-        self.work.steps.abandon(table, self._threads[table])
-        self.work.log.write(f"{table} does not stop; its thread is left behind, and its slot is not used again")
-        if self.work.loan is not None:
-            self.work.loan.is_clean = False
+    def _abandon_step(self, table: TableName) -> None:
+        """Stop waiting for a thread; the slot that it may still use is never used again."""
+        self.run_context.step_threads.abandon(table, self._threads[table])
+        self.run_context.log.write(f"{table} does not stop; its thread is left behind, and its slot is not used again")
+        if self.run_context.slot_lease is not None:
+            self.run_context.slot_lease.is_clean = False
 
-    def _start_ready(self, *, spark_is_here: bool = True) -> None:
-        """Start every step that can go now; those that do nothing are done at once, which may free others."""
-        progress = True
-        while progress:
-            progress = False
+    def _start_ready_steps(self, *, is_spark_ready: bool = True) -> None:
+        """Start every step that is ready; settle at once those that do nothing, which may make others ready."""
+        has_progressed = True
+        while has_progressed:
+            has_progressed = False
             for table, step in self.steps.items():
-                if table in self.done or table in self._threads or not self._needs[table] <= self.done.keys():
+                if (
+                    table in self.results
+                    or table in self._threads
+                    or not self._dependencies[table] <= self.results.keys()
+                ):
                     continue
                 if self._is_blocked(table):
-                    self._settle(Done(table, step.action, "blocked", "what it needs has failed"))
-                    progress = True
+                    self._settle_step(StepResult(table, step.action, "blocked", "what it needs has failed"))
+                    has_progressed = True
                 elif step.action == "skip" and not step.is_expected:
-                    self._settle(Done(table, "skip", "skipped", step.reason))
-                    progress = True
-                elif len(self._threads) < self.work.order.parallel and (spark_is_here or step.action == "ingest"):
-                    self._start(step)
+                    self._settle_step(StepResult(table, "skip", "skipped", step.reason))
+                    has_progressed = True
+                elif len(self._threads) < self.run_context.spec.parallel and (
+                    is_spark_ready or step.action == "ingest"
+                ):
+                    self._start_step(step)
 
-    def _start(self, step: Step) -> None:
-        inputs: dict[TableName, Head | None] = {}
-        if step.table in self.work.flow.tasks:
-            inputs = {table: self.work.heads.get(table) for table in self.work.flow.tasks[step.table].reads}
-        thread = threading.Thread(target=self._do, args=(step, inputs), name=f"runnel {step.table}", daemon=True)
+    def _start_step(self, step: PlanStep) -> None:
+        inputs: dict[TableName, TableVersion | None] = {}
+        if step.table in self.run_context.flow.tasks:
+            inputs = {
+                table: self.run_context.heads.get(table)
+                for table in self.run_context.flow.tasks[step.table].input_tables
+            }
+        thread = threading.Thread(target=self._run_step, args=(step, inputs), name=f"runnel {step.table}", daemon=True)
         self._threads[step.table] = thread
-        self.accounts.begin()
+        self.timings.begin_step()
         thread.start()
 
-    def _do(self, step: Step, inputs: "dict[TableName, Head | None]") -> None:
-        loan, started = None, time.monotonic()
-        with kept("plan") as clock:
+    def _run_step(self, step: PlanStep, inputs: "dict[TableName, TableVersion | None]") -> None:
+        slot_lease, started = None, time.monotonic()
+        with record_phases("plan") as clock:
             try:
-                with self.work.steps.entered(step.table):
-                    done = do(self.work, step, inputs)
+                with self.run_context.step_threads.track_thread(step.table):
+                    result = run_step(self.run_context, step, inputs)
             except BaseException as error:
-                done = self._failure(step, error)
-            self.work.steps.settle(step.table)
-            loan, did = self.work.loan, clock.stop()
-        self.accounts.end(step.table)
-        self._ended.put(replace(done, seconds=time.monotonic() - started))
-        session = loan.session if loan is not None and step.table in self.work.flow.tasks else None
-        self.accounts.add(step.table, did, session, f"{self.work.order.run} {step.table}")
+                result = self._describe_failure(step, error)
+            self.run_context.step_threads.settle(step.table)
+            slot_lease, segments = self.run_context.slot_lease, clock.stop()
+        self.timings.end_step(step.table)
+        self._finished.put(replace(result, seconds=time.monotonic() - started))
+        session = slot_lease.session if slot_lease is not None and step.table in self.run_context.flow.tasks else None
+        self.timings.record_step(step.table, segments, session, f"{self.run_context.spec.run} {step.table}")
 
-    def _failure(self, step: Step, error: BaseException) -> Done:
-        from runnel.run.errors.task_errors import full_trace, tell
+    def _describe_failure(self, step: PlanStep, error: BaseException) -> StepResult:
+        from runnel.run.errors.task_errors import format_full_trace, to_task_error
 
-        if self.work.cancelled.is_set() or isinstance(error, Cancelled):
-            return Done(step.table, step.action, "cancelled", "cancelled")
-        self.work.log.write(f"trace of {step.table}\n{full_trace(error)}")
-        if isinstance(error, Interrupted) and (late := self.work.steps.error_of(step.table)) is not None:
-            error = late  # it was interrupted when it had just left the part that its timeout is about
-        task = self.work.flow.tasks.get(step.table)
-        if task is None and (full := no_room(error)) is not None:
-            error = full
+        if self.run_context.cancelled.is_set() or isinstance(error, Cancelled):
+            return StepResult(step.table, step.action, "cancelled", "cancelled")
+        self.run_context.log.write(f"trace of {step.table}\n{format_full_trace(error)}")
+        if (
+            isinstance(error, Interrupted)
+            and (timeout_error := self.run_context.step_threads.find_error(step.table)) is not None
+        ):
+            error = timeout_error  # interrupted just after it had left the block that its timeout covers
+        task = self.run_context.flow.tasks.get(step.table)
+        if task is None and (disk_full_error := find_disk_full(error)) is not None:
+            error = disk_full_error
         if not isinstance(error, RunnelError):
-            error = tell(error, task, self.work.root) if task else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
-        return Done(step.table, step.action, "failed", step.reason, error=error)
+            error = (
+                to_task_error(error, task, self.run_context.root)
+                if task
+                else RunnelError("RUN_FAILED", f"`{step.table}`: {error}")
+            )
+        return StepResult(step.table, step.action, "failed", step.reason, error=error)
 
-    def _settle(self, done: Done) -> None:
-        if done.state == "succeeded" and done.head is not None:
-            heads = {done.table: done.head}
-            task = self.work.flow.tasks.get(done.table)
-            if done.aside is not None and task is not None and task.quarantine is not None:
-                heads[task.quarantine] = done.aside
-            self.work.place(heads)
-        self.done[done.table] = done
-        self._threads.pop(done.table, None)
-        if done.state != "skipped":
-            self.work.tell(Event("end", table=done.table, action=done.action, outcome=done))
+    def _settle_step(self, result: StepResult) -> None:
+        if result.state == "succeeded" and result.head is not None:
+            heads = {result.table: result.head}
+            task = self.run_context.flow.tasks.get(result.table)
+            if result.quarantine is not None and task is not None and task.quarantine_table is not None:
+                heads[task.quarantine_table] = result.quarantine
+            self.run_context.place_tables(heads)
+        self.results[result.table] = result
+        self._threads.pop(result.table, None)
+        if result.state != "skipped":
+            self.run_context.report_event(Event("end", table=result.table, action=result.action, outcome=result))
 
     def _is_blocked(self, table: TableName) -> bool:
-        return any(self.done[need].state in ("failed", "blocked", "cancelled") for need in self._needs[table])
+        return any(
+            self.results[dependency].state in ("failed", "blocked", "cancelled")
+            for dependency in self._dependencies[table]
+        )
 
-    def _waits_for(self, step: Step) -> set[TableName]:
+    def _find_dependencies(self, step: PlanStep) -> set[TableName]:
         """Return the steps to wait for: what it reads, and what its checks compare with."""
-        task = self.work.flow.tasks.get(step.table)
-        return {table for table in (*step.needs, *(task.refers if task else ())) if table in self.steps}
+        task = self.run_context.flow.tasks.get(step.table)
+        return {table for table in (*step.needs, *(task.referenced_tables if task else ())) if table in self.steps}
 
-    def _cancel(self, error: BaseException) -> None:
-        """Stop what is under way, and wait until no thread is left in the slot; one that does not stop is abandoned."""
-        self.work.cancelled.set()
-        until = time.monotonic() + GRACE_SECONDS
-        while self._threads and time.monotonic() < until:
+    def _cancel_steps(self, error: BaseException) -> None:
+        """Interrupt running steps and wait until no thread uses the slot; abandon those that don't stop."""
+        self.run_context.cancelled.set()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._threads and time.monotonic() < deadline:
             for table in list(self._threads):
-                self.work.interrupt(table)
+                self.run_context.interrupt(table)
             while True:
                 try:
-                    done = self._ended.get(timeout=INTERRUPT_SECONDS)
+                    result = self._finished.get(timeout=INTERRUPT_SECONDS)
                 except queue.Empty:
                     break
-                self.done.setdefault(done.table, done)
-                self._threads.pop(done.table, None)
+                self.results.setdefault(result.table, result)
+                self._threads.pop(result.table, None)
         for table in self._threads:
-            self._abandon(table)
+            self._abandon_step(table)
         for table, step in self.steps.items():
-            if table not in self.done:
-                self.done[table] = Done(table, step.action, "cancelled", "cancelled")
+            if table not in self.results:
+                self.results[table] = StepResult(table, step.action, "cancelled", "cancelled")
 
-    def _watch_spark(self) -> None:
-        from runnel.run.metrics.spark_progress import progress
+    def _report_spark_progress(self) -> None:
+        from runnel.run.metrics.spark_progress import read_task_progress
 
-        loan = self.work.loan
-        if loan is not None and time.monotonic() > self._watch_at:
+        slot_lease = self.run_context.slot_lease
+        if slot_lease is not None and time.monotonic() > self._report_progress_at:
             for table in list(self._threads):
-                done, total = progress(loan.session, f"{self.work.order.run} {table}")
+                done, total = read_task_progress(slot_lease.session, f"{self.run_context.spec.run} {table}")
                 if total:
-                    self.work.watch(
+                    self.run_context.report_progress(
                         Event("progress", table=table, action=self.steps[table].action, done=done, total=total)
                     )

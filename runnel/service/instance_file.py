@@ -1,6 +1,6 @@
-"""What `runnel up` leaves in a project's folder so that other commands find it: where it answers, and a token.
+"""Record in the project's folder where `runnel up` listens, and a token, so that other commands find it.
 
-A lock that its process holds tells whether it is there; a file that a crash left behind does not.
+The lock that its process holds tells whether it is running; a file left behind by a crash does not count.
 """
 
 import fcntl
@@ -17,74 +17,74 @@ from runnel.errors import Conflict
 
 
 @dataclass(frozen=True)
-class Home:
-    """A `runnel up` that is there."""
+class ServiceInstance:
+    """A running `runnel up`."""
 
     pid: int
     url: str
     started_at: str
-    catalog: str = ""  # which lake it serves: `catalog_of` its address
+    catalog: str = ""  # which lake it serves: `hash_catalog_url` of the catalog's URL
 
 
 @contextmanager
-def lived_in(folder: Path, home: Home) -> Iterator[None]:
-    """Say that `runnel up` is there for as long as the block runs; raise where another is."""
+def announce_instance(folder: Path, instance: ServiceInstance) -> Iterator[None]:
+    """Announce `runnel up` for as long as the block runs; raise if another one is running."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "up.lock").open("a") as lock:
-        if not _locked(lock):
-            found = _read(folder)
-            who = f"process {found.pid}, {found.url}" if found else "another process"
-            what = f"this project is up already: {who}"
+        if not _try_lock(lock):
+            other = _read_instance(folder)
+            owner = f"process {other.pid}, {other.url}" if other else "another process"
+            what = f"this project is up already: {owner}"
             raise Conflict("UP_ALREADY", what, fix="`runnel down` stops it; `runnel status` says how it is")
         path = folder / "up.json"
-        path.write_text(json.dumps(asdict(home)))
+        path.write_text(json.dumps(asdict(instance)))
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
 
 
-def found(folder: Path) -> Home | None:
-    """Return the `runnel up` that is there, or None."""
+def find_instance(folder: Path) -> ServiceInstance | None:
+    """Return the running `runnel up` of this project, or None."""
     path = folder / "up.lock"
     if not path.exists():
         return None
     with path.open("a") as lock:
-        if _locked(lock):
+        if _try_lock(lock):
             fcntl.flock(lock, fcntl.LOCK_UN)
             return None
-    return _read(folder)
+    return _read_instance(folder)
 
 
-def catalog_of(address: str) -> str:
-    """Return what tells catalogs apart by, of which nothing can be learned: the address may have a password."""
-    return hashlib.sha256(address.encode()).hexdigest()[:16]
+def hash_catalog_url(url: str) -> str:
+    """Return a hash that tells catalogs apart without revealing the URL, which may hold a password."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
-def keep_token(folder: Path, secret: str) -> Path:
-    """Write a token where only its owner can read it, and return the path."""
+def save_token(folder: Path, secret: str) -> Path:
+    """Write a token to a file that only its owner can read, and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "token"
+    path = folder / "read_token"
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secret + "\n")
     return path
 
 
-def token(folder: Path) -> str | None:
+def read_token(folder: Path) -> str | None:
     """Return the token of this project, or None."""
-    path = folder / "token"
+    path = folder / "read_token"
     return path.read_text().strip() if path.is_file() else None
 
 
-def _read(folder: Path) -> Home | None:
+def _read_instance(folder: Path) -> ServiceInstance | None:
     try:
-        return Home(**json.loads((folder / "up.json").read_text()))
+        return ServiceInstance(**json.loads((folder / "up.json").read_text()))
     except (OSError, ValueError, TypeError):
-        return None  # it is just starting or ending
+        return None  # `runnel up` is just starting or ending
 
 
-def _locked(lock: IO[str]) -> bool:
+def _try_lock(lock: IO[str]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

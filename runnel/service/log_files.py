@@ -1,4 +1,4 @@
-"""The logs of the service's processes: one JSON object in a line, in files that don't grow for ever."""
+"""Write the logs of the service's processes as JSON lines, to files that are rotated by size."""
 
 import json
 import logging
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_BYTES, _KEPT = 10_000_000, 5
+_MAX_BYTES, _BACKUP_COUNT = 10_000_000, 5
 
 
-class Lines(logging.Formatter):
-    """A record as JSON."""
+class JsonLineFormatter(logging.Formatter):
+    """Formats a log record as JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line."""
-        told = {
+        """Return the record as one line of JSON."""
+        fields = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "who": record.name,
@@ -26,22 +26,22 @@ class Lines(logging.Formatter):
             "what": record.getMessage(),
         }
         if record.exc_info and record.exc_info[0] is not None:
-            told["trace"] = "".join(traceback.format_exception(*record.exc_info))
-        return json.dumps(told, ensure_ascii=False)
+            fields["trace"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(fields, ensure_ascii=False)
 
 
-class Kept(RotatingFileHandler):
-    """A file that holds up nobody who writes to it: what finds no room there is lost."""
+class LogFileHandler(RotatingFileHandler):
+    """A rotating log file that never fails its writer: if the disk is full, records are lost."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Leave it: the standard way prints a trace for each line."""
+        """Ignore the error: the standard handler would print a trace for each record."""
 
 
-def write_to(path: "Path") -> None:
-    """Write what this process logs into a file, from now on."""
+def log_to_file(path: "Path") -> None:
+    """Send the log records of this process to a file from now on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = Kept(path, maxBytes=_BYTES, backupCount=_KEPT, delay=True, encoding="utf-8")
-    handler.setFormatter(Lines())
+    handler = LogFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_BACKUP_COUNT, delay=True, encoding="utf-8")
+    handler.setFormatter(JsonLineFormatter())
     root = logging.getLogger("runnel")
     root.setLevel(logging.INFO)
     root.addHandler(handler)

@@ -1,32 +1,38 @@
-"""What is wrong with the loops of a process of the service: each has its own error, and holds up no other."""
+"""Keep the current errors of the loops of a service process: each loop fails on its own and delays no other."""
 
 import threading
 from datetime import UTC, datetime
 from typing import Any
 
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 
 
-class Problems:
-    """The loops that fail now, by name, each with what it met and since when. For several threads."""
+class LoopProblems:
+    """The loops that currently fail, by name, each with its error and since when. Thread-safe."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._open: dict[str, tuple[str, str]] = {}
+        self._lock = threading.Lock()
+        self._open_problems: dict[str, tuple[str, str]] = {}
 
-    def note(self, part: str, what: str) -> bool:
-        """Note that a loop fails, and tell whether that is news."""
-        with self._guard:
-            known = self._open.get(part)
-            self._open[part] = (what, known[1] if known is not None else stamp(datetime.now(UTC)))
-            return known is None or known[0] != what
+    def note(self, loop_name: str, what: str) -> bool:
+        """Note that a loop fails, and return whether the error is new."""
+        with self._lock:
+            previous = self._open_problems.get(loop_name)
+            self._open_problems[loop_name] = (
+                what,
+                previous[1] if previous is not None else format_time(datetime.now(UTC)),
+            )
+            return previous is None or previous[0] != what
 
-    def clear(self, part: str) -> None:
-        """Note that a loop does what it should."""
-        with self._guard:
-            self._open.pop(part, None)
+    def clear(self, loop_name: str) -> None:
+        """Note that a loop works again."""
+        with self._lock:
+            self._open_problems.pop(loop_name, None)
 
     def json(self) -> list[dict[str, Any]]:
-        """Return what `runnel status`, REST and /metrics show, by way of the row of the process."""
-        with self._guard:
-            return [{"part": part, "what": what, "since": since} for part, (what, since) in sorted(self._open.items())]
+        """Return what `runnel status`, REST and /metrics show; it is stored in the catalog row of the process."""
+        with self._lock:
+            return [
+                {"part": loop_name, "what": what, "since": since}
+                for loop_name, (what, since) in sorted(self._open_problems.items())
+            ]

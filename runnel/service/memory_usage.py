@@ -1,4 +1,4 @@
-"""How much memory a worker takes, its Spark and the processes of Spark included. Only Linux tells."""
+"""Measure the memory of a worker, including Spark and its child processes. Linux only."""
 
 import os
 from pathlib import Path
@@ -6,16 +6,20 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def memory_bytes(pid: int | None = None) -> int | None:
-    """Return the resident memory of a process, this one unless told, and of all below it; None where nobody tells."""
-    found, waiting, is_known = 0, [pid or os.getpid()], False
-    while waiting:
-        one = _PROC / str(waiting.pop())
+def measure_memory_bytes(pid: int | None = None) -> int | None:
+    """Return the resident memory of a process (by default this one) and its descendants; None if /proc is missing."""
+    total_bytes, pending_pids, is_measured = 0, [pid or os.getpid()], False
+    while pending_pids:
+        process_dir = _PROC / str(pending_pids.pop())
         try:
-            pages = int((one / "statm").read_text().split()[1])
-            below = [number for path in (one / "task").glob("*/children") for number in path.read_text().split()]
+            pages = int((process_dir / "statm").read_text().split()[1])
+            child_pids = [
+                child_pid
+                for path in (process_dir / "task").glob("*/children")
+                for child_pid in path.read_text().split()
+            ]
         except (OSError, IndexError, ValueError):
-            continue  # it has ended meanwhile
-        found, is_known = found + pages * os.sysconf("SC_PAGE_SIZE"), True
-        waiting += [int(number) for number in below]
-    return found if is_known else None
+            continue  # the process has ended meanwhile
+        total_bytes, is_measured = total_bytes + pages * os.sysconf("SC_PAGE_SIZE"), True
+        pending_pids += [int(child_pid) for child_pid in child_pids]
+    return total_bytes if is_measured else None

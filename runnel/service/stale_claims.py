@@ -1,6 +1,6 @@
-"""Find runs whose worker is gone: their claim is no longer renewed.
+"""Release the claims of runs whose worker has died and no longer renews them.
 
-Time is measured by a clock that never jumps: a claim is over when nobody was seen to renew it for a while.
+Time is measured by a monotonic clock: a claim is stale if this process has not seen it renewed for a while.
 """
 
 import time
@@ -11,22 +11,24 @@ from runnel.lake.control import run_queue
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
-    from runnel.lake.control.run_queue import Queued
+    from runnel.lake.control.run_queue import QueueEntry
 
 
-class Reaper:
-    """What one process has seen of the claims."""
+class StaleClaimReaper:
+    """When this process first saw each claim in its current state."""
 
-    def __init__(self, db: "Database", tick: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: "Database", clock: Callable[[], float] = time.monotonic) -> None:
         self._db = db
-        self._tick = tick
-        self._seen: dict[tuple[str, str], float] = {}
+        self._clock = clock
+        self._first_seen_at: dict[tuple[str, str], float] = {}
 
-    def look(self) -> "list[Queued]":
-        """End the claims that are over, and return their entries as they are then."""
-        running = self._db.read(lambda connection: run_queue.entries(connection, states=(run_queue.RUNNING,)))
-        now = self._tick()
-        held = [(one.id, one.renewed_at or "") for one in running]
-        self._seen = {key: self._seen.get(key, now) for key in held}
-        stale = [key for key, since in self._seen.items() if now - since > run_queue.CLAIM_SECONDS]
-        return run_queue.release(self._db, stale=stale) if stale else []
+    def release_stale_claims(self) -> "list[QueueEntry]":
+        """Release stale claims, and return their queue entries afterwards."""
+        running_entries = self._db.read(
+            lambda connection: run_queue.list_entries(connection, states=(run_queue.RUNNING,))
+        )
+        now = self._clock()
+        claims = [(entry.id, entry.renewed_at or "") for entry in running_entries]
+        self._first_seen_at = {key: self._first_seen_at.get(key, now) for key in claims}
+        stale = [key for key, since in self._first_seen_at.items() if now - since > run_queue.CLAIM_SECONDS]
+        return run_queue.release_claims(self._db, stale=stale) if stale else []

@@ -1,7 +1,7 @@
-"""The supervisor: it starts the service and the workers, and starts again what has ended or no longer answers.
+"""Supervise the server and worker processes: start them, and restart those that ended or no longer respond.
 
-It does nothing else, so that nothing can bring it down. Should it be killed, its children see their end of a pipe
-close, and end too.
+The supervisor does nothing else, so that nothing can bring it down. If it is killed, its children see their end of a
+pipe close, and end too.
 """
 
 import logging
@@ -19,188 +19,196 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
 from runnel.lake.control import run_queue, workers
-from runnel.service.active_work import runs_under_way
+from runnel.service.active_work import list_runs_under_way
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
 
 LOG = logging.getLogger("runnel.supervisor")
-Tell = Callable[[str], None]
-PATIENCE_SECONDS = 15.0  # for one that shows no sign of life
-START_SECONDS = 120.0  # until it must have shown one
+ReportLine = Callable[[str], None]
+SILENCE_SECONDS = 15.0  # a process without a heartbeat for so long is killed
+START_SECONDS = 120.0  # for the first heartbeat
 END_SECONDS = 30.0  # for a process that was told to end and has nothing to wait for
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 30.0
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
 _PAUSE_SECONDS = 0.2
-_WELL_SECONDS = 60.0
+_STABLE_SECONDS = 60.0
 
 
 @dataclass
-class Child:
-    """A process that is to be there. `command` is called with its name; `sign` returns what changes while it lives."""
+class ChildProcess:
+    """A supervised process. `command` returns its command line for a name.
+
+    `read_heartbeat` returns a value that changes as long as the process is alive.
+    """
 
     kind: str
     command: Callable[[str], Sequence[str]]
-    sign: Callable[[str], str | None]
+    read_heartbeat: Callable[[str], str | None]
     name: str = ""
     process: "subprocess.Popen[bytes] | None" = None
-    started: float = 0.0
-    starts: int = 0
-    next_at: float = 0.0
-    pause: float = _SHORTEST_SECONDS
-    seen: str | None = None
-    seen_at: float = field(default=0.0)
+    started_at: float = 0.0
+    start_count: int = 0
+    next_start_at: float = 0.0
+    pause_seconds: float = _MIN_PAUSE_SECONDS
+    last_heartbeat: str | None = None
+    last_heartbeat_at: float = field(default=0.0)
 
 
 class Supervisor:
     """The children of one `runnel up`."""
 
-    def __init__(self, children: Sequence[Child], db: "Database", tell: Tell) -> None:
+    def __init__(self, children: Sequence[ChildProcess], db: "Database", report: ReportLine) -> None:
         self.stop = threading.Event()
         self.children = list(children)
-        self.hurry = threading.Event()  # interrupt what is under way instead of waiting for it
+        self.interrupt_requested = threading.Event()  # set to interrupt running runs instead of waiting for them
         self._db = db
-        self._tell = tell
-        self._hurried_at: float | None = None
-        self._shown: set[str] = set()
+        self._report = report
+        self._interrupted_at: float | None = None
+        self._reported_runs: set[str] = set()
 
     def run(self) -> None:
-        """Keep everything running until told to stop."""
+        """Keep all children running until `stop` is set."""
         while not self.stop.is_set():
             for child in self.children:
-                self._look(child)
+                self._check_child(child)
             self.stop.wait(_PAUSE_SECONDS)
 
     def end(self) -> bool:
-        """Stop all after what is under way, however long that takes; return whether all ended by themselves.
+        """Stop all children after their running runs, however long that takes; return whether all ended cleanly.
 
-        Once `hurry` is set, workers interrupt their runs, and what has not ended soon after that is killed.
+        Once `interrupt_requested` is set, workers interrupt their runs; children that don't end soon after are killed.
         """
         self.stop.set()
-        there = [child for child in self.children if child.process is not None and child.process.poll() is None]
-        for child in there:
-            _signal(child, signal.SIGTERM)
-        ended = [self._await_end(child, time.monotonic()) for child in there]
-        return all(ended)
+        running_children = [
+            child for child in self.children if child.process is not None and child.process.poll() is None
+        ]
+        for child in running_children:
+            _send_signal(child, signal.SIGTERM)
+        ended_cleanly = [self._await_end(child, time.monotonic()) for child in running_children]
+        return all(ended_cleanly)
 
-    def _await_end(self, child: Child, begun: float) -> bool:
-        """Wait for the end of a child, and tell whether it ended in order; a worker may take long, if it lives."""
+    def _await_end(self, child: ChildProcess, stop_requested_at: float) -> bool:
+        """Wait for the end of a child, and return whether it ended cleanly; a worker with heartbeats may take long."""
         assert child.process is not None
         while child.process.poll() is None:
             now = time.monotonic()
-            if self._hurried_at is None and self.hurry.is_set():
-                self._hurried_at = now
-                for worker in [one for one in self.children if one.kind == "worker"]:
-                    _signal(worker, signal.SIGUSR1)
-            waits_since = self._hurried_at if child.kind == "worker" else begun
+            if self._interrupted_at is None and self.interrupt_requested.is_set():
+                self._interrupted_at = now
+                for worker in [sibling for sibling in self.children if sibling.kind == "worker"]:
+                    _send_signal(worker, signal.SIGUSR1)
+            waits_since = self._interrupted_at if child.kind == "worker" else stop_requested_at
             if waits_since is not None and now - waits_since > END_SECONDS:
-                self._tell(f"the {child.kind} did not end in time, it is killed")
-                _signal(child, signal.SIGKILL)
+                self._report(f"the {child.kind} did not end in time, it is killed")
+                _send_signal(child, signal.SIGKILL)
             elif child.kind == "worker":
-                self._watch(child, now)
-                self._show_runs()
+                self._kill_if_silent(child, now)
+                self._report_runs()
             with suppress(subprocess.TimeoutExpired):
                 child.process.wait(_PAUSE_SECONDS)
-        is_whole = child.process.returncode == 0
-        self._bury(child)
-        return is_whole
+        ended_cleanly = child.process.returncode == 0
+        self._release_child(child)
+        return ended_cleanly
 
-    def _show_runs(self) -> None:
-        """Say which runs it waits for, each once."""
-        with suppress(RunnelError):  # the database is away
+    def _report_runs(self) -> None:
+        """Report which runs the shutdown waits for, each once."""
+        with suppress(RunnelError):  # the database is unreachable
             names = frozenset(child.name for child in self.children)
-            for run in runs_under_way(self._db, names):
-                if run.run not in self._shown:
-                    self._shown.add(run.run)
-                    self._tell(f"waiting for {run.text}")
+            for run in list_runs_under_way(self._db, names):
+                if run.run not in self._reported_runs:
+                    self._reported_runs.add(run.run)
+                    self._report(f"waiting for {run.text}")
 
     def kill(self) -> None:
-        """End everything at once."""
+        """Kill all children immediately."""
         for child in self.children:
-            _signal(child, signal.SIGKILL)
+            _send_signal(child, signal.SIGKILL)
 
-    def _look(self, child: Child) -> None:
+    def _check_child(self, child: ChildProcess) -> None:
         now = time.monotonic()
         if child.process is None:
-            if now >= child.next_at:
-                self._start(child)
+            if now >= child.next_start_at:
+                self._start_child(child)
             return
         code = child.process.poll()
         if code is None:
-            self._watch(child, now)
+            self._kill_if_silent(child, now)
             return
-        self._bury(child)
-        if now - child.started > _WELL_SECONDS:
-            child.pause = _SHORTEST_SECONDS
-        LOG.error("the %s ended with %s; it is started again in %s s", child.kind, code, child.pause)
-        self._tell(f"the {child.kind} has ended ({_how(code)}); it is started again")
-        child.next_at, child.pause = now + child.pause, min(2 * child.pause, _LONGEST_SECONDS)
+        self._release_child(child)
+        if now - child.started_at > _STABLE_SECONDS:
+            child.pause_seconds = _MIN_PAUSE_SECONDS
+        LOG.error("the %s ended with %s; it is started again in %s s", child.kind, code, child.pause_seconds)
+        self._report(f"the {child.kind} has ended ({_describe_exit(code)}); it is started again")
+        child.next_start_at, child.pause_seconds = (
+            now + child.pause_seconds,
+            min(2 * child.pause_seconds, _MAX_PAUSE_SECONDS),
+        )
 
-    def _start(self, child: Child) -> None:
-        child.starts += 1
-        child.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{child.kind}-{child.starts}-{os.urandom(2).hex()}"
+    def _start_child(self, child: ChildProcess) -> None:
+        child.start_count += 1
+        child.name = f"{socket.gethostname()[:30]}-{os.getpid()}-{child.kind}-{child.start_count}-{os.urandom(2).hex()}"
         child.process = subprocess.Popen(child.command(child.name), stdin=subprocess.PIPE)
-        child.started = child.seen_at = time.monotonic()
-        child.seen = None
+        child.started_at = child.last_heartbeat_at = time.monotonic()
+        child.last_heartbeat = None
         LOG.info("the %s is started as %s, process %s", child.kind, child.name, child.process.pid)
 
-    def _watch(self, child: Child, now: float) -> None:
-        """Kill a child that shows no sign of life: it hangs, or was stopped."""
-        if now - child.seen_at < 2.0:
+    def _kill_if_silent(self, child: ChildProcess, now: float) -> None:
+        """Kill a child without a heartbeat: it hangs, or was suspended."""
+        if now - child.last_heartbeat_at < 2.0:
             return
         try:
-            sign = child.sign(child.name)
+            heartbeat = child.read_heartbeat(child.name)
         except RunnelError:
-            child.seen_at = now  # the database is away: nobody can show anything
+            child.last_heartbeat_at = now  # the database is unreachable, so heartbeats can't be read
             return
-        if sign is not None and sign != child.seen:
-            child.seen, child.seen_at = sign, now
-        elif now - child.seen_at > (START_SECONDS if child.seen is None else PATIENCE_SECONDS):
+        if heartbeat is not None and heartbeat != child.last_heartbeat:
+            child.last_heartbeat, child.last_heartbeat_at = heartbeat, now
+        elif now - child.last_heartbeat_at > (START_SECONDS if child.last_heartbeat is None else SILENCE_SECONDS):
             LOG.error("the %s shows no sign of life", child.kind)
-            self._tell(f"the {child.kind} shows no sign of life; it is killed")
-            _signal(child, signal.SIGKILL)
+            self._report(f"the {child.kind} shows no sign of life; it is killed")
+            _send_signal(child, signal.SIGKILL)
 
-    def _bury(self, child: Child) -> None:
-        """Give back what a child held that has ended."""
+    def _release_child(self, child: ChildProcess) -> None:
+        """Release the pipe and the claims of a child that has ended."""
         if child.process is not None and child.process.stdin is not None:
             with suppress(OSError):
                 child.process.stdin.close()
         child.process = None
         if child.kind == "worker":
-            with suppress(RunnelError):  # its claims end by themselves then
-                run_queue.release(self._db, worker=child.name)
-                workers.leave(self._db, child.name)
+            with suppress(RunnelError):  # its claims expire by themselves then
+                run_queue.release_claims(self._db, worker=child.name)
+                workers.remove(self._db, child.name)
 
 
-def beats(db: "Database") -> Callable[[str], str | None]:
-    """Return what tells when a worker last said that it is there."""
+def make_heartbeat_reader(db: "Database") -> Callable[[str], str | None]:
+    """Return a function that reads when a worker last renewed its presence."""
 
-    def sign(name: str) -> str | None:
-        there = db.read(lambda connection: workers.present(connection, workers.WORKER))
-        return next((one.renewed_at for one in there if one.id == name), None)
+    def read_heartbeat(name: str) -> str | None:
+        present_workers = db.read(lambda connection: workers.list_alive(connection, workers.WORKER))
+        return next((worker.renewed_at for worker in present_workers if worker.id == name), None)
 
-    return sign
+    return read_heartbeat
 
 
-def answers(url: str) -> Callable[[str], str | None]:
-    """Return what tells that a service answers."""
+def make_health_probe(url: str) -> Callable[[str], str | None]:
+    """Return a function that checks whether the server responds."""
 
-    def sign(name: str) -> str | None:
+    def probe_health(name: str) -> str | None:
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
-                return str(time.monotonic()) if answer.status == 200 else None
+            with urllib.request.urlopen(f"{url}/health", timeout=5) as response:
+                return str(time.monotonic()) if response.status == 200 else None
         except OSError:
             return None
 
-    return sign
+    return probe_health
 
 
-def _signal(child: Child, how: signal.Signals) -> None:
+def _send_signal(child: ChildProcess, signal_number: signal.Signals) -> None:
     if child.process is not None:
         with suppress(ProcessLookupError):
-            child.process.send_signal(how)
+            child.process.send_signal(signal_number)
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

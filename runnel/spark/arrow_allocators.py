@@ -1,7 +1,7 @@
-"""Close what Iceberg's readers leave open in Java: an allocator of Arrow for each file that was read, for ever.
+"""Close the Arrow allocators that Iceberg's readers leak in the JVM, one for each file that was read.
 
-That is apache/iceberg#13937; a worker that lives for weeks would run out of memory by it. A reader holds memory from
-its first row to its end, so one that holds nothing, and held nothing a minute ago, has ended.
+The leak is apache/iceberg#13937; a worker that runs for weeks would run out of memory. A reader holds memory from its
+first row to its end, so an allocator that is empty now and was empty a minute ago belongs to a reader that has ended.
 """
 
 import threading
@@ -10,15 +10,15 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from runnel.spark.per_driver_cache import PerDriver
+from runnel.spark.per_driver_cache import PerDriverCache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-EVERY_SECONDS = 60.0
-# For the compiler that Spark has with it: asked from Python one by one, thousands of allocators would take seconds.
-_SCRIPT = """
+SWEEP_INTERVAL_SECONDS = 60.0
+# Compiled by Janino, which Spark ships: checking thousands of allocators one by one from Python would take seconds.
+_JAVA_SCRIPT = """
 java.util.Set idle = new java.util.HashSet();
 for (Object one : org.apache.iceberg.arrow.ArrowAllocation.rootAllocator().getChildAllocators()) {
     org.apache.iceberg.shaded.org.apache.arrow.memory.BufferAllocator allocator =
@@ -35,30 +35,30 @@ return idle;
 """
 
 
-class Sweeper:
-    """What closes the allocators of one driver. A command that ends soon never needs its script."""
+class AllocatorSweeper:
+    """Close the leaked allocators of one driver. The script is compiled on first use: short commands never need it."""
 
     def __init__(self, context: "SparkContext") -> None:
         self._context = context
         self._swept_at = time.monotonic()
         self._guard = threading.Lock()
 
-    def sweep_in_turn(self) -> None:
-        """Sweep once a minute, however often it is asked for."""
-        with self._guard, suppress(Exception):  # Spark may be ending, and all of it goes then
-            if time.monotonic() - self._swept_at > EVERY_SECONDS:
+    def sweep_if_due(self) -> None:
+        """Sweep at most once a minute, however often it is called."""
+        with self._guard, suppress(Exception):  # Spark may be stopping, which frees all of them
+            if time.monotonic() - self._swept_at > SWEEP_INTERVAL_SECONDS:
                 self._swept_at = time.monotonic()
                 self.sweep()
 
     def sweep(self) -> int:
-        """Close what was idle the last time and is still, and return how many are idle since."""
-        script, given = self._script
-        given[0] = script.evaluate(given)
-        return int(given[0].size())
+        """Close the allocators that were idle last time and still are, and return how many became idle since."""
+        script, arguments = self._script
+        arguments[0] = script.evaluate(arguments)
+        return int(arguments[0].size())
 
     @cached_property
     def _script(self) -> tuple[Any, Any]:
-        """Return the script, ready to run, and what it is given."""
+        """Return the compiled script and its arguments."""
         jvm, gateway = self._context._jvm, self._context._gateway
         assert jvm is not None
         assert gateway is not None
@@ -67,15 +67,15 @@ class Sweeper:
         script: Any = jvm.org.codehaus.janino.ScriptEvaluator()
         script.setParameters(names, kinds)
         script.setReturnType(kinds[0])
-        script.cook(_SCRIPT)
-        given = gateway.new_array(jvm.java.lang.Object, 1)
-        given[0] = jvm.java.util.HashSet()
-        return script, given
+        script.cook(_JAVA_SCRIPT)
+        arguments = gateway.new_array(jvm.java.lang.Object, 1)
+        arguments[0] = jvm.java.util.HashSet()
+        return script, arguments
 
 
-_sweepers = PerDriver(Sweeper)
+_sweepers = PerDriverCache(AllocatorSweeper)
 
 
-def sweep(spark: "SparkSession") -> None:
-    """Close what readers of this driver left open, now and then."""
-    _sweepers.of(spark.sparkContext).sweep_in_turn()
+def sweep_allocators(spark: "SparkSession") -> None:
+    """Close the leaked allocators of this driver, if a sweep is due."""
+    _sweepers.get(spark.sparkContext).sweep_if_due()

@@ -1,4 +1,4 @@
-"""Make a class-data-sharing archive: run Spark once, note which classes it loads, and have Java store them.
+"""Build a class-data-sharing archive: run Spark once, record which classes it loads, and let Java dump them.
 
 `python -m runnel.spark.cds_archive_builder` does it in the foreground. At most one runs at a time.
 """
@@ -15,99 +15,99 @@ from runnel import failpoint
 from runnel.errors import RunnelError
 from runnel.spark import cds_training
 from runnel.spark.jvm import cache_dir, cds_archive, child_process
-from runnel.spark.jvm.command_line import class_path, spark_command
+from runnel.spark.jvm.command_line import build_class_path, build_spark_command
 from runnel.spark.jvm.jars import ensure_jars
 from runnel.spark.jvm.java_home import Java, find_java
-from runnel.spark.jvm.launch import Stillborn, last_words, launch
-from runnel.spark.jvm.scratch_dir import new_scratch
-from runnel.spark.session import SparkSettings, connect
+from runnel.spark.jvm.launch import JvmStartError, find_exit_reason, launch_jvm
+from runnel.spark.jvm.scratch_dir import create_scratch_dir
+from runnel.spark.session import SparkSettings, connect_session
 
 LISTED = failpoint.declare("spark.archive.listed", "the classes to store are known")
 DUMPED = failpoint.declare("spark.archive.dumped", "the archive is written, under a temporary name")
 RENAMED = failpoint.declare("spark.archive.renamed", "the archive is in place; old ones are still there")
 
-_PATIENCE_SECONDS = 900
+_TIMEOUT_SECONDS = 900
 
 
 def build(java: Java, jars: Sequence[Path], *, wait: bool = True) -> Path | None:
-    """Return the archive for this Java and class path, made now unless it is there.
+    """Return the archive for this Java and class path; build it if it is missing.
 
-    With `wait` false and another process making one, return None at once.
+    If another process is building one and `wait` is false, return None at once.
     """
-    home = cache_dir.folder("archives")
+    archive_folder = cache_dir.ensure_folder("archives")
     path = cds_archive.archive_path(java, jars)
-    with cache_dir.locked(home / ".lock", wait=wait) as got:
-        if not got:
+    with cache_dir.lock_file(archive_folder / ".lock", wait=wait) as is_locked:
+        if not is_locked:
             return None
         if not path.exists():
-            cache_dir.need_space(home, 2 * cds_archive.SIZE_BYTES)
-            _clean(home)
+            cache_dir.require_space(archive_folder, 2 * cds_archive.ARCHIVE_BYTES)
+            _remove_leftovers(archive_folder)
             try:
-                _make(java, jars, path)
-            except Stillborn as death:
-                path.with_suffix(".failed").write_text(death.line)
-                raise RunnelError("SPARK_ARCHIVE", f"the archive was not made: {death.line}") from None
+                _build_archive(java, jars, path)
+            except JvmStartError as start_error:
+                path.with_suffix(".failed").write_text(start_error.line)
+                raise RunnelError("SPARK_ARCHIVE", f"the archive was not made: {start_error.line}") from None
             except OSError as error:
-                raise cache_dir.disk_error(error, home) from error
+                raise cache_dir.disk_error(error, archive_folder) from error
     return path
 
 
-def _make(java: Java, jars: Sequence[Path], path: Path) -> None:
+def _build_archive(java: Java, jars: Sequence[Path], path: Path) -> None:
     with TemporaryDirectory(prefix="building-", dir=path.parent) as name:
         folder = Path(name)
         _list_classes(java, jars, folder)
         failpoint.reach(LISTED)
-        made = _dump(java, jars, folder)
+        new_archive = _dump_archive(java, jars, folder)
         failpoint.reach(DUMPED)
-        with made.open("rb") as file:
+        with new_archive.open("rb") as file:
             os.fsync(file.fileno())
-        made.replace(path)
+        new_archive.replace(path)
         failpoint.reach(RENAMED)
     cds_archive.prune(path)
 
 
 def _list_classes(java: Java, jars: Sequence[Path], folder: Path) -> None:
-    settings = SparkSettings(master="local[2]", catalogs=(cds_training.catalog(folder),))
-    scratch = new_scratch()
+    settings = SparkSettings(master="local[2]", catalogs=(cds_training.build_catalog(folder),))
+    scratch = create_scratch_dir()
     memory = {"spark.driver.memory": "1g"}
-    command = spark_command(java, (), tuple(jars), settings.master, memory, scratch.path)
+    command = build_spark_command(java, (), tuple(jars), settings.master, memory, scratch.path)
     options = ("-Xshare:off", f"-XX:DumpLoadedClassList={folder / 'classes'}")
     try:
-        jvm = launch(command, options, scratch, settings.master, folder / "log", _PATIENCE_SECONDS)
+        jvm = launch_jvm(command, options, scratch, settings.master, folder / "log", _TIMEOUT_SECONDS)
     except BaseException:
         scratch.remove()
         raise
     try:
-        spark = connect(settings, jvm)
-        cds_training.exercise(spark, folder)
+        spark = connect_session(settings, jvm)
+        cds_training.run_training(spark, folder)
         spark.stop()
     finally:
         jvm.end()
 
 
-def _dump(java: Java, jars: Sequence[Path], folder: Path) -> Path:
-    made = folder / "archive"
-    # Only this collector can store ready-made objects along with the classes; any other can use them.
-    options = ["-Xshare:dump", f"-XX:SharedClassListFile={folder / 'classes'}", f"-XX:SharedArchiveFile={made}"]
-    line = [str(java.executable), *options, "-XX:+UseG1GC", "-Xmx2g", "-cp", os.pathsep.join(map(str, jars))]
-    start = (folder / "log").stat().st_size
-    running = child_process.spawn(line, log=folder / "log")
+def _dump_archive(java: Java, jars: Sequence[Path], folder: Path) -> Path:
+    new_archive = folder / "archive"
+    # Only G1 can dump heap objects along with the classes; any other collector can use them.
+    options = ["-Xshare:dump", f"-XX:SharedClassListFile={folder / 'classes'}", f"-XX:SharedArchiveFile={new_archive}"]
+    command_line = [str(java.executable), *options, "-XX:+UseG1GC", "-Xmx2g", "-cp", os.pathsep.join(map(str, jars))]
+    log_start = (folder / "log").stat().st_size
+    java_process = child_process.spawn(command_line, log=folder / "log")
     try:
-        running.wait(_PATIENCE_SECONDS)
+        java_process.wait(_TIMEOUT_SECONDS)
     finally:
-        child_process.end(running, patience_seconds=0)
-    if running.returncode != 0 or not made.is_file():
-        raise Stillborn(last_words(folder / "log", start))
-    return made
+        child_process.end(java_process, timeout_seconds=0)
+    if java_process.returncode != 0 or not new_archive.is_file():
+        raise JvmStartError(find_exit_reason(folder / "log", log_start))
+    return new_archive
 
 
-def _clean(home: Path) -> None:
-    for old in home.glob("building-*"):  # left by a kill; we hold the lock, so nobody is using it
+def _remove_leftovers(archive_folder: Path) -> None:
+    for old in archive_folder.glob("building-*"):  # left by a killed process; we hold the lock, so it is not in use
         shutil.rmtree(old, ignore_errors=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make the archive of the usual class path, or of the one that a background start wrote to our input."""
+    """Build the archive of the default class path, or of the one that a background start wrote to standard input."""
     java = find_java()
     try:
         if "--background" in arguments:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
             os.nice(19)
             build(java, jars, wait=False)
         else:
-            build(java, class_path(ensure_jars(java), {}))
+            build(java, build_class_path(ensure_jars(java), {}))
     except RunnelError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

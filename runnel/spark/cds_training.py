@@ -1,13 +1,13 @@
-"""Ordinary work for a session, so that the classes of ordinary work get into the archive.
+"""Run typical work in a Spark session, so that the classes it loads get into the class-data-sharing archive.
 
-Runs on a small lake of its own in a folder that the caller removes.
+Uses a small lake of its own in a folder that the caller removes.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import slot_session
+from runnel.spark.session import create_slot_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,12 +26,12 @@ _STATEMENTS = (
 )
 
 
-def catalog(folder: Path) -> CatalogSettings:
-    """Return the catalog of the lake that the work is done on."""
+def build_catalog(folder: Path) -> CatalogSettings:
+    """Return the catalog settings of the training lake."""
     return CatalogSettings("main", f"sqlite:///{folder / 'catalog.db'}", str(folder / "warehouse"))
 
 
-def exercise(spark: "SparkSession", folder: Path) -> None:
+def run_training(spark: "SparkSession", folder: Path) -> None:
     """Create, write, read and join tables; read files; use a slot."""
     for statement in _STATEMENTS:
         spark.sql(statement).collect()
@@ -42,5 +42,7 @@ def exercise(spark: "SparkSession", folder: Path) -> None:
     spark.read.parquet(str(folder / "rows.parquet")).writeTo("main.ods.c").overwritePartitions()
     spark.createDataFrame([(1, "a")], "id long, v string").writeTo("main.ods.c").append()
     spark.table("main.ods.c").toArrow()
-    slot = slot_session(spark, CatalogSettings("main", catalog(folder).database_url, str(folder / "warehouse")))
+    slot = create_slot_session(
+        spark, CatalogSettings("main", build_catalog(folder).database_url, str(folder / "warehouse"))
+    )
     slot.sql("select * from ods.c").collect()

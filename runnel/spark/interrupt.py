@@ -1,8 +1,8 @@
-"""Ctrl-C while Spark works: cancel its jobs, keep the connections sound, and raise KeyboardInterrupt.
+"""Handle Ctrl-C while Spark works: cancel its jobs, keep the connections usable, and raise KeyboardInterrupt.
 
-PySpark's own handler calls Java on the very connection that it interrupted (tried: a Py4JError and stack traces come
-out instead of a KeyboardInterrupt), and py4j, interrupted in a call, closes the connections of all other threads as
-well. Here another thread, with a connection of its own, cancels; the call ends by that, and then it is interrupted.
+PySpark's own handler calls Java on the connection that it interrupted (tried: it leads to a Py4JError and stack traces
+instead of a KeyboardInterrupt), and py4j, interrupted in a call, closes the connections of all other threads as well.
+Here another thread with its own connection cancels the jobs; that ends the call, and then KeyboardInterrupt is raised.
 """
 
 import logging
@@ -13,108 +13,110 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from runnel.thread_interrupt import uninterrupted
+from runnel.thread_interrupt import defer_interrupts
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_PATIENCE_SECONDS = 5.0
+_CANCEL_TIMEOUT_SECONDS = 5.0
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 def shield_calls(context: "SparkContext") -> None:
-    """Let no call of Java be torn by an interruption of its thread: it ends by itself once its job is cancelled."""
+    """Protect calls of Java from interruption of their thread: a call ends by itself once its job is cancelled."""
     client = context._gateway._gateway_client  # type: ignore[union-attr]
-    send = client.send_command
+    send_command = client.send_command
 
-    def send_whole(*words: Any, **options: Any) -> Any:
-        with uninterrupted():
-            return send(*words, **options)
+    def send_uninterrupted(*arguments: Any, **options: Any) -> Any:
+        with defer_interrupts():
+            return send_command(*arguments, **options)
 
-    client.send_command = send_whole
+    client.send_command = send_uninterrupted
 
 
-def current() -> Handler:
-    """Return who handles Ctrl-C now; PySpark is about to replace it."""
+def current_handler() -> Handler:
+    """Return the current handler of Ctrl-C, which PySpark is about to replace."""
     return signal.getsignal(signal.SIGINT)
 
 
-def take_over(context: "SparkContext", before: Handler) -> None:
-    """Handle Ctrl-C from now on, unless the program had a handler of its own, which is put back."""
+def install_handler(context: "SparkContext", previous_handler: Handler) -> None:
+    """Install the handler of Ctrl-C; if the program had its own handler, restore that one instead."""
     if threading.current_thread() is not threading.main_thread():
-        return  # Python lets only the main thread choose, and PySpark did not
-    _hush()
-    if before is not signal.default_int_handler:
-        signal.signal(signal.SIGINT, before)
+        return  # only the main thread may set handlers, and PySpark set none
+    _silence_py4j()
+    if previous_handler is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, previous_handler)
         return
 
-    calls = _Calls(context)
+    calls = _MainThreadCalls(context)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        calls.cancel()
-        if not calls.put_off():
+        calls.cancel_jobs()
+        if not calls.defer_interrupt():
             raise KeyboardInterrupt
 
     interrupt.__module__ = __name__
     signal.signal(signal.SIGINT, interrupt)
 
 
-class _Calls:
-    """The main thread's calls of Java: an interrupt waits for the end of the one that is under way."""
+class _MainThreadCalls:
+    """Track the main thread's calls of Java: an interrupt waits until the current call ends."""
 
     def __init__(self, context: "SparkContext") -> None:
         self._context = context
         self._depth = 0
-        self._late: threading.Timer | None = None
+        self._pending_interrupt: threading.Timer | None = None
         client = context._gateway._gateway_client  # type: ignore[union-attr]
-        self._send = client.send_command
+        self._send_command = client.send_command
         client.send_command = self._call
 
-    def _call(self, *said: Any, **how: Any) -> Any:
+    def _call(self, *arguments: Any, **options: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
-            return self._send(*said, **how)
+            return self._send_command(*arguments, **options)
         self._depth += 1
         try:
-            return self._send(*said, **how)
+            return self._send_command(*arguments, **options)
         finally:
             self._depth -= 1
-            if self._late and not self._depth:
-                self._late.cancel()
-                self._late = None
+            if self._pending_interrupt and not self._depth:
+                self._pending_interrupt.cancel()
+                self._pending_interrupt = None
                 raise KeyboardInterrupt
 
-    def cancel(self) -> None:
-        """Cancel all jobs, from another thread, and wait until that is done: later it could hit those that follow."""
-        cancelling = threading.Thread(target=self._cancel, name="runnel-cancel", daemon=True)
-        cancelling.start()
-        cancelling.join(_PATIENCE_SECONDS)
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs from another thread, and wait for it: a late cancellation could hit later jobs."""
+        cancel_thread = threading.Thread(target=self._cancel_all_jobs, name="runnel-cancel", daemon=True)
+        cancel_thread.start()
+        cancel_thread.join(_CANCEL_TIMEOUT_SECONDS)
 
-    def _cancel(self) -> None:
+    def _cancel_all_jobs(self) -> None:
         with suppress(Exception):  # the JVM may be ending; there is nothing left to cancel then
             self._context.cancelAllJobs()
 
-    def put_off(self) -> bool:
-        """Tell whether a call is under way that will be interrupted when it ends; a second Ctrl-C does not wait."""
-        if not self._depth or self._late:
+    def defer_interrupt(self) -> bool:
+        """Tell whether a call is in progress and will be interrupted when it ends; a second Ctrl-C does not wait."""
+        if not self._depth or self._pending_interrupt:
             return False
-        # What is not a job, such as waiting for a stream, goes on after the cancelling: interrupt it all the same.
-        main = threading.main_thread().ident or 0
-        self._late = threading.Timer(_PATIENCE_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
-        self._late.daemon = True
-        self._late.start()
+        # A call that is not a job, such as waiting for a stream, is not cancelled: interrupt it after a timeout.
+        main_thread_id = threading.main_thread().ident or 0
+        self._pending_interrupt = threading.Timer(
+            _CANCEL_TIMEOUT_SECONDS, signal.pthread_kill, (main_thread_id, signal.SIGINT)
+        )
+        self._pending_interrupt.daemon = True
+        self._pending_interrupt.start()
         return True
 
 
-def give_back() -> None:
-    """Let Ctrl-C be Python's again."""
+def restore_handler() -> None:
+    """Restore Python's own handler of Ctrl-C."""
     if threading.current_thread() is threading.main_thread():
-        handler = current()
+        handler = current_handler()
         if getattr(handler, "__module__", None) in (__name__, "pyspark.core.context"):
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _hush() -> None:
-    """Keep py4j from printing stack traces of calls that were interrupted; their callers learn of it anyway."""
+def _silence_py4j() -> None:
+    """Suppress py4j's stack traces of interrupted calls; their callers get the exception anyway."""
     root = logging.getLogger()
     if _is_not_py4j not in root.filters:
         root.addFilter(_is_not_py4j)

@@ -1,4 +1,4 @@
-"""What is made once for the driver of this process, and anew for the next one."""
+"""Cache a value per Spark driver of this process."""
 
 import threading
 from collections.abc import Callable
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class PerDriver(Generic[T]):
-    """Something that takes many calls of Java to make, kept for as long as its driver is the one that is asked for."""
+class PerDriverCache(Generic[T]):
+    """Cache a value that takes many calls of Java to create; another driver replaces it."""
 
     def __init__(self, make: "Callable[[SparkContext], T]") -> None:
         self._make = make
-        self._kept: tuple[SparkContext, T] | None = None
+        self._cached: tuple[SparkContext, T] | None = None
         self._guard = threading.Lock()
 
-    def of(self, context: "SparkContext") -> T:
-        """Return what was made for a driver; steps that go side by side get the same."""
+    def get(self, context: "SparkContext") -> T:
+        """Return the value of a driver, created on first use; concurrent steps get the same value."""
         with self._guard:
-            if self._kept is None or self._kept[0] is not context:
-                self._kept = context, self._make(context)
-            return self._kept[1]
+            if self._cached is None or self._cached[0] is not context:
+                self._cached = context, self._make(context)
+            return self._cached[1]

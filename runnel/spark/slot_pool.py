@@ -1,7 +1,7 @@
-"""Lend slots: each a session of Spark with a private catalog, used by one run or query at a time.
+"""Pool slots: Spark sessions with a private catalog, each used by one run or query at a time.
 
-Sessions are kept, because Spark never unloads a catalog. A slot is lent again only after every thread and job that
-used it has ended; else a straggler's write would land in the next one's tables.
+Sessions are reused, because Spark never unloads a catalog. A slot is reused only after every thread and job that used
+it has ended; otherwise a late write would end up in the tables of the next user.
 """
 
 import os
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.history.commits import Commit, State
+from runnel.lake.history.commits import Commit, LakeState
 from runnel.lake.leases import slots
-from runnel.spark.arrow_allocators import sweep
+from runnel.spark.arrow_allocators import sweep_allocators
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import slot_session
+from runnel.spark.session import create_slot_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Loan:
-    """A slot in use. Whoever leaves a thread behind in it marks it as not clean."""
+class SlotLease:
+    """A slot in use. A user that leaves a running thread behind must set `is_clean` to False."""
 
     slot: "Slot"
     session: "SparkSession"
     is_clean: bool = True
 
 
-class Lender:
-    """The slots of this process over one lake for one purpose, whose sessions have the same settings."""
+class SlotPool:
+    """The slots of this process for one lake and one purpose; their sessions have the same settings."""
 
     def __init__(self, spark: "SparkSession", store: "Store", purpose: str, conf: Mapping[str, str]) -> None:
         self._spark = spark
@@ -45,50 +45,50 @@ class Lender:
         self._worker = f"{purpose}{os.getpid():x}{secrets.token_hex(3)}"
         self._guard = threading.Lock()
         self._free: list[tuple[int, SparkSession]] = []
-        self._count = 0
+        self._slot_count = 0
 
     @contextmanager
-    def lend(self, commit: Commit, tables: State, layers: Iterable[str] = ()) -> Iterator[Loan]:
-        """Fill a slot with tables and lend it with its session.
+    def acquire(self, commit: Commit, tables: LakeState, layers: Iterable[str] = ()) -> Iterator[SlotLease]:
+        """Fill a slot with tables and yield it with its session.
 
-        Work that was torn off may still have threads in its slot, so that one is never lent again.
+        Work that was interrupted may still have threads in its slot, so that slot is never reused.
         """
         with self._guard:
-            number, session = self._free.pop() if self._free else (self._count, None)
-            self._count += session is None
-        taken = slots.take(self._store.db, self._worker, number, commit, tables, layers)
-        loan, ended = None, False
+            number, session = self._free.pop() if self._free else (self._slot_count, None)
+            self._slot_count += session is None
+        slot = slots.acquire_slot(self._store.db, self._worker, number, commit, tables, layers)
+        lease, has_ended = None, False
         try:
-            loan = Loan(taken, session or self._session(taken.name))
-            yield loan
-            ended = True
+            lease = SlotLease(slot, session or self._create_session(slot.name))
+            yield lease
+            has_ended = True
         except RunnelError:
-            ended = True  # whoever tells it knows that Spark is done
+            has_ended = True  # raised only after Spark has finished
             raise
         finally:
-            slots.release(self._store.db, taken)
-            if loan is not None and loan.is_clean and ended:
+            slots.release(self._store.db, slot)
+            if lease is not None and lease.is_clean and has_ended:
                 with self._guard:
-                    self._free.append((number, loan.session))
-                sweep(loan.session)
+                    self._free.append((number, lease.session))
+                sweep_allocators(lease.session)
 
-    def _session(self, name: str) -> "SparkSession":
+    def _create_session(self, name: str) -> "SparkSession":
         database = self._store.db.url.render_as_string(hide_password=False)
-        session = slot_session(self._spark, CatalogSettings(name, database, self._store.warehouse))
+        session = create_slot_session(self._spark, CatalogSettings(name, database, self._store.warehouse))
         for key, value in self._conf.items():
             session.conf.set(key, value)
         return session
 
 
-_lenders: dict[tuple[str, str, str, str], Lender] = {}
+_pools: dict[tuple[str, str, str, str], SlotPool] = {}
 _guard = threading.Lock()
 
 
-def lender(spark: "SparkSession", store: "Store", purpose: str, conf: Mapping[str, str]) -> Lender:
-    """Return the one lender of this process for a lake and a purpose, which is a letter."""
+def get_slot_pool(spark: "SparkSession", store: "Store", purpose: str, conf: Mapping[str, str]) -> SlotPool:
+    """Return this process's slot pool for a lake and a purpose, which is one letter."""
     database = store.db.url.render_as_string(hide_password=False)
     key = (spark.sparkContext.applicationId, database, store.warehouse, purpose)
     with _guard:
-        for old in [old for old in _lenders if old[0] != key[0]]:
-            del _lenders[old]  # that Spark has ended
-        return _lenders.setdefault(key, Lender(spark, store, purpose, conf))
+        for old_key in [old_key for old_key in _pools if old_key[0] != key[0]]:
+            del _pools[old_key]  # that Spark has ended
+        return _pools.setdefault(key, SlotPool(spark, store, purpose, conf))

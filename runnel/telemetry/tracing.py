@@ -1,6 +1,6 @@
-"""Spans of this process, where somebody wants them; else nothing happens, and nothing is imported.
+"""Record spans of this process if tracing is enabled; otherwise do nothing and import nothing.
 
-Spans are tied together by the text that the standard calls `traceparent`, which goes through queues and threads.
+Spans are linked by the W3C `traceparent`, a text that is passed through queues and threads.
 """
 
 import os
@@ -11,107 +11,109 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from runnel.declare.observability_settings import TelemetrySettings
-    from runnel.phase_timer import Segment
-    from runnel.telemetry.otlp_spans import Spans
+    from runnel.phase_timer import PhaseSegment
+    from runnel.telemetry.otlp_spans import SpanRecorder
 
-Value = str | int | float | bool | None
-Kind = Literal["internal", "server", "consumer"]
-_FORM = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_LEAST_SECONDS = 0.001
-_spans: "Spans | None" = None
+AttributeValue = str | int | float | bool | None
+SpanKindName = Literal["internal", "server", "consumer"]
+_TRACEPARENT_PATTERN = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_MIN_PHASE_SECONDS = 0.001
+_recorder: "SpanRecorder | None" = None
 _settings: "tuple[TelemetrySettings, str] | None" = None
 
 
 def configure(settings: "TelemetrySettings", project: str) -> bool:
-    """Let spans go where the settings or the environment say, from now on; tell whether somebody wants them."""
-    global _spans, _settings
-    if not (settings.endpoint or is_in_environment()) or _is_off():
-        _spans, _settings = None, None
+    """Send spans to the endpoint of the settings or the environment; tell whether tracing is enabled."""
+    global _recorder, _settings
+    if not (settings.endpoint or has_endpoint_variable()) or _is_disabled():
+        _recorder, _settings = None, None
     elif _settings != (settings, project):
-        from runnel.telemetry.otlp_spans import Spans
+        from runnel.telemetry.otlp_spans import SpanRecorder
 
-        _spans, _settings = Spans(settings, project), (settings, project)
-    return _spans is not None
-
-
-def is_on() -> bool:
-    """Tell whether somebody wants spans."""
-    return _spans is not None
+        _recorder, _settings = SpanRecorder(settings, project), (settings, project)
+    return _recorder is not None
 
 
-def is_in_environment() -> bool:
-    """Tell whether OpenTelemetry's own variables say where spans go; they win, as variables do everywhere."""
-    return any(os.environ.get(name) for name in _VARIABLES)
+def is_enabled() -> bool:
+    """Tell whether tracing is enabled."""
+    return _recorder is not None
 
 
-def _is_off() -> bool:
-    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    return is_disabled or os.environ.get("OTEL_TRACES_EXPORTER", "").lower() == "none"
+def has_endpoint_variable() -> bool:
+    """Tell whether OpenTelemetry's own variables set the endpoint; they override the settings."""
+    return any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
 
 
-class Mark:
-    """A span that goes on. `trace` is its `traceparent`, None where nobody wants it."""
+def _is_disabled() -> bool:
+    is_sdk_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return is_sdk_disabled or os.environ.get("OTEL_TRACES_EXPORTER", "").lower() == "none"
 
-    def __init__(self, trace: str | None = None) -> None:
-        self.trace = trace
 
-    def tell(self, **attributes: Value) -> None:
-        """Add what is known of it by now."""
+class ActiveSpan:
+    """A span in progress. `traceparent` is None if tracing is disabled."""
 
-    def fail(self, what: str) -> None:
-        """Say that it went wrong."""
+    def __init__(self, traceparent: str | None = None) -> None:
+        self.traceparent = traceparent
+
+    def set_attributes(self, **attributes: AttributeValue) -> None:
+        """Add attributes to the span."""
+
+    def set_error(self, what: str) -> None:
+        """Mark the span as failed, with a description."""
 
     def rename(self, name: str) -> None:
         """Give it another name."""
 
 
 @contextmanager
-def span(name: str, parent: str | None = None, kind: Kind = "internal", **attributes: Value) -> Iterator[Mark]:
-    """Make a span of a block, and the one that others are below meanwhile; an error that leaves it is told."""
-    if _spans is None:
-        yield Mark()
+def span(
+    name: str, parent: str | None = None, kind: SpanKindName = "internal", **attributes: AttributeValue
+) -> Iterator[ActiveSpan]:
+    """Record a block as a span, the parent of spans within it; an exception that leaves the block is recorded."""
+    if _recorder is None:
+        yield ActiveSpan()
         return
-    with _spans.span(name, parent, kind, attributes) as mark:
-        yield mark
+    with _recorder.span(name, parent, kind, attributes) as active_span:
+        yield active_span
 
 
-def past(
-    name: str, start: float, end: float, parent: str | None, *, error: str | None = None, **attributes: Value
+def record_span(
+    name: str, start: float, end: float, parent: str | None, *, error: str | None = None, **attributes: AttributeValue
 ) -> str | None:
-    """Tell of a span that is over, in seconds since 1970; return its `traceparent`."""
-    return None if _spans is None else _spans.past(name, start, end, parent, error, attributes)
+    """Record a span that has ended (times in seconds since the epoch), and return its `traceparent`."""
+    return None if _recorder is None else _recorder.record_span(name, start, end, parent, error, attributes)
 
 
-def phases(segments: "Iterable[Segment]", parent: str | None) -> None:
-    """Tell of the phases of something as spans below it; those of no length are left out."""
-    if _spans is not None:
-        for one in segments:
-            if one.seconds >= _LEAST_SECONDS:
-                _spans.past(one.phase, one.start, one.end, parent, None, {})
+def record_phases(segments: "Iterable[PhaseSegment]", parent: str | None) -> None:
+    """Record phases as child spans of `parent`; phases shorter than a millisecond are skipped."""
+    if _recorder is not None:
+        for segment in segments:
+            if segment.seconds >= _MIN_PHASE_SECONDS:
+                _recorder.record_span(segment.phase, segment.start, segment.end, parent, None, {})
 
 
-def current() -> str | None:
-    """Return the `traceparent` of the span that this thread is in."""
-    return None if _spans is None else _spans.current()
+def current_traceparent() -> str | None:
+    """Return the `traceparent` of this thread's current span."""
+    return None if _recorder is None else _recorder.current_traceparent()
 
 
-def given(environ: Mapping[str, str]) -> str | None:
-    """Return the `traceparent` that whoever started this command gave it.
+def read_traceparent(environ: Mapping[str, str]) -> str | None:
+    """Return the `traceparent` in the environment of this command, or None if it is missing or invalid.
 
-    >>> given({"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+    >>> read_traceparent({"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
     '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
-    >>> given({"TRACEPARENT": "no"}), given({})
+    >>> read_traceparent({"TRACEPARENT": "no"}), read_traceparent({})
     (None, None)
     """
-    return checked(environ.get("TRACEPARENT"))
+    return parse_traceparent(environ.get("TRACEPARENT"))
 
 
-def checked(text: str | None) -> str | None:
-    """Return a `traceparent` if it is one."""
-    return text if text is not None and _FORM.fullmatch(text) else None
+def parse_traceparent(text: str | None) -> str | None:
+    """Return the text if it is a valid `traceparent`, else None."""
+    return text if text is not None and _TRACEPARENT_PATTERN.fullmatch(text) else None
 
 
 def flush(seconds: float = 3.0) -> bool:
-    """Send what waits, so long at most; tell whether that was done."""
-    return _spans is None or _spans.flush(seconds)
+    """Send pending spans, for at most `seconds`; tell whether that succeeded in time."""
+    return _recorder is None or _recorder.flush(seconds)

@@ -3,7 +3,7 @@
 The public names of `rn.testing`; everything else in here is private.
 """
 
-from runnel.testing.run import Tested, run
+from runnel.testing.run import TaskTestResult, run
 from runnel.testing.session import session
 
-__all__ = ["Tested", "run", "session"]
+__all__ = ["TaskTestResult", "run", "session"]

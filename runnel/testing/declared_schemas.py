@@ -1,61 +1,65 @@
-"""What is declared about the tables around a task: by the modules that a test imported, else by the project's files."""
+"""Look up declarations of a task's tables: in the modules that the test imported, else in the project's files."""
 
 import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from runnel.declare.loading.loader import flow_files, load_flow
+from runnel.declare.loading.loader import find_flow_files, load_flow
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.flow import Flow, Source, Task
-from runnel.declare.model.task_draft import Draft
-from runnel.declare.registry import current
-from runnel.declare.settings import find_root, load
+from runnel.declare.model.task_draft import TaskDraft
+from runnel.declare.registry import current_registry
+from runnel.declare.settings import find_root, load_settings
 from runnel.errors import Mistake
 from runnel.names import TableName
 from runnel.testing.session import session
 
 
-def table_of(text: str, own: TableName, near: Path | None) -> TableName:
-    """Return the table that an input of the task of `own` means; one that nothing declares is called `given.NAME`.
+def resolve_input_table(text: str, own_table: TableName, project_file: Path | None) -> TableName:
+    """Return the table that an input of the task of `own_table` refers to; an undeclared one is named `given.NAME`.
 
-    `near` is a file of the project that is asked where no imported module declares such a table.
+    `project_file` is a file of the project whose declarations are used if no imported module declares the table.
     """
     if "." in text:
-        return TableName.stored(text)
-    for declared in _declared(near):
-        meant = [one.table for one in declared if one.table.name == text and one.table != own]
-        if len(meant) == 1:
-            return meant[0]
+        return TableName.parse_unchecked(text)
+    for declarations in _read_declarations(project_file):
+        candidates = [
+            declaration.table
+            for declaration in declarations
+            if declaration.table.name == text and declaration.table != own_table
+        ]
+        if len(candidates) == 1:
+            return candidates[0]
     return TableName("given", text)
 
 
-def columns_of(table: TableName, near: Path | None) -> tuple[Column, ...] | None:
-    """Return the declared columns of a table; None where its source or task declares none."""
-    for declared in _declared(near):
-        for one in declared:
-            if one.table == table:
-                return one.origin.schema if isinstance(one, Source) else one.options.schema
+def find_declared_columns(table: TableName, project_file: Path | None) -> tuple[Column, ...] | None:
+    """Return the declared columns of a table; None if its source or task declares none."""
+    for declarations in _read_declarations(project_file):
+        for declaration in declarations:
+            if declaration.table == table:
+                return declaration.origin.schema if isinstance(declaration, Source) else declaration.options.schema
     return None
 
 
-def _declared(near: Path | None) -> Iterator[list[Source | Draft | Task]]:
-    registry = current()
+def _read_declarations(project_file: Path | None) -> Iterator[list[Source | TaskDraft | Task]]:
+    registry = current_registry()
     yield [*registry.sources, *registry.tasks]
-    root = _root(near)
+    root = _find_project_root(project_file)
     if root is not None:
-        stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in flow_files(root))
-        yield list(_flow(root, stamps))
+        stamps = tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in find_flow_files(root))
+        yield list(_load_cached_flow(root, stamps))
 
 
-def _root(near: Path | None) -> Path | None:
+def _find_project_root(project_file: Path | None) -> Path | None:
     try:
-        return find_root(near.absolute().parent) if near is not None else None
+        return find_root(project_file.absolute().parent) if project_file is not None else None
     except Mistake:
         return None
 
 
 @lru_cache(maxsize=8)
-def _flow(root: Path, stamps: tuple[tuple[str, int, int], ...]) -> Flow:
-    """Return what the project in `root` declares; `stamps` make a changed file count."""
-    return load_flow(load(root, environ=os.environ), start_spark=session)
+def _load_cached_flow(root: Path, stamps: tuple[tuple[str, int, int], ...]) -> Flow:
+    """Return the flow of the project in `root`; `stamps` invalidate the cache if a file changed."""
+    return load_flow(load_settings(root, environ=os.environ), start_spark=session)

@@ -1,8 +1,8 @@
 """What `runnel erase` prints: what it removes, then exactly what it leaves and what to do about it."""
 
-from runnel.cli.lake.upkeep import _erasure_text
-from runnel.lake.upkeep.erase.derived_tables import Derived
-from runnel.lake.upkeep.erase.erase import Erased, ErasedQuarantine
+from runnel.cli.lake.upkeep import _format_erasure
+from runnel.lake.upkeep.erase.derived_tables import DerivedTable
+from runnel.lake.upkeep.erase.erase import ErasedQuarantine, ErasureResult
 
 EXPECTED = """\
 422 rows of ods.events would be erased, 1,933 copies in 12 versions
@@ -18,7 +18,7 @@ left: 4 files until open writes have ended and gc has run"""
 
 
 def test_everything_that_is_left_is_named() -> None:
-    found = Erased(
+    found = ErasureResult(
         "ods.events",
         ("user",),
         rows=422,
@@ -29,8 +29,8 @@ def test_everything_that_is_left_is_named() -> None:
         streams=("dws.pages",),
         events=3,
         quarantine=ErasedQuarantine("quarantine.ods_events", 1, 2, "look at them"),
-        downstream=(Derived("dws.pages", ("dev", "main"), "runnel stream reset dws.pages"),),
+        downstream=(DerivedTable("dws.pages", ("dev", "main"), "runnel stream reset dws.pages"),),
         sinks=("copy",),
         dry_run=True,
     )
-    assert _erasure_text(found) == EXPECTED
+    assert _format_erasure(found) == EXPECTED

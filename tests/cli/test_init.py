@@ -11,7 +11,7 @@ import pytest
 import runnel as rn
 from runnel.cli.flow.init import TEMPLATES
 from runnel.cli.main import main
-from runnel.declare.registry import collecting
+from runnel.declare.registry import collect_declarations
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def test_what_is_there_stays(cli: Run, tmp_path: Path) -> None:
 def own_modules() -> Iterator[None]:
     """Forget the modules and declarations of a project when a test is done."""
     before = set(sys.modules)
-    with collecting("/nowhere") as registry:
+    with collect_declarations("/nowhere") as registry:
         registry.root = None
         yield
     for name in set(sys.modules) - before:

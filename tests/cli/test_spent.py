@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.cli.time_report import notes, show_spent
+from runnel.cli.time_report import describe_spark_problems, show_time_report
 
 STEPS = [
     {"table": "ods.orders", "spent": {"read": 2.0}, "spark": None},
@@ -29,14 +29,19 @@ skew: dws.seller_day waited 9.00 s for one task, half of its tasks took 0.50 s o
 
 def test_a_run_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     spent = {"wait": 0.3, "plan": 1.0, "read": 4.0, "compute": 3.0, "check": 1.0, "write": 1.0}
-    show_spent(STEPS, {"queue": 0.3, "plan": 0.001, "steps": 8.0}, spent)
+    show_time_report(STEPS, {"queue": 0.3, "plan": 0.001, "steps": 8.0}, spent)
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == SHOWN.rstrip().splitlines()
 
 
 def test_what_is_little_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     skew = {"longest_seconds": 0.9, "median_seconds": 0.1, "times": 9.0}
     assert (
-        list(notes([{"table": "a.b", "spark": {"spill_memory_bytes": 0, "spill_disk_bytes": 0, "skew": skew}}])) == []
+        list(
+            describe_spark_problems(
+                [{"table": "a.b", "spark": {"spill_memory_bytes": 0, "spill_disk_bytes": 0, "skew": skew}}]
+            )
+        )
+        == []
     )
-    show_spent([{"table": "a.b", "state": "skipped"}], {}, {})
+    show_time_report([{"table": "a.b", "state": "skipped"}], {}, {})
     assert capsys.readouterr().out == ""

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from runnel.project.execution.run_project import _reads_little
+from runnel.project.execution.run_project import _reads_few_bytes
 from runnel.project.planning.plan_project import plan_project
-from runnel.project.planning.run_request import Wish
-from runnel.spark.jvm.command_line import spark_command
+from runnel.project.planning.run_request import RunRequest
+from runnel.spark.jvm.command_line import build_spark_command
 from runnel.spark.jvm.java_home import find_java
 from tests.run.project import Project
 
@@ -20,13 +20,13 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 def test_only_a_brief_local_start_leaves_the_compiler_out(
     tmp_path: Path, brief: bool, master: str, is_in: bool
 ) -> None:
-    command = spark_command(find_java(), (), (), master, {}, tmp_path, brief)
+    command = build_spark_command(find_java(), (), (), master, {}, tmp_path, brief)
     assert (BRIEF in command.options) == is_in
 
 
 def test_what_users_say_about_java_comes_last(tmp_path: Path) -> None:
     conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
-    options = spark_command(find_java(), (), (), "local", conf, tmp_path, brief=True).options
+    options = build_spark_command(find_java(), (), (), "local", conf, tmp_path, is_short_lived=True).options
     assert options.index(BRIEF) < options.index("-XX:TieredStopAtLevel=4")
 
 
@@ -36,4 +36,4 @@ def test_little_is_counted_in_what_is_read(tmp_path: Path, rows: int, is_little:
     project.flow('@rn.task("dws.a")\ndef a(orders):\n    return orders\n')
     project.write("data/orders/a.csv", "id,day,amount\n" + "1,2026-01-01,5\n" * rows)
     with project.open() as lake:
-        assert _reads_little(plan_project(lake, Wish())) == is_little
+        assert _reads_few_bytes(plan_project(lake, RunRequest())) == is_little

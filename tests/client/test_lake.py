@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import runnel as rn
-from runnel.lake.leases.slots import in_use
+from runnel.lake.leases.slots import list_slots_in_use
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.project.spark_session import Frames
+from runnel.project.spark_session import FrameReader
 from tests.lake.factories import add, create, rows
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def test_a_mistake_is_a_runnel_error(shop: Path) -> None:
 
 def test_a_frame_stays_at_its_commit(both: Store, spark: "SparkSession") -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
-    frames = Frames(both, spark)
+    frames = FrameReader(both, spark)
     frame = frames.read(TableName.parse("ods.orders"), "main")
     add(both, "ods.orders", rows((2, "d2", 7)))
     assert frame.count() == 1, "the branch moved on, the frame did not"
     assert frames.read(TableName.parse("ods.orders"), "main").count() == 2
     frames.close()
-    assert both.db.read(in_use) == []
+    assert both.db.read(list_slots_in_use) == []
 
 
 def test_spark_starts_in_a_fresh_project(tmp_path: Path) -> None:

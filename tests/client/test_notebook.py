@@ -9,8 +9,8 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.errors import Mistake
 from runnel.names import TableName
-from runnel.plan.steps import Plan, Step
-from runnel.run.results.run_result import Done, Ran
+from runnel.plan.steps import Plan, PlanStep
+from runnel.run.results.run_result import RunResult, StepResult
 
 FLOW = """
 import runnel as rn
@@ -69,7 +69,7 @@ def test_a_plan(lake: Lake) -> None:
     shown = lake.plan()._repr_html_()
     assert "<td>ods.orders</td><td>ingest</td><td>1 new file</td>" in shown
     assert "<td>dws.day</td><td>~full</td><td>not computed yet</td>" in shown and "starts Spark" in shown
-    skip = Step(TableName("ods", "x"), "skip", "nothing changed")
+    skip = PlanStep(TableName("ods", "x"), "skip", "nothing changed")
     assert Plan("main", "c", (skip,), False, ("a <note>",))._repr_html_() == (
         "<div>a &lt;note&gt;</div><div>nothing to do: 1 skipped</div>"
     )
@@ -78,11 +78,11 @@ def test_a_plan(lake: Lake) -> None:
 
 def test_a_run() -> None:
     steps = (
-        Done(TableName("ods", "a"), "ingest", "succeeded", "1 new file", rows=1204, seconds=1.24),
-        Done(TableName("dws", "b"), "full", "failed", "why", error=Mistake("RUN_X", "it's <bad>")),
-        Done(TableName("dws", "c"), "skip", "skipped", "nothing changed"),
+        StepResult(TableName("ods", "a"), "ingest", "succeeded", "1 new file", rows=1204, seconds=1.24),
+        StepResult(TableName("dws", "b"), "full", "failed", "why", error=Mistake("RUN_X", "it's <bad>")),
+        StepResult(TableName("dws", "c"), "skip", "skipped", "nothing changed"),
     )
-    shown = Ran("r", "failed", "main", None, 2.0, steps)._repr_html_()
+    shown = RunResult("r", "failed", "main", None, 2.0, steps)._repr_html_()
     assert "<b>failed</b> on main, 2.0 s, 1 skipped" in shown
     assert "1,204" in shown and "RUN_X: it&#x27;s &lt;bad&gt;" in shown and "dws.c" not in shown
 
@@ -92,12 +92,12 @@ def test_a_mistake_has_no_stack_trace() -> None:
 
 
 def test_changed_code_is_seen_without_a_restart(lake: Lake, tmp_path: Path) -> None:
-    from runnel.plan.fingerprint.fingerprints import Fingerprints
-    from runnel.project.planning.plan_project import flow_of
+    from runnel.plan.fingerprint.fingerprints import Fingerprinter
+    from runnel.project.planning.plan_project import load_project_flow
 
     def digest() -> str:
-        flow = flow_of(lake)
-        return Fingerprints(flow.root).of(flow.tasks[TableName("dws", "day")]).digest
+        flow = load_project_flow(lake)
+        return Fingerprinter(flow.root).fingerprint_of(flow.tasks[TableName("dws", "day")]).digest
 
     assert [step.action for step in lake.plan().steps] == ["ingest", "full"]
     before = digest()

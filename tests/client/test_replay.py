@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.lake.flow_state.code_store import load
+from runnel.lake.flow_state.code_store import load_code
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.table_metadata import load as load_table
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.table_metadata import load_metadata as load_table
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
@@ -81,8 +81,11 @@ def test_a_difference_is_told_with_what_may_explain_it(project: Project) -> None
     with project.open() as lake:
         found = lake.replay(str(ran.commit))
         (one,) = found.tables
-    assert (found.is_same, one.state, one.rows, one.again) == (False, "different", 4, 4)
-    assert one.found is not None and (one.found.only_left, one.found.only_right) == (4, 4)
+    assert (found.is_same, one.state, one.rows, one.rows_again) == (False, "different", 4, 4)
+    assert one.frame_differences is not None and (
+        one.frame_differences.only_left,
+        one.frame_differences.only_right,
+    ) == (4, 4)
     assert any("rand" in note for note in one.notes)
 
 
@@ -98,7 +101,7 @@ def test_inputs_that_are_gone_are_named(project: Project) -> None:
     with project.open() as lake:
         (made,) = lake.why("dwd.order").inputs
         Path(made.location.removeprefix("file://")).unlink()
-        table_metadata.forget()
+        table_metadata.clear_cache()
         one = next(one for one in lake.replay(str(ran.commit)).tables if str(one.table) == "dwd.order")
     assert one.state == "gone" and one.error is not None
     assert (one.error.code, "`ods.orders`" in one.error.what) == ("REPLAY_GONE", True)
@@ -146,8 +149,8 @@ def test_why_leads_to_the_run_that_computed_it(project: Project, monkeypatch: py
             ("amount < 100", 1, "drop"),
             ("not_null(id)", 0, "stop"),
         ]
-        assert [step.commit.kind for step in found.passed] == ["merge"]
-        code = lake.store.db.read(lambda c: load(c, told["code"]))
+        assert [step.commit.kind for step in found.carrying_steps] == ["merge"]
+        code = lake.store.db.read(lambda c: load_code(c, told["code"]))
         assert code is not None and set(code.files) == {"runnel.toml", "flows/flow.py", "lib/money.py"}
         assert "s3cret" not in str(told) + str(code.files)
         source = lake.why("ods.orders")
@@ -159,7 +162,7 @@ def test_why_leads_to_the_run_that_computed_it(project: Project, monkeypatch: py
         assert lake.why("dws.day").json()["git"]["dirty"] is True
         lake.revert(str(later.commit))
         back = lake.why("dws.day")
-        assert back.run == ran.run and [step.commit.kind for step in back.passed] == ["revert", "merge"]
+        assert back.run == ran.run and [step.commit.kind for step in back.carrying_steps] == ["revert", "merge"]
         assert lake.why("dws.day", at=str(later.commit)).run == later.run
 
 
@@ -175,7 +178,7 @@ def test_code_stays_as_long_as_it_is_named(project: Project) -> None:
         project.run(full_refresh=True)
         again = lake.why("dws.day").json()["code"]
         gc(lake.store, now)
-        kept = [lake.store.db.read(lambda c, one=one: load(c, one)) is not None for one in (code, again)]
+        kept = [lake.store.db.read(lambda c, one=one: load_code(c, one)) is not None for one in (code, again)]
         assert kept[1] and again != code
         with pytest.raises(RunnelError):
             lake.replay(str(first.commit))
@@ -192,8 +195,8 @@ def test_a_compaction_keeps_the_origin(project: Project) -> None:
         compact(lake.store, name, force=True)
         found = lake.why("dwd.order")
         assert (found.run, found.kind) == (second.run, "task") and first.run != second.run
-        assert [step.commit.kind for step in found.passed] == ["compact"]
-        assert len(list(entries(lake.store, load_table(lake.store, found.version.location)))) == 1
+        assert [step.commit.kind for step in found.carrying_steps] == ["compact"]
+        assert len(list(read_entries(lake.store, load_table(lake.store, found.version.location)))) == 1
 
 
 def test_lineage(project: Project) -> None:

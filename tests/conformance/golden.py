@@ -68,10 +68,10 @@ def _cases(folder: Path, only: str) -> tuple[list[Case], Counter[str]]:
 
 
 def _spark() -> "SparkSession":
-    from runnel.spark.session import SparkSettings, start
+    from runnel.spark.session import SparkSettings, start_spark
 
     conf = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "1"}
-    spark = start(SparkSettings(master="local[2]", conf=conf))
+    spark = start_spark(SparkSettings(master="local[2]", conf=conf))
     spark.sparkContext.setLogLevel("OFF")
     return spark
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from runnel.spark.jvm import cache_dir, network_options
-from runnel.spark.jvm.command_line import spark_home
-from runnel.spark.jvm.jars import Jar, is_present, is_right
+from runnel.spark.jvm.command_line import find_spark_home
+from runnel.spark.jvm.jars import Jar, has_pinned_sum, is_present
 from runnel.spark.jvm.java_home import find_java
 
 GOLDEN = Jar(
@@ -35,13 +35,13 @@ _MODULE = """\
 
 def golden_jar() -> Path:
     """Return the path of the jar in the cache; fetch it if it is not there, or copy it from `RUNNEL_JARS`."""
-    home = cache_dir.folder("jars")
-    with cache_dir.locked(home / ".lock"):
+    home = cache_dir.ensure_folder("jars")
+    with cache_dir.lock_file(home / ".lock"):
         if not is_present(home, GOLDEN):
             with TemporaryDirectory(prefix="incoming-", dir=home) as staging:
                 given = os.environ.get("RUNNEL_JARS")
                 jar = Path(given) / GOLDEN.file_name if given else _download(Path(staging))
-                if not is_right(jar, GOLDEN):
+                if not has_pinned_sum(jar, GOLDEN):
                     raise SystemExit(f"{GOLDEN.file_name} has the wrong SHA-256 sum and will not be used")
                 shutil.copyfile(jar, Path(staging) / "whole")
                 (Path(staging) / "whole").replace(home / GOLDEN.file_name)
@@ -56,9 +56,9 @@ def _download(staging: Path) -> Path:
     )
     command = [
         str(find_java().executable),
-        *network_options.java_options(staging),
+        *network_options.build_java_options(staging),
         "-cp",
-        str(spark_home() / "jars" / "*"),
+        str(find_spark_home() / "jars" / "*"),
     ]
     command += ["org.apache.ivy.Main", "-cache", str(staging / "ivy"), "-ivy", str(module)]
     command += ["-retrieve", f"{staging}/[artifact]-[revision]-[classifier].[ext]"]

@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from runnel.errors import RunnelError
 from runnel.lake.store import Store
-from runnel.query.dialect.parser import read
-from runnel.query.engine import query
+from runnel.query.dialect.parser import read_statement
+from runnel.query.engine import run_query
 from tests.conformance.golden_answers import Answer, answer, compare_rows, difference
 from tests.conformance.golden_tables import Case, references
 from tests.lake.factories import create
@@ -67,7 +67,7 @@ class GoldenLake:
         statement = case.statement
         try:
             sql = self._placed(case)
-            ours = answer(query(self._store, sql, engine="duckdb").table())
+            ours = answer(run_query(self._store, sql, engine="duckdb").table())
         except RunnelError as error:
             return Verdict(case, SPARK if error.code == "SQL_NEEDS_SPARK" else REFUSED, f"{error.code}: {error.what}")
         except Exception as error:  # never seen by a user: only RunnelErrors are
@@ -99,7 +99,7 @@ class GoldenLake:
         The golden files were written in another time zone, and over types that Iceberg does not have.
         """
         try:
-            theirs = answer(query(self._store, sql, engine="spark", spark=self._spark).table())
+            theirs = answer(run_query(self._store, sql, engine="spark", spark=self._spark).table())
         except RunnelError:
             return False
         rows = ([list(row) for row in ours.rows], [list(row) for row in theirs.rows])
@@ -108,7 +108,7 @@ class GoldenLake:
 
 def order_keys(sql: str, ours: Answer) -> list[int] | None:
     """Return by which columns of the answer it is ordered, None if it is not, or by something else."""
-    order = read(sql)[0].args.get("order")
+    order = read_statement(sql)[0].args.get("order")
     names = [name.lower() for name in ours.names]
     keys = []
     for entry in order.expressions if order is not None else ():

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 
 from runnel.errors import RunnelError
-from runnel.query.allow_list import _defined
-from runnel.query.dialect.parser import read
+from runnel.query.allow_list import _is_defined_by_with
+from runnel.query.dialect.parser import read_statement
 from tests.conformance.golden_files import Statement
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ class Reference:
 
 def references(sql: str) -> list[Reference]:
     """Return the tables that a query names, in the order of the text; raises what the reader refuses."""
-    tree, _ = read(sql)
+    tree, _ = read_statement(sql)
     places = []
     for table in tree.find_all(exp.Table):
         parts = table.parts
-        if len(parts) == 1 and _defined(table, parts[0].name.lower()):
+        if len(parts) == 1 and _is_defined_by_with(table, parts[0].name.lower()):
             continue
         if not all(isinstance(part, exp.Identifier) for part in parts):
             continue

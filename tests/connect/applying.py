@@ -7,20 +7,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from runnel.connect.changes.apply import Applied, apply
-from runnel.declare.model.column_types import columns
+from runnel.connect.changes.apply import AppliedChanges, stage_changes
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Changes, Files
-from runnel.declare.model.flow import Source, log_of
-from runnel.declare.model.source_location import Place
-from runnel.lake.diff.content_id import of_files
+from runnel.declare.model.flow import Source, log_table_of
+from runnel.declare.model.source_location import SourceLocation
+from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.decisions.change_log import content_of
-from runnel.plan.facts import Head
+from runnel.plan.decisions.change_log import compute_content_id
 from tests.lake.factories import iceberg_schema
 
 Row = tuple[Any, ...]
@@ -34,8 +34,10 @@ DELETES = '"t1"."op" = \'D\''
 
 def customers(**changes: Any) -> Source:
     """Return a source that applies changes of customers."""
-    origin = Changes(Files("cdc/*.jsonl", "jsonl", columns(TEXT)), ("region", "id"), ("ts",), "op = 'D'", 1)
-    source = Source(CUSTOMERS, replace(origin, **{k: v for k, v in changes.items() if k != "on_bad"}), Place("f.py", 1))
+    origin = Changes(Files("cdc/*.jsonl", "jsonl", parse_columns(TEXT)), ("region", "id"), ("ts",), "op = 'D'", 1)
+    source = Source(
+        CUSTOMERS, replace(origin, **{k: v for k, v in changes.items() if k != "on_bad"}), SourceLocation("f.py", 1)
+    )
     return replace(source, on_bad=changes.get("on_bad", "stop"))
 
 
@@ -45,45 +47,48 @@ class Applying:
 
     store: Store
     source: Source
-    log: Head | None = None
-    head: Head | None = None
-    done: Applied | None = None
+    log: TableVersion | None = None
+    head: TableVersion | None = None
+    done: AppliedChanges | None = None
 
     def take(self, *batches: Sequence[Row]) -> None:
         """Append rows to the log, one data file for each batch."""
         if self.log is None:
-            location, _ = table_metadata.create(self.store, log_of(CUSTOMERS), iceberg_schema(LOG))
-            self.log = Head(location, of_files(None, ()))
-        metadata = table_metadata.load(self.store, self.log.location)
+            location, _ = table_metadata.create_table(self.store, log_table_of(CUSTOMERS), iceberg_schema(LOG))
+            self.log = TableVersion(location, content_of_files(None, ()))
+        metadata = table_metadata.load_metadata(self.store, self.log.location)
         files = []
         for batch in batches:
             rows = pa.Table.from_pylist([dict(zip(LOG.names, row, strict=True)) for row in batch], LOG)
-            files += parquet_writer.write_rows(self.store, metadata, parquet_writer.batches_of(rows))
-        self._edit(snapshots.Edit(files), [file.file_path for file in files])
+            files += parquet_writer.write_rows(self.store, metadata, parquet_writer.split_into_batches(rows))
+        self._edit(snapshots.VersionEdit(files), [file.file_path for file in files])
 
     def lose(self, number: int) -> None:
         """Take a data file out of the log, as when a file of its source changes."""
         assert self.log is not None
-        gone = sorted(entries(self.store, table_metadata.load(self.store, self.log.location)), key=lambda one: one.path)
-        self._edit(snapshots.Edit(removed=[gone[number]]), [f"without {gone[number].path}"])
+        gone = sorted(
+            read_entries(self.store, table_metadata.load_metadata(self.store, self.log.location)),
+            key=lambda one: one.path,
+        )
+        self._edit(snapshots.VersionEdit(removed=[gone[number]]), [f"without {gone[number].path}"])
 
-    def _edit(self, edit: snapshots.Edit, identities: Iterable[str]) -> None:
+    def _edit(self, edit: snapshots.VersionEdit, identities: Iterable[str]) -> None:
         assert self.log is not None
-        location = snapshots.stage(self.store, self.log.location, edit)
-        self.log = Head(location, of_files(self.log.content, identities))
+        location = snapshots.stage_version(self.store, self.log.location, edit)
+        self.log = TableVersion(location, content_of_files(self.log.content, identities))
 
-    def apply(self, deletes: str | None = DELETES) -> Applied:
+    def apply(self, deletes: str | None = DELETES) -> AppliedChanges:
         assert self.log is not None
-        self.done = apply(self.store, self.source, self.log, self.head, deletes, lambda *_: None)
-        self.head = Head(self.done.location, content_of(self.source, self.log.content))
+        self.done = stage_changes(self.store, self.source, self.log, self.head, deletes, lambda *_: None)
+        self.head = TableVersion(self.done.location, compute_content_id(self.source, self.log.content))
         return self.done
 
-    def rows(self, head: Head | None = None) -> list[Row]:
+    def rows(self, head: TableVersion | None = None) -> list[Row]:
         """Return the table's rows, or those of the log, sorted."""
         at = head or self.head
         assert at is not None
-        with connect() as con:
-            found = con.execute(rows_sql(self.store, table_metadata.load(self.store, at.location))).fetchall()
+        with connect_duckdb() as con:
+            found = con.execute(rows_sql(self.store, table_metadata.load_metadata(self.store, at.location))).fetchall()
         return sorted(found, key=repr)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.protocol import Fetched, News, Progress, State
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress
 from runnel.connect.kafka.feed import KafkaFeed
 from runnel.declare.api.kafka import kafka
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import RunnelError
 from runnel.names import TableName
 from tests.kafka import Server
@@ -78,28 +78,30 @@ class Reading:
         origin = kafka(**given)
         assert isinstance(origin, Kafka)
         self.origin = origin
-        self.source = Source(TableName("ods", "clicks"), self.origin, Place("flows/flow.py", 4), on_bad=on_bad)
+        self.source = Source(TableName("ods", "clicks"), self.origin, SourceLocation("flows/flow.py", 4), on_bad=on_bad)
         self.feed = KafkaFeed(self.source, self.origin, clicks.root)
         self.folder = clicks.root
-        self.state: State | None = None
-        self.last: Fetched
+        self.state: FeedState | None = None
+        self.last: FetchedRows
 
     def also(self, **options: Any) -> None:
         """Change what was declared."""
         self.origin = replace(self.origin, **options)
         self.feed = KafkaFeed(replace(self.source, origin=self.origin), self.origin, self.folder)
 
-    def news(self) -> News:
-        return self.feed.news(self.state)
+    def news(self) -> FeedChanges:
+        return self.feed.find_changes(self.state)
 
-    def waited(self) -> News:
+    def waited(self) -> FeedChanges:
         """Return what is new, once something is: Kafka ends a transaction a moment after it has said so."""
         until = time.monotonic() + 20
         while (found := self.news()).is_empty and time.monotonic() < until:
             time.sleep(0.01)
         return found
 
-    def read(self, news: News | None = None, tell: Progress = lambda what, done, total: None) -> list[dict[str, Any]]:
+    def read(
+        self, news: FeedChanges | None = None, tell: Progress = lambda what, done, total: None
+    ) -> list[dict[str, Any]]:
         """Return the rows that are new; `tell` hears how far it is."""
         folder = self.folder / uuid.uuid4().hex
         folder.mkdir()

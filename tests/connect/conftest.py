@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from runnel.connect.http import rate_limit
-from runnel.connect.load.load import Loaded, load
-from runnel.declare.model.column_types import columns
+from runnel.connect.load.load import LoadResult, load_files
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.ingesting import ORDERS, Ingesting
 from tests.connect.lakes import quick_lakes  # noqa: F401
 from tests.connect.shops import database, lite, pg, shop, small  # noqa: F401
 
-Loading = Callable[..., Loaded]
+Loading = Callable[..., LoadResult]
 Writing = Callable[[str, str | bytes], str]
 
 
 @pytest.fixture(autouse=True)
 def unhurried() -> None:
     """Forget which servers asked to be left alone: another test's server may get the same port."""
-    rate_limit._held.clear()
-    rate_limit._taken.clear()
+    rate_limit._blocked_until.clear()
+    rate_limit._reserved_at.clear()
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writing:
 def loading(store: Store, data: Writing) -> Loading:
     """Return `load` into ods.orders of an empty lake."""
 
-    def work(*patterns: str, table: str = "ods.orders", **options: Any) -> Loaded:
-        return load(store, TableName.parse(table), patterns, **options)
+    def work(*patterns: str, table: str = "ods.orders", **options: Any) -> LoadResult:
+        return load_files(store, TableName.parse(table), patterns, **options)
 
     return work
 
@@ -61,5 +61,5 @@ def loading(store: Store, data: Writing) -> Loading:
 def ods(store: Store, tmp_path: Path) -> Ingesting:
     """Return a source of CSV files that nothing was read of."""
     (tmp_path / "shop" / "data").mkdir(parents=True)
-    files = Files("data/**/*.csv", "csv", columns("id long, name string"))
-    return Ingesting(store, tmp_path / "shop", Source(ORDERS, files, Place("flows/orders.py", 3)))
+    files = Files("data/**/*.csv", "csv", parse_columns("id long, name string"))
+    return Ingesting(store, tmp_path / "shop", Source(ORDERS, files, SourceLocation("flows/orders.py", 3)))

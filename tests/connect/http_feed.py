@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.feed.protocol import Fetched, News
+from runnel.connect.feed.protocol import FeedChanges, FetchedRows
 from runnel.connect.http.feed import HttpFeed
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
 from runnel.declare.model.secret import Secret
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import RunnelError
 from runnel.names import TableName
 
@@ -24,17 +24,17 @@ class Poll:
         origin = Http(url, **options)
         self.pauses: list[float] = []
         self.told: list[str] = []
-        place = Place("flows/orders.py", 3)
+        place = SourceLocation("flows/orders.py", 3)
         self._feed = HttpFeed(Source(TableName("ods", "orders"), origin, place), origin, pause or self.pauses.append)
 
-    def news(self, state: Mapping[str, Any] | None = None) -> News:
+    def news(self, state: Mapping[str, Any] | None = None) -> FeedChanges:
         """Ask what is new."""
-        return self._feed.news(state)
+        return self._feed.find_changes(state)
 
-    def fetched(self, state: Mapping[str, Any] | None = None) -> tuple[list[Any], Fetched]:
+    def fetched(self, state: Mapping[str, Any] | None = None) -> tuple[list[Any], FetchedRows]:
         """Return the records that a poll brings, and all else that it says."""
         with tempfile.TemporaryDirectory() as folder:
-            found = self._feed.fetch(state, News(""), Path(folder), lambda what, *_: self.told.append(what))
+            found = self._feed.fetch(state, FeedChanges(""), Path(folder), lambda what, *_: self.told.append(what))
             lines = [line for part in found.parts for line in part.path.read_text().splitlines()]
         return [json.loads(line) for line in lines], found
 

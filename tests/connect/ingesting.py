@@ -4,16 +4,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.ingest.detect.arrivals import arrivals
+from runnel.connect.ingest.detect.arrivals import find_file_changes
 from runnel.connect.ingest.detect.digests import DigestCache
-from runnel.connect.ingest.detect.file_changes import Found
-from runnel.connect.ingest.ingest import Ingested, read
-from runnel.declare.model.column_types import columns
+from runnel.connect.ingest.detect.file_changes import FileChanges
+from runnel.connect.ingest.ingest import IngestResult, ingest_source
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
-from runnel.declare.model.flow import Source, quarantine_of
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.history.commits import Change
-from runnel.lake.publish import Draft, publish
+from runnel.declare.model.flow import Source, quarantine_table_of
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.factories import read as rows_of
@@ -29,9 +29,9 @@ class Ingesting:
     root: Path
     source: Source
     how: str = "v1"
-    seen: dict[str, Seen] = field(default_factory=dict)
-    found: Found | None = None
-    done: Ingested | None = None
+    seen: dict[str, ProcessedFile] = field(default_factory=dict)
+    found: FileChanges | None = None
+    done: IngestResult | None = None
 
     def write(self, name: str, contents: str | bytes) -> None:
         path = self.root / "data" / name
@@ -42,37 +42,37 @@ class Ingesting:
         assert isinstance(self.source.origin, Files)
         origin = self.source.origin
         if schema is not None:
-            origin = replace(origin, schema=columns(schema))
+            origin = replace(origin, schema=parse_columns(schema))
         if removed is not None:
             origin = replace(origin, removed=removed)
         self.source, self.how = replace(self.source, origin=origin, **changes), how
 
-    def look(self) -> Found:
+    def look(self) -> FileChanges:
         cache = DigestCache(self.root / ".runnel" / "digests.db")
-        self.found = arrivals(self.root, self.source, self.how, self.seen, self.content, cache)
+        self.found = find_file_changes(self.root, self.source, self.how, self.seen, self.content, cache)
         return self.found
 
-    def run(self) -> Found:
+    def run(self) -> FileChanges:
         """Look, read and publish, as far as there is something to do."""
         found = self.look()
         if found.is_empty:
-            self.seen |= {each.path: each for each in found.moved}
+            self.seen |= {each.path: each for each in found.moved_files}
             return found
         state = self.store.state()
-        aside = quarantine_of(self.source.table)
+        aside = quarantine_table_of(self.source.table)
         before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
-        done = read(
+        done = ingest_source(
             self.store, self.source, self.root, found, before, lambda: self.seen, quarantine=set_aside, run="r1"
         )
         self.done = done
         if done.location == before:
-            self.seen |= {each.path: each for each in done.seen}
+            self.seen |= {each.path: each for each in done.processed_files}
             return found
-        changes = [Change(ORDERS, before, done.location, done.content)]
+        changes = [CommitChange(ORDERS, before, done.location, done.content)]
         if done.quarantine:
-            changes.append(Change(aside, set_aside, *done.quarantine))
-        publish(self.store.db, Draft("main", "ingest", "ada", tuple(changes)))
-        self.seen |= {each.path: each for each in done.seen}
+            changes.append(CommitChange(aside, set_aside, *done.quarantine))
+        publish(self.store.db, CommitDraft("main", "ingest", "ada", tuple(changes)))
+        self.seen |= {each.path: each for each in done.processed_files}
         return found
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 import runnel as rn
 from runnel.lake import failpoints
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.faults.crew import killed, start
 from tests.run.project import Project, did
 
@@ -178,7 +178,7 @@ class Life:
         for kind in kinds or self.kinds:
             kind.put(number, name)
 
-    def _run(self, branch: str = "main") -> Ran:
+    def _run(self, branch: str = "main") -> RunResult:
         ran = self.project.run(branch=branch)
         assert not ran.errors, "\n".join(map(str, ran.errors))
         return ran
@@ -187,7 +187,7 @@ class Life:
         ran = self._run()
         assert ran.commit is None, f"a run that has nothing to do did {did(ran)}"
 
-    def _did(self, step: str, ran: Ran, action: str | None) -> None:
+    def _did(self, step: str, ran: RunResult, action: str | None) -> None:
         for kind in self.kinds:
             self.found[step][kind.name]["did"] = did(ran).get(kind.table)
             self.wanted[step][kind.name]["did"] = action

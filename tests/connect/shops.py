@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.protocol import Fetched
+from runnel.connect.feed.protocol import FetchedRows
 from runnel.connect.jdbc.feed import JdbcFeed
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
 from tests.run.project import Project, did
 
@@ -97,14 +97,14 @@ def small(lite: Shop) -> Shop:
 def feed_of(shop: Shop, on_bad: Any = "stop", **options: Any) -> JdbcFeed:
     """Return the feed of the table `orders`, or of what is said instead."""
     given = {"url": shop.url, **({} if "query" in options else {"table": "orders"}), **options}
-    source = Source(TableName("ods", "orders"), Jdbc(**given), Place("flows/flow.py", 3), on_bad=on_bad)
+    source = Source(TableName("ods", "orders"), Jdbc(**given), SourceLocation("flows/flow.py", 3), on_bad=on_bad)
     return JdbcFeed(source, source.origin, shop.project.root)  # type: ignore[arg-type]
 
 
-def fetched(shop: Shop, on_bad: Any = "stop", **options: Any) -> tuple[pa.Table, Fetched]:
+def fetched(shop: Shop, on_bad: Any = "stop", **options: Any) -> tuple[pa.Table, FetchedRows]:
     """Fetch everything, and return its rows too."""
     feed = feed_of(shop, on_bad, **options)
     folder = shop.project.root / f"fetched-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
-    found = feed.fetch(None, feed.news(None), folder, lambda *_: None)
+    found = feed.fetch(None, feed.find_changes(None), folder, lambda *_: None)
     return pa.concat_tables([pq.read_table(part.path) for part in found.parts]), found

@@ -9,8 +9,8 @@ import pytest
 
 from runnel.errors import RunnelError
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.store import Store
 from tests.connect.applying import Applying, Row, customers, expected
 
@@ -105,7 +105,9 @@ def test_what_follows(store: Store, batches: list[list[Row]], one: list[Row], tw
 
 def files(made: Applying) -> set[str]:
     assert made.head is not None
-    return {entry.path for entry in entries(made.store, table_metadata.load(made.store, made.head.location))}
+    return {
+        entry.path for entry in read_entries(made.store, table_metadata.load_metadata(made.store, made.head.location))
+    }
 
 
 def test_only_files_with_rows_that_differ_are_written_again(store: Store) -> None:
@@ -164,10 +166,10 @@ def test_a_log_whose_history_is_gone_is_applied_anew(store: Store) -> None:
     made.take([A])
     made.apply()
     assert made.log is not None
-    old = Path(plain(made.log.location))
+    old = Path(normalize_location(made.log.location))
     made.take([B])
     old.unlink()
-    table_metadata.forget()
+    table_metadata.clear_cache()
     made.apply()
     assert made.rows() == [B]
 

@@ -12,22 +12,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.changes.apply import apply
+from runnel.connect.changes.apply import stage_changes
 from runnel.connect.feed import upsert
 from runnel.declare.model.endpoints import Changes
-from runnel.declare.model.flow import log_of
+from runnel.declare.model.flow import log_table_of
 from runnel.errors import Mistake
 from runnel.internal_names import ICEBERG_COLUMNS, INTERNAL_WORDS, internal_column
-from runnel.lake.diff.content_id import of_files
+from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.diff.row_diff import diff_rows
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.merge.merge import merge
+from runnel.lake.merge.merge import merge_branch
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.decisions.change_log import content_of
-from runnel.plan.facts import Head
+from runnel.plan.decisions.change_log import compute_content_id
 from tests.connect.applying import CUSTOMERS, Applying, customers
 from tests.http_server import Server
 from tests.lake.changes import branch, delete_rows, files
@@ -66,15 +66,15 @@ def test_changes(store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, is_lar
     origin = customers().origin
     assert isinstance(origin, Changes)
     source = replace(customers(), origin=replace(origin, key=("id",), sequence_by=("seq",), scd=scd, delete_when=None))
-    location, _ = table_metadata.create(store, log_of(CUSTOMERS), iceberg_schema(table().schema))
-    applying = Applying(store, source, Head(location, of_files(None, ())))
+    location, _ = table_metadata.create_table(store, log_table_of(CUSTOMERS), iceberg_schema(table().schema))
+    applying = Applying(store, source, TableVersion(location, content_of_files(None, ())))
     for batch in (((1, 1), (2, 1), (3, 1)), ((1, 2),), ((4, 3), (2, 3))):
         assert applying.log is not None
-        metadata = table_metadata.load(store, applying.log.location)
-        written = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(table(*batch)))
-        applying._edit(snapshots.Edit(written), [file.file_path for file in written])
-        done = apply(store, source, applying.log, applying.head, None, lambda *_: None)
-        applying.head = Head(done.location, content_of(source, applying.log.content))
+        metadata = table_metadata.load_metadata(store, applying.log.location)
+        written = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(table(*batch)))
+        applying._edit(snapshots.VersionEdit(written), [file.file_path for file in written])
+        done = stage_changes(store, source, applying.log, applying.head, None, lambda *_: None)
+        applying.head = TableVersion(done.location, compute_content_id(source, applying.log.content))
     if scd == 1:
         assert applying.rows() == rows((1, 2), (2, 3), (3, 1), (4, 3))
     else:
@@ -119,7 +119,7 @@ def test_merge(store: Store) -> None:
     branch(store, "dev")
     add(store, NAME, table((2, 1)), branch="dev")
     add(store, NAME, table((3, 1)))
-    merge(store, "dev", into="main")
+    merge_branch(store, "dev", into="main")
     assert read(store, NAME) == rows((1, 1), (2, 1), (3, 1))
 
 

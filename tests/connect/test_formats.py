@@ -19,7 +19,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.declare.model.column_types import columns
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError
 from tests.connect.conftest import Loading, Writing
@@ -96,7 +96,7 @@ MANY = [(number, f"{number * 7919 % 9973:x}") for number in range(3000)]
 
 
 def reading(ods: Ingesting, form: str, glob: str = "data/*", schema: str | None = SCHEMA, **options: str) -> None:
-    found = Files(glob, form, columns(schema) if schema else None, options=tuple(options.items()))  # type: ignore[arg-type]
+    found = Files(glob, form, parse_columns(schema) if schema else None, options=tuple(options.items()))  # type: ignore[arg-type]
     ods.source = replace(ods.source, origin=found)
 
 
@@ -113,9 +113,9 @@ def test_a_format(ods: Ingesting, form: str) -> None:
     assert ods.rows == [(1, "a"), (2, "é")]
     assert ods.run().is_empty
     ods.write(f"b.{form}", make([(3, "c")]))
-    assert [arrival.path for arrival in ods.run().reads] == [f"data/b.{form}"]
+    assert [arrival.path for arrival in ods.run().files_to_read] == [f"data/b.{form}"]
     ods.write(f"a.{form}", make([(4, "d")]))
-    assert [arrival.path for arrival in ods.run().reads] == [f"data/a.{form}"]
+    assert [arrival.path for arrival in ods.run().files_to_read] == [f"data/a.{form}"]
     assert ods.rows == [(3, "c"), (4, "d")]
 
 
@@ -171,7 +171,7 @@ def unreadable(
     [(raw, reason, file)] = aside(ods)
     assert (raw, file) == (None, f"data/{name}")
     assert told in reason
-    assert ods.done.unread == (reason,)
+    assert ods.done.unread_reasons == (reason,)
     assert ods.run().is_empty  # until it changes
     ods.write(name, make([(8, "y")]))
     ods.run()
@@ -179,7 +179,7 @@ def unreadable(
     ods.declare("v1", on_bad="drop")
     ods.write(name, broken)
     ods.run()
-    assert (ods.rows, ods.done.unread) == ([*before, (9, "z")], (reason,))
+    assert (ods.rows, ods.done.unread_reasons) == ([*before, (9, "z")], (reason,))
     assert ods.run().is_empty
 
 

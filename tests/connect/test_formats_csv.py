@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.model.column_types import columns
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError
 from tests.connect.ingesting import Ingesting
@@ -43,7 +43,7 @@ DIALECTS: dict[str, tuple[dict[str, Any], str | bytes, list[Any]]] = {
 
 def reading(ods: Ingesting, schema: str, options: dict[str, Any]) -> None:
     pairs = [(name, one) for name, value in options.items() for one in ([value] if isinstance(value, str) else value)]
-    ods.source = replace(ods.source, origin=Files("data/*.csv", "csv", columns(schema), options=tuple(pairs)))
+    ods.source = replace(ods.source, origin=Files("data/*.csv", "csv", parse_columns(schema), options=tuple(pairs)))
 
 
 @pytest.mark.parametrize(("options", "text", "rows"), DIALECTS.values(), ids=DIALECTS)

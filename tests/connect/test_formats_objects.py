@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.ingest.detect.object_listing import regex_of
-from runnel.declare.model.column_types import columns
+from runnel.connect.ingest.detect.object_listing import glob_to_regex
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.errors import RunnelError, Unreachable
 from tests.connect.ingesting import Ingesting
@@ -18,12 +18,12 @@ from tests.run.project import Project, did
 def away(ods: Ingesting) -> Ingesting:
     """Return a source whose files are reached by addresses, as those of an object store are."""
     glob = f"file://{ods.root}/data/**/*.csv"
-    ods.source = replace(ods.source, origin=Files(glob, "csv", columns("id long, name string")))
+    ods.source = replace(ods.source, origin=Files(glob, "csv", parse_columns("id long, name string")))
     return ods
 
 
 def paths(ods: Ingesting) -> list[str]:
-    return [arrival.path.rpartition("/data/")[2] for arrival in ods.run().reads]
+    return [arrival.path.rpartition("/data/")[2] for arrival in ods.run().files_to_read]
 
 
 def test_objects_come_change_and_go(away: Ingesting) -> None:
@@ -64,7 +64,7 @@ def test_a_cut_off_object_is_set_aside(away: Ingesting) -> None:
     away.write("b.csv", "id,name\n2,b\n")
     away.run()
     assert away.rows == [(2, "b")]
-    assert "not a whole gzip file" in away.done.unread[0]
+    assert "not a whole gzip file" in away.done.unread_reasons[0]
 
 
 def test_a_project_reads_objects(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_a_project_reads_objects(tmp_path: Path) -> None:
 
 
 def test_a_store_that_does_not_answer(ods: Ingesting) -> None:
-    from runnel.connect.ingest.detect.object_listing import objects
+    from runnel.connect.ingest.detect.object_listing import list_objects
 
     storage = {"s3.endpoint": "http://127.0.0.1:9", "s3.access-key-id": "someone", "s3.secret-access-key": "hunter22"}
     with pytest.raises(Unreachable) as raised:
-        objects("s3://bucket/a/*.csv", {**storage, "s3.region": "x", "s3.connect-timeout": "1"})
+        list_objects("s3://bucket/a/*.csv", {**storage, "s3.region": "x", "s3.connect-timeout": "1"})
     assert "hunter22" not in str(raised.value)
     assert "s3://bucket/a/*.csv" in raised.value.what
 
@@ -104,4 +104,4 @@ GLOBS = {
 def test_globs(case: tuple[str, str], matches: bool) -> None:
     import re
 
-    assert bool(re.fullmatch(regex_of(case[0]), case[1])) == matches
+    assert bool(re.fullmatch(glob_to_regex(case[0]), case[1])) == matches

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.files.object_stores import AT_ONCE
+from runnel.connect.files.object_stores import MAX_CONCURRENT_REQUESTS
 from runnel.errors import RunnelError
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import Wish
+from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event
 from tests.faults.proxy import Proxy
 from tests.run.project import Project, did
@@ -75,10 +75,10 @@ def test_many_objects_come_at_once_over_connections_that_stay(tmp_path: Path, s3
             told.append((event.done, event.total))
 
     with project.open() as lake:
-        assert not run_project(lake, Wish(), watch=watch).errors
+        assert not run_project(lake, RunRequest(), watch=watch).errors
     assert sorted(project.rows("ods.o")) == [(number,) for number in range(50)]
     assert told == [(number, 50) for number in range(1, 51)]
-    assert proxy.connections <= AT_ONCE + 1
+    assert proxy.connections <= MAX_CONCURRENT_REQUESTS + 1
     s3.put("many/50.csv", b"id\n50\n")
     before = proxy.connections
     assert did(project.run()) == {"ods.o": "ingest"} and proxy.connections == before

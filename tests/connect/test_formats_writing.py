@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.ingest import failpoints
-from runnel.connect.ingest.detect.listing import present
+from runnel.connect.ingest.detect.listing import list_files
 from runnel.errors import Mistake
 from tests.run.project import Project, did, reasons
 
@@ -89,9 +89,9 @@ def test_unfinished_files_are_known_by_name(tmp_path: Path) -> None:
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    assert list(present(tmp_path, "in/**")) == ["in/_y=1/g.csv", "in/a.csv"]
-    assert list(present(tmp_path, "in/_temporary/**/*.csv")) == ["in/_temporary/0/f.csv"]
-    assert list(present(tmp_path, "in/*.tmp")) == ["in/b.csv.tmp"]
+    assert list(list_files(tmp_path, "in/**")) == ["in/_y=1/g.csv", "in/a.csv"]
+    assert list(list_files(tmp_path, "in/_temporary/**/*.csv")) == ["in/_temporary/0/f.csv"]
+    assert list(list_files(tmp_path, "in/*.tmp")) == ["in/b.csv.tmp"]
 
 
 def test_what_is_skipped_is_told(shop: Project) -> None:

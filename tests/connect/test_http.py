@@ -198,7 +198,7 @@ def test_secrets_are_nowhere(shop: Project, server: Server, monkeypatch: pytest.
     assert "HTTP_DENIED" in str(denied) and "`API_TOKEN`" in str(denied) and "secret(API_TOKEN)" in str(denied)
     server.token = None
     server.fail("status", 400)
-    told = json.dumps([denied.parts(), shop.run().errors[0].parts()]) + repr(shop.plan())
+    told = json.dumps([denied.to_json(), shop.run().errors[0].to_json()]) + repr(shop.plan())
     for path in shop.root.rglob("*"):
         told += path.read_bytes().decode(errors="replace") if path.is_file() else ""
     for secret in ("4711", "08 15", "08+15", "08%2015"):

@@ -216,7 +216,7 @@ def test_a_next_page_that_has_no_address(link: str, server: Server) -> None:
 def test_a_secret_address_is_never_shown(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_URL", server.url("/nothing/4711"))
     poll = Poll(Secret("API_URL"), retries=0)
-    assert poll.news().told == "asks secret(API_URL)"
+    assert poll.news().summary == "asks secret(API_URL)"
     for kind, value in (("status", 404), ("status", 503), ("drop", None), ("body", b"no")):
         server.fail(kind, value)
         error = str(poll.error())

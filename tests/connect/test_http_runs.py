@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Unreachable
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.connect.http_feed import Poll
 from tests.connect.test_http import declare, ids, order
 from tests.http_server import Server
@@ -33,7 +33,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path)
 
 
-def refused(ran: Ran) -> Unreachable:
+def refused(ran: RunResult) -> Unreachable:
     """Return why a run failed because of its API."""
     (error,) = ran.errors
     assert isinstance(error, Unreachable) and ran.exit_code == 3 and ran.commit is None and error.fix
@@ -135,7 +135,7 @@ def test_an_answer_that_never_ends(act: Callable[[socket.socket, threading.Event
     with Wire(act) as url:
         poll = Poll(url, timeout_seconds=0.05, retries=9)
         error = poll.error()
-    assert isinstance(error, Unreachable) and error.is_tried and not poll.pauses
+    assert isinstance(error, Unreachable) and error.was_retried and not poll.pauses
     assert "does not end: it came for 1 s" in error.what and "timeout=" in str(error.fix)
 
 

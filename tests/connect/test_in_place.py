@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.load.load import load
+from runnel.connect.load.load import load_files
 from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.conftest import Loading, Writing
@@ -35,14 +35,14 @@ def csv(path: str) -> str:
 def both(store: Store) -> list[tuple[Any, ...]]:
     """Return the rows as DuckDB reads them, having compared them with PyIceberg's."""
     rows = sorted(read(store, "ods.orders"))
-    table = table_metadata.handle(store, ORDERS, store.state()[ORDERS].location)
+    table = table_metadata.open_table(store, ORDERS, store.state()[ORDERS].location)
     theirs = [tuple(row.values()) for row in table.scan().to_arrow().to_pylist()]
     assert sorted(theirs) == rows
     return rows
 
 
 def live(store: Store) -> list[Any]:
-    return list(entries(store, table_metadata.load(store, store.state()[ORDERS].location)))
+    return list(read_entries(store, table_metadata.load_metadata(store, store.state()[ORDERS].location)))
 
 
 def test_files_are_registered_with_size_and_bounds(store: Store, data: Writing, loading: Loading):
@@ -69,7 +69,7 @@ def test_hive_paths_become_partitions(store: Store, data: Writing, loading: Load
     write("day=2026-02-30/shop=d/x.parquet", id=[5])
     with pytest.raises(Mistake, match=r"path, column `day`: '2026-02-30': not a date"):
         loading("day=2026-02-30/*/*.parquet", in_place=True, on_bad="drop")
-    table = table_metadata.handle(store, ORDERS, store.state()[ORDERS].location)
+    table = table_metadata.open_table(store, ORDERS, store.state()[ORDERS].location)
     assert table.scan(row_filter="day = '2026-01-03'").to_arrow().column("id").to_pylist() == [2]
 
 
@@ -152,7 +152,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Open a lake with a registered file; no refused load changes it."""
     folder = tmp_path_factory.mktemp("filled")
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
-    load(store, ORDERS, [write(f"{folder}/a.parquet", id=[1])], in_place=True)
+    load_files(store, ORDERS, [write(f"{folder}/a.parquet", id=[1])], in_place=True)
     yield store
     store.close()
 
@@ -164,7 +164,7 @@ def test_what_would_be_misread_is_refused(filled: Store, data: Writing, make, op
     options = dict(options)
     table = TableName.parse(options.pop("table", "ods.orders"))
     with pytest.raises(Mistake) as caught:
-        load(filled, table, [name], in_place=True, **options)
+        load_files(filled, table, [name], in_place=True, **options)
     assert (caught.value.code, filled.commit()) == (code, before)
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from runnel.connect.ingest.detect import arrivals
-from runnel.connect.ingest.detect.file_changes import Found
-from runnel.connect.load.load import load
+from runnel.connect.ingest.detect.file_changes import FileChanges
+from runnel.connect.load.load import load_files
 from runnel.errors import Mistake
-from runnel.lake.history.commits import Change
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.merge.revert import revert
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.merge.revert import revert_commit
+from runnel.lake.publish import CommitDraft, publish
 from tests.connect.ingesting import ORDERS, Ingesting
 
 
-def counts(found: Found) -> tuple[int, int, int, int, int]:
-    return len(found.new), len(found.changed), len(found.gone), len(found.renamed), len(found.touched)
+def counts(found: FileChanges) -> tuple[int, int, int, int, int]:
+    return len(found.new), len(found.changed), len(found.removed), len(found.renamed), len(found.touched)
 
 
 A, B = "id,name\n1,a\n2,b\n", "id,name\n3,c\n"
@@ -38,9 +38,9 @@ def test_new_files_are_read_and_only_they(ods: Ingesting):
     assert found.content == ods.content == ods.done.content
     assert ods.rows == [(1, "a"), (2, "b"), (3, "c")]
     assert ods.done.rows == 3
-    assert table_metadata.load(ods.store, ods.done.location).properties["runnel.source"] == "files"
+    assert table_metadata.load_metadata(ods.store, ods.done.location).properties["runnel.source"] == "files"
     ods.write("c.csv", "name,id\nd,4\n")
-    assert [each.path for each in ods.run().reads] == ["data/c.csv"]
+    assert [each.path for each in ods.run().files_to_read] == ["data/c.csv"]
     assert ods.done.rows == 1
     assert ods.rows[-1] == (4, "d")
 
@@ -49,7 +49,7 @@ def test_each_file_has_data_files_of_its_own(ods: Ingesting):
     ods.write("a.csv", A)
     ods.write("b.csv", B)
     ods.run()
-    live = {entry.path for entry in entries(ods.store, table_metadata.load(ods.store, ods.done.location))}
+    live = {entry.path for entry in read_entries(ods.store, table_metadata.load_metadata(ods.store, ods.done.location))}
     assert live == {file for seen in ods.seen.values() for file in seen.files}
     assert all(len(seen.files) == 1 for seen in ods.seen.values())
 
@@ -67,7 +67,7 @@ def test_nobody_loads_into_a_table_that_a_source_fills(ods: Ingesting):
     ods.write("a.csv", A)
     ods.run()
     with pytest.raises(Mistake) as refused:
-        load(ods.store, ORDERS, [str(ods.root / "data/a.csv")])
+        load_files(ods.store, ORDERS, [str(ods.root / "data/a.csv")])
     assert str(refused.value) == (
         "LOAD_SOURCE_TABLE: `ods.orders` is filled by a source: the source would neither replace nor remove rows that "
         "were loaded by hand\n  fix: give the rows to the source, or load them into a table of its own, declared with "
@@ -182,9 +182,9 @@ def test_a_known_version_may_be_taken_instead_of_reading(ods: Ingesting):
     ods.write("a.csv", A)
     found = ods.look()
     assert found.content == known.content
-    change = Change(ORDERS, ods.store.state()[ORDERS].location, known.location, known.content)
-    publish(ods.store.db, Draft("main", "reuse", "ada", (change,)))
-    ods.seen |= {each.path: each for each in found.position({})}
+    change = CommitChange(ORDERS, ods.store.state()[ORDERS].location, known.location, known.content)
+    publish(ods.store.db, CommitDraft("main", "reuse", "ada", (change,)))
+    ods.seen |= {each.path: each for each in found.list_processed_files({})}
     assert ods.run().is_empty
     ods.write("a.csv", "id,name\n8,y\n")
     ods.run()
@@ -199,7 +199,7 @@ def test_a_file_that_comes_back_after_it_was_deleted(ods: Ingesting):
     content = ods.content
     delete(ods)
     ods.run()
-    assert ods.seen["data/a.csv"].is_gone
+    assert ods.seen["data/a.csv"].is_removed
     ods.write("a.csv", A)
     assert counts(ods.run()) == (1, 0, 0, 0, 0)
     assert ods.rows == [*ROWS_A, *ROWS_B]
@@ -234,7 +234,7 @@ def test_a_revert_keeps_the_position_and_a_change_replaces_what_is_there(
     content = ods.content
     ods.write("a.csv", bad)
     ods.run()
-    revert(ods.store, "main")
+    revert_commit(ods.store, "main")
     assert ods.content == content
     assert ods.run().is_empty  # not read again by itself
     ods.write("a.csv", "id,name\n9,z\n")
@@ -256,7 +256,7 @@ def test_other_ways_to_read_read_everything_again(ods: Ingesting):
     assert counts(ods.look()) == (0, 2, 0, 0, 0)
     ods.run()
     assert ods.rows == [(1, 7), (2, None), (3, 8)]
-    schema = table_metadata.load(ods.store, ods.done.location).schema()
+    schema = table_metadata.load_metadata(ods.store, ods.done.location).schema()
     assert [(each.name, str(each.field_type), each.required) for each in schema.fields] == [
         ("id", "int", True),
         ("name", "long", False),
@@ -282,15 +282,15 @@ def test_a_renamed_file_that_is_read_in_another_way(ods: Ingesting):
     ods.declare("v2", schema="id int, name string")
     assert counts(ods.run()) == (0, 1, 0, 0, 0)
     assert ods.rows == ROWS_A
-    assert ods.seen["data/a.csv"].is_gone
+    assert ods.seen["data/a.csv"].is_removed
     assert ods.run().is_empty
 
 
 def test_without_a_table_nothing_counts_as_read(ods: Ingesting):
     ods.write("a.csv", A)
     ods.run()
-    change = Change(ORDERS, ods.store.state()[ORDERS].location, None)
-    publish(ods.store.db, Draft("main", "drop", "ada", (change,)))
+    change = CommitChange(ORDERS, ods.store.state()[ORDERS].location, None)
+    publish(ods.store.db, CommitDraft("main", "drop", "ada", (change,)))
     assert counts(ods.run()) == (1, 0, 0, 0, 0)
     assert ods.rows == ROWS_A
 
@@ -315,7 +315,7 @@ def test_a_glob_without_matches(ods: Ingesting, glob: str, said: str):
 def test_an_absolute_glob(ods: Ingesting, tmp_path: Path):
     (tmp_path / "x.csv").write_text(A)
     ods.source = replace(ods.source, origin=replace(ods.source.origin, glob=f"{tmp_path}/*.csv"))
-    assert [each.path for each in ods.run().reads] == [f"{tmp_path}/x.csv"]
+    assert [each.path for each in ods.run().files_to_read] == [f"{tmp_path}/x.csv"]
     assert ods.rows == ROWS_A
 
 
@@ -365,7 +365,9 @@ def test_many_files_and_one_more(ods: Ingesting, monkeypatch: pytest.MonkeyPatch
     assert len(ods.rows) == 300
     assert {len(seen.files) for seen in ods.seen.values()} == {1}
     ods.write("one_more.csv", "id,name\n-1,n\n")
-    monkeypatch.setattr("runnel.lake.iceberg.manifests.Pen.rewritten", None)  # no manifest is written again
-    monkeypatch.setattr("runnel.connect.ingest.replaced_files.entries_in", None)  # and none read
+    monkeypatch.setattr(
+        "runnel.lake.iceberg.manifests.SnapshotManifestWriter.write_rewritten", None
+    )  # no manifest is written again
+    monkeypatch.setattr("runnel.connect.ingest.replaced_files.read_manifest_entries", None)  # and none read
     ods.run()
     assert len(ods.rows) == 301

@@ -14,15 +14,15 @@ import pytest
 
 from runnel.connect.ingest import failpoints
 from runnel.connect.load import quarantine
-from runnel.declare.model.column_types import columns
+from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake, RunnelError
-from runnel.failpoint import Injected
-from runnel.lake.history.commits import Change
+from runnel.failpoint import InjectedFault
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.parquet_writer import write_rows
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.upkeep.compact.compact import compact
 from tests.connect.ingesting import ORDERS, Ingesting
 from tests.lake.factories import read as rows_of
@@ -76,7 +76,7 @@ def test_bad_rows_go_to_quarantine_and_are_replaced_with_their_file(ods: Ingesti
     assert "expected 2 columns, found 3" in found["4,f,g"][0]
     state = ods.store.state()
     version = next(version for name, version in state.items() if name.layer == "quarantine")
-    assert table_metadata.load(ods.store, version.location).properties["runnel.quarantine_of"] == "ods.orders"
+    assert table_metadata.load_metadata(ods.store, version.location).properties["runnel.quarantine_of"] == "ods.orders"
     ods.write("b.csv", "id,name\n2,b\n!,c\n")
     ods.run()
     assert [row[0] for row in aside(ods)] == ["!,c", "?,z"]
@@ -209,7 +209,7 @@ def test_a_file_changes_while_it_is_read(
     monkeypatch.setattr(failpoints, "reach", lambda point: happens(ods) if point == failpoints.READ else reach(point))
     before = ods.content
     ods.run()
-    assert ods.done.left == ("data/a.csv",)
+    assert ods.done.unfinished == ("data/a.csv",)
     assert (ods.content, ods.rows) == (before, [(5, "e")])
     monkeypatch.undo()
     ods.run()
@@ -228,7 +228,7 @@ def test_a_file_that_changes_while_it_is_read_does_not_hold_up_the_others(
         ods.run()
     (ods.root / "b").rename(ods.root / "data/b.csv")
     ods.run()
-    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b", 9)])
+    assert (ods.done.unfinished, ods.rows) == (("data/a.csv",), [(2, "b", 9)])
     monkeypatch.undo()
     ods.run()
     assert [row[:2] for row in ods.rows] == [(1, "a"), (2, "b"), (2, "b")]
@@ -242,10 +242,10 @@ def test_a_file_that_becomes_bad_while_it_is_read_is_left_for_the_next_run(
     found = ods.look
     monkeypatch.setattr(ods, "look", lambda: (found(), ods.write("a.csv", "id,name\n1,a\nx"))[0])
     ods.run()
-    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b")])
+    assert (ods.done.unfinished, ods.rows) == (("data/a.csv",), [(2, "b")])
     monkeypatch.setattr(ods, "look", lambda: (ods.write("a.csv", GOOD), found(), (ods.root / "data/a.csv").unlink())[1])
     ods.run()
-    assert (ods.done.left, ods.rows) == (("data/a.csv",), [(2, "b")])
+    assert (ods.done.unfinished, ods.rows) == (("data/a.csv",), [(2, "b")])
 
 
 @pytest.mark.parametrize("point", [failpoints.READ, failpoints.STAGED])
@@ -253,7 +253,7 @@ def test_a_crash_leaves_nothing_visible(ods: Ingesting, point: str, monkeypatch:
     ods.write("a.csv", GOOD)
     monkeypatch.setattr("runnel.failpoint._passed", {})
     monkeypatch.setenv("RUNNEL_FAIL", f"{point}:error")
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         ods.run()
     assert ods.content is None
     ods.run()
@@ -319,7 +319,7 @@ def test_partitions_and_key(ods: Ingesting):
     ods.write("a.csv", "id,name\n1,a\n2,b\n3,a\n")
     ods.run()
     assert len(ods.seen["data/a.csv"].files) == 2
-    assert table_metadata.load(ods.store, ods.done.location).properties["runnel.key"] == "id"
+    assert table_metadata.load_metadata(ods.store, ods.done.location).properties["runnel.key"] == "id"
     ods.write("a.csv", "id,name\n4,a\n")
     ods.run()
     assert ods.rows == [(4, "a")]
@@ -338,14 +338,18 @@ def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):
     ods.write("a.csv", GOOD)
     ods.run()
     version = ods.store.state()[ORDERS]
-    metadata = table_metadata.load(ods.store, version.location)
+    metadata = table_metadata.load_metadata(ods.store, version.location)
     [whole] = write_rows(ods.store, metadata, pa.table({"id": [1], "name": ["a"]}).to_batches())
-    staged = stage(ods.store, version.location, Edit([whole], list(entries(ods.store, metadata)), rewrites=True))
-    change = Change(ORDERS, version.location, staged, version.content)
-    publish(ods.store.db, Draft("main", "rewrite", "ada", (change,)))
+    staged = stage_version(
+        ods.store, version.location, VersionEdit([whole], list(read_entries(ods.store, metadata)), is_rewrite=True)
+    )
+    change = CommitChange(ORDERS, version.location, staged, version.content)
+    publish(ods.store.db, CommitDraft("main", "rewrite", "ada", (change,)))
     ods.write("a.csv", "id,name\n2,b\n")
     assert failed(ods).code == "SOURCE_ROWS_REWRITTEN"
 
 
 def test_columns_of_the_quarantine_table():
-    assert [column.name for column in columns(quarantine.COLUMNS)] == [each.name for each in quarantine.SCHEMA.fields]
+    assert [column.name for column in parse_columns(quarantine.COLUMNS)] == [
+        each.name for each in quarantine.SCHEMA.fields
+    ]

@@ -192,7 +192,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("given", "told", "more"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_told(shop: Shop, given: dict[str, Any], told: str, more: str) -> None:
     with pytest.raises(Mistake) as raised:
-        feed_of(shop, **given).news(None)
+        feed_of(shop, **given).find_changes(None)
     text = str(raised.value)
     assert told in text and more in text and "flows/flow.py:3" in text
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import runnel as rn
-from runnel.connect.jdbc.url import address_of
+from runnel.connect.jdbc.url import parse_address
 from runnel.declare.model.endpoints import Jdbc
 from runnel.errors import Mistake
 
@@ -62,13 +62,13 @@ ADDRESSES = {
 def test_addresses(url: str, shown: str) -> None:
     from pathlib import Path
 
-    assert str(address_of(Jdbc(url, "orders"), Path("/root"), "flows/flow.py:3")) == shown
+    assert str(parse_address(Jdbc(url, "orders"), Path("/root"), "flows/flow.py:3")) == shown
 
 
 def test_a_secret_url_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     from pathlib import Path
 
     monkeypatch.setenv("SHOP_URL", "postgresql://ada:p%40ss@db/shop?sslmode=require")
-    found = address_of(Jdbc(rn.secret("SHOP_URL"), "orders"), Path("/root"), "flows/flow.py:3")
+    found = parse_address(Jdbc(rn.secret("SHOP_URL"), "orders"), Path("/root"), "flows/flow.py:3")
     assert (found.user, found.password, found.options) == ("ada", "p@ss", (("sslmode", "require"),))
     assert "p@ss" not in repr(found) + str(found)

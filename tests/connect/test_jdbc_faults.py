@@ -71,7 +71,7 @@ def test_partitions_hold_each_row_once(pg: Shop, sql: str, key: tuple[str, ...])
     feed = feed_of(pg, query="select * from orders", watermark="v", partitions=3, on_bad="drop")
     folder = pg.project.root / "parts"
     folder.mkdir()
-    found = feed.fetch(None, feed.news(None), folder, lambda *_: None)
+    found = feed.fetch(None, feed.find_changes(None), folder, lambda *_: None)
     import pyarrow.parquet as pq
 
     ids = [number for part in found.parts for number in pq.read_table(part.path).column("id").to_pylist()]
@@ -91,7 +91,7 @@ def test_a_cancelled_run_lets_go_of_the_server(pg: Shop, partitions: int) -> Non
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        feed.fetch(None, feed.news(None), folder, cancel)
+        feed.fetch(None, feed.find_changes(None), folder, cancel)
     others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'runnel' AND datname = current_database()"
     over = time.monotonic() + 10
     while pg.execute(others).fetchone()[0]:
@@ -105,7 +105,7 @@ def test_nothing_answers(tmp_path: Path) -> None:
     for scheme in ("postgresql", "mysql"):
         shop = Shop(Project(tmp_path), f"{scheme}://ada:{SECRET}@127.0.0.1:{port}/shop", lambda *_: None)
         with pytest.raises(Unreachable) as raised:
-            feed_of(shop).news(None)
+            feed_of(shop).find_changes(None)
         told = str(raised.value)
         assert f"127.0.0.1:{port}/shop does not answer" in told and "flows/flow.py:3" in told and SECRET not in told
 

@@ -70,7 +70,7 @@ def test_a_day_that_is_none(maria: Shop) -> None:
     with pytest.raises(RunnelError, match="'0000-00-00' does not fit"):
         fetched(maria)
     rows, found = fetched(maria, "quarantine")
-    assert rows.column("id").to_pylist() == [1] and len(found.bad) == 1
+    assert rows.column("id").to_pylist() == [1] and len(found.bad_rows) == 1
 
 
 def test_what_is_read_is_of_one_moment(maria: Shop, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,17 +79,17 @@ def test_what_is_read_is_of_one_moment(maria: Shop, server: Server, monkeypatch:
     maria.execute("INSERT INTO orders VALUES (1)")
     from runnel.connect.jdbc.drivers import mysql
 
-    batches = mysql.MySql.batches
+    batches = mysql.MySqlDatabase.batches
 
     def late(*words: object) -> object:
         with server.connect() as writer, writer.cursor() as cursor:
             cursor.execute("INSERT INTO shop.orders VALUES (2)")
         return batches(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mysql.MySql, "batches", late)
+    monkeypatch.setattr(mysql.MySqlDatabase, "batches", late)
     rows, found = fetched(maria)
     assert rows.column("id").to_pylist() == [1]
-    assert not feed_of(maria).news(found.state).is_empty
+    assert not feed_of(maria).find_changes(found.state).is_empty
 
 
 MISTAKES = {
@@ -104,7 +104,7 @@ def test_a_mistake_is_told(maria: Shop, given: dict[str, str], ending: str, told
     maria.execute("CREATE TABLE orders (id int)")
     maria.url += ending
     with pytest.raises(Mistake) as raised:
-        feed_of(maria, **given).news(None)
+        feed_of(maria, **given).find_changes(None)
     assert told in str(raised.value) and "flows/flow.py:3" in str(raised.value)
 
 
@@ -112,5 +112,5 @@ def test_a_wrong_password(maria: Shop) -> None:
     maria.execute("CREATE OR REPLACE USER locked@'127.0.0.1' IDENTIFIED BY 'right'")
     maria.url = maria.url.replace("root@", "locked:hunter2@")
     with pytest.raises(RunnelError) as raised:
-        feed_of(maria).news(None)
+        feed_of(maria).find_changes(None)
     assert raised.value.code == "SOURCE_LOGIN" and "hunter2" not in str(raised.value)

@@ -79,7 +79,7 @@ def test_values_that_no_lake_holds(pg: Shop, kind: str, value: str, told: str) -
     assert f"column `v`: {told}" in str(raised.value) or told in str(raised.value)
     rows, found = fetched(pg, "quarantine")
     assert rows.column("name").to_pylist() == ["good"]
-    assert '"name": "bad"' in (found.bad[0].raw or "") and "column `v`" in found.bad[0].reason
+    assert '"name": "bad"' in (found.bad_rows[0].raw or "") and "column `v`" in found.bad_rows[0].reason
 
 
 def test_lists_of_several_dimensions_are_refused(pg: Shop) -> None:
@@ -129,7 +129,7 @@ def test_values_of_another_type_than_declared(lite: Shop, kind: str, value: Any,
         fetched(lite)
     assert told in str(raised.value)
     rows, found = fetched(lite, "drop")
-    assert rows.column("id").to_pylist() == [1] and len(found.bad) == 1
+    assert rows.column("id").to_pylist() == [1] and len(found.bad_rows) == 1
 
 
 NAMES = {
@@ -147,7 +147,7 @@ def test_names_that_need_quotes(pg: Shop, made: str, table: str, columns: list[s
     pg.execute(made)
     rows, found = fetched(pg, table=table)
     assert rows.column_names == columns and rows.num_rows == 1
-    assert feed_of(pg, table=table).news(found.state).is_empty
+    assert feed_of(pg, table=table).find_changes(found.state).is_empty
 
 
 def test_a_large_value(pg: Shop) -> None:

@@ -38,7 +38,7 @@ def test_several_topics_and_a_pattern(clicks: Clicks) -> None:
     clicks.put(B, name="_b")
     clicks.put(C, name="x")
     both, fitting = clicks.feed(topic=[one, two]), clicks.feed(pattern=f"{clicks.topic}_.*", start="latest")
-    assert both.news().told == f"2 new messages in 2 partitions of {one}, {two}"
+    assert both.news().summary == f"2 new messages in 2 partitions of {one}, {two}"
     assert sorted(both.ids()) == [1, 2]
     assert fitting.ids() == []
     clicks.make(name="_c")
@@ -99,7 +99,7 @@ def test_expired_messages_stop_or_are_skipped(clicks: Clicks) -> None:
         assert error.what == f"2 messages expired before they were read: {clicks.topic}[0] lacks 2"
         assert "runnel rewind ods.clicks" in str(error.fix) and 'expired="skip"' in str(error.fix)
     feed.also(expired="skip")
-    assert feed.news().told.endswith(f"of {clicks.topic}; {error.what}")
+    assert feed.news().summary.endswith(f"of {clicks.topic}; {error.what}")
     assert feed.ids() == [3]
     assert feed.last.warnings == (error.what,)
     assert feed.news().is_empty
@@ -112,7 +112,7 @@ def test_all_expired_is_skipped_once(clicks: Clicks) -> None:
     feed.read()
     clicks.put(B)
     expire(clicks, 2)
-    assert "1 message expired" in feed.news().told
+    assert "1 message expired" in feed.news().summary
     assert feed.ids() == []
     assert feed.news().is_empty
 

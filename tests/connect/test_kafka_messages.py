@@ -174,9 +174,9 @@ def test_bad_messages_by_each_policy(clicks: Clicks, value: bytes | None, reason
     assert error.code == "SOURCE_BAD_ROWS" and "1 message of ods.clicks can't be read" in error.what
     assert f"{clicks.topic}[0], offset 1: {reason}" in error.what
     dropping, aside = clicks.feed(on_bad="drop"), clicks.feed(on_bad="quarantine")
-    assert (dropping.ids(), len(dropping.last.bad)) == ([1, 2], 1)
+    assert (dropping.ids(), len(dropping.last.bad_rows)) == ([1, 2], 1)
     assert aside.ids() == [1, 2]
-    (row,) = aside.last.bad
+    (row,) = aside.last.bad_rows
     assert row.raw == (None if value is None else value.decode(errors="backslashreplace"))
     assert row.reason.startswith(f"{clicks.topic}[0], offset 1: {reason}")
 

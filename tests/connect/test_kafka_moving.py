@@ -10,8 +10,8 @@ from runnel.connect.feed.protocol import Progress
 from runnel.connect.kafka import client, consumer
 from runnel.errors import RunnelError, Unreachable
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import Wish
-from runnel.run.results.run_result import Event, Ran
+from runnel.project.planning.run_request import RunRequest
+from runnel.run.results.run_result import Event, RunResult
 from tests.connect.clicks import SCHEMA, A, B, C, Clicks
 from tests.connect.test_kafka_feed import expire, remake
 from tests.kafka import Server
@@ -45,7 +45,7 @@ def midway(act: Callable[[], object]) -> Progress:
     return tell
 
 
-def run_while(clicks: Clicks, act: Callable[[], object]) -> Ran:
+def run_while(clicks: Clicks, act: Callable[[], object]) -> RunResult:
     """Run, and act when messages have been announced and none is read."""
 
     def watch(event: Event) -> None:
@@ -53,7 +53,7 @@ def run_while(clicks: Clicks, act: Callable[[], object]) -> Ran:
             act()
 
     with clicks.project.open() as lake:
-        return run_project(lake, Wish(), watch=watch)
+        return run_project(lake, RunRequest(), watch=watch)
 
 
 def test_a_run_goes_on_without_what_expired_since_it_was_planned(clicks: Clicks) -> None:
@@ -174,7 +174,7 @@ def test_a_broker_that_dies_in_the_middle_is_read_when_it_is_back(
             die("", event.done, event.total)
 
     with clicks.project.open() as lake:
-        ran = run_project(lake, Wish(), watch=watch)
+        ran = run_project(lake, RunRequest(), watch=watch)
     try:
         (error,) = ran.errors
         assert isinstance(error, Unreachable) and error.code == "KAFKA_UNREACHABLE"

@@ -13,7 +13,7 @@ import pytest
 
 from runnel.connect.feed import failpoints
 from runnel.lake.catalog.database import Database
-from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.flow_state.inbox_writer import PushReceipt, PushRequest, write_events
 from tests.connect.life import STEPS, Kind, Life, Row
 from tests.http_server import Server as Api
 from tests.kafka import Server as Kafka
@@ -158,7 +158,7 @@ class Pushed(Kind):
         return self.there
 
     def push(self, event: dict[str, Any]) -> None:
-        assert put(self.db, [Parcel(self.table, [json.dumps(event)])]) == [Receipt(1, 0)]
+        assert write_events(self.db, [PushRequest(self.table, [json.dumps(event)])]) == [PushReceipt(1, 0)]
 
 
 KINDS = (*(f"kafka_{form}" for form in FORMS), *(f"http_{way}" for way in WAYS), "function", "push")

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from runnel.connect.files.format_reader import CsvOptions
-from runnel.connect.load.load import load
+from runnel.connect.load.load import load_files
 from runnel.errors import Mistake
-from runnel.lake.history.commits import Change, changes_of
+from runnel.lake.history.commits import CommitChange, read_changes
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.conftest import Loading, Writing
@@ -26,7 +26,7 @@ AT = datetime(2026, 1, 2, 10, tzinfo=UTC)
 
 
 def metadata(store: Store):
-    return table_metadata.load(store, store.state()[ORDERS].location)
+    return table_metadata.load_metadata(store, store.state()[ORDERS].location)
 
 
 def types(store: Store) -> dict[str, str]:
@@ -218,7 +218,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("filled")
     (folder / "a.csv").write_text("id,v\n1,1\n")
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
-    load(store, ORDERS, [str(folder / "a.csv")], schema="id long, v int")
+    load_files(store, ORDERS, [str(folder / "a.csv")], schema="id long, v int")
     yield store
     store.close()
 
@@ -227,7 +227,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def test_what_does_not_fit_is_refused(filled: Store, data: Writing, contents, options, code, hint):
     before = filled.commit()
     with pytest.raises(Mistake, match=hint) as caught:
-        load(filled, ORDERS, [data("b.csv", contents)], **options)
+        load_files(filled, ORDERS, [data("b.csv", contents)], **options)
     assert (caught.value.code, filled.commit()) == (code, before)
 
 
@@ -238,7 +238,7 @@ def test_the_commit_says_what_was_loaded(store: Store, data: Writing, loading: L
     assert (loaded.files, loaded.rows, loaded.dropped, loaded.created) == (2, 2, 1, True)
     assert loaded.commit is not None
     assert loaded.commit.message == "load ods.orders: 2 files, 2 rows, 1 bad dropped"
-    (change,) = store.db.read(lambda connection: changes_of(connection, loaded.commit.id))
+    (change,) = store.db.read(lambda connection: read_changes(connection, loaded.commit.id))
     files = [{"name": "a.csv", "bytes": 9}, {"name": "b.csv", "bytes": 11}]
     assert change.detail == {"load": {"files": files, "rows": 2, "dropped": 1}}
 
@@ -266,7 +266,7 @@ def test_key_and_partitions_of_a_new_table(store: Store, data: Writing, loading:
     assert metadata(store).properties["runnel.key"] == "id"
     assert [str(field.transform) for field in metadata(store).spec().fields] == ["identity", "month", "bucket[4]"]
     assert len(read(store, "ods.orders")) == 3
-    handle = table_metadata.handle(store, ORDERS, store.state()[ORDERS].location)
+    handle = table_metadata.open_table(store, ORDERS, store.state()[ORDERS].location)
     assert handle.scan(row_filter="at < '1970-01-01T00:00:00+00:00'").to_arrow().column("id").to_pylist() == [2]
     assert handle.scan(row_filter="id = 3").to_arrow().num_rows == 1
 
@@ -282,8 +282,8 @@ OTHERS = {
 def test_tables_that_are_not_filled_by_hand(store: Store, data: Writing, loading: Loading, properties, code):
     loading(data("a.csv", "id\n1\n"))
     base = store.state()[ORDERS].location
-    made = table_metadata.update(store, metadata(store), base, [SetPropertiesUpdate(updates=properties)])[0]
-    publish(store.db, Draft("main", "run", "ada", (Change(ORDERS, base, made),)))
+    made = table_metadata.stage_update(store, metadata(store), base, [SetPropertiesUpdate(updates=properties)])[0]
+    publish(store.db, CommitDraft("main", "run", "ada", (CommitChange(ORDERS, base, made),)))
     with pytest.raises(Mistake) as caught:
         loading("a.csv")
     assert caught.value.code == code

@@ -16,16 +16,16 @@ from runnel.declare.model.endpoints import Push
 from runnel.errors import Mistake, RunnelError
 from runnel.lake.catalog import schema
 from runnel.lake.control import declarations
-from runnel.lake.flow_state.inbox_level import Level
-from runnel.lake.flow_state.inbox_reader import Inbox
-from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.flow_state.inbox_level import InboxLevel
+from runnel.lake.flow_state.inbox_reader import InboxReader
+from runnel.lake.flow_state.inbox_writer import PushReceipt, PushRequest, write_events
 from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
-from runnel.project.inspection.declarations import declared_of
-from runnel.project.planning.plan_project import flow_of
-from runnel.run.sources.continuous_ingest import Intake
+from runnel.project.inspection.declarations import collect_declarations
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.run.sources.continuous_ingest import ContinuousIngest
 from tests.run.project import did, reasons
 
 EVENTS = TableName("ods", "events")
@@ -58,7 +58,7 @@ class Shop:
 
     def push(self, *events: Any, source: str = "ods.events") -> None:
         lines = [json.dumps(event if isinstance(event, dict) else {"id": event}) for event in events]
-        assert put(self.lake.store.db, [Parcel(source, lines)]) == [Receipt(len(events), 0)]
+        assert write_events(self.lake.store.db, [PushRequest(source, lines)]) == [PushReceipt(len(events), 0)]
 
     def run(self, branch: str = "main") -> dict[str, str]:
         return did(self.lake.run(branch=branch))
@@ -68,21 +68,23 @@ class Shop:
 
     def taken_in(self, branch: str = "main") -> bool:
         """Take in what is there as `runnel up` does, and tell whether there was something."""
-        flow = flow_of(self.lake)
+        flow = load_project_flow(self.lake)
         source, spark = flow.sources[EVENTS], lambda: self.lake.spark
-        intake = Intake(self.lake.store, source, self.root, branch, "r1", lambda *_: None, spark, lambda: None)
-        return intake.take() is not None
+        intake = ContinuousIngest(
+            self.lake.store, source, self.root, branch, "r1", lambda *_: None, spark, lambda: None
+        )
+        return intake.ingest_once() is not None
 
     def later(self, days: float) -> int:
         """Sweep as if some days had passed, and return how many events went."""
-        declarations.declare(self.lake.store.db, declared_of(flow_of(self.lake)))
+        declarations.write_declarations(self.lake.store.db, collect_declarations(load_project_flow(self.lake)))
         now = datetime.now(UTC) + timedelta(days=days)
         would = gc(self.lake.store, Retention(), now=now, dry_run=True).pruned_events
         assert gc(self.lake.store, Retention(), now=now).pruned_events == would
         return would
 
-    def level(self) -> Level:
-        return Inbox(self.lake.store.db).level(EVENTS)
+    def level(self) -> InboxLevel:
+        return InboxReader(self.lake.store.db).read_level(EVENTS)
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_erased_events_are_never_taken_in_again(both: Shop) -> None:
     done = erase(shop.lake.store, EVENTS, "kind = 'ann'")
     assert (done.rows, done.events, done.quarantine and done.quarantine.rows) == (1, 4, 1)
     shop.run()
-    assert shop.ids() == [1] and shop.run() == {} and shop.level() == Level(6, 0)
+    assert shop.ids() == [1] and shop.run() == {} and shop.level() == InboxLevel(6, 0)
     shop.push(5)
     shop.lake.rewind("ods.events", to="main~1")
     shop.run()
@@ -211,12 +213,12 @@ def test_a_log_of_changes_is_pushed(shop: Shop) -> None:
 def test_what_was_taken_in_long_ago_goes(both: Shop) -> None:
     shop = both
     shop.push(1, 2)
-    assert put(shop.lake.store.db, [Parcel("ods.events", ['{"id": 3}'], ["k"])]) == [Receipt(1, 0)]
+    assert write_events(shop.lake.store.db, [PushRequest("ods.events", ['{"id": 3}'], ["k"])]) == [PushReceipt(1, 0)]
     assert shop.later(30) == 0  # nobody has taken it in
     shop.run()
     shop.push(4)
     assert shop.later(6) == 0
-    assert shop.later(8) == 3 and shop.level() == Level(4, 3)
+    assert shop.later(8) == 3 and shop.level() == InboxLevel(4, 3)
     keys = schema.inbox_keys.select()
     assert shop.lake.store.db.read(lambda connection: connection.execute(keys).all()) == []
     assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3, 4]
@@ -254,7 +256,7 @@ def test_events_that_a_rewind_waits_for_stay(shop: Shop) -> None:
     shop.push(2)
     shop.run()
     shop.lake.rewind("ods.events", to="main~1")
-    assert shop.later(8) == 1 and shop.level() == Level(2, 1)
+    assert shop.later(8) == 1 and shop.level() == InboxLevel(2, 1)
     shop.run()
     assert shop.ids() == [1, 2]
 

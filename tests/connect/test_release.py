@@ -35,7 +35,7 @@ def test_corrected_rows_take_the_place_of_those_aside(shop: Project) -> None:
     shop.write("right.csv", "id,amount\n2,5\n3,6\n")
     with shop.open() as lake:
         done = lake.release("ods.orders", shop.root / "right.csv")
-    assert (done.rows, done.taken, done.bad) == (2, 2, 0)
+    assert (done.rows, done.accepted, done.bad) == (2, 2, 0)
     assert rows(shop) == [(1, 5), (2, 5), (3, 6), (4, 7)]
     assert shop.rows("quarantine.ods_orders") == []
     assert did(shop.run()) == {}
@@ -45,7 +45,7 @@ def test_what_is_still_bad_stays(shop: Project) -> None:
     shop.write("right.jsonl", '{"id": 2, "amount": 5}\n{"id": 3, "amount": "seven"}\n')
     with shop.open() as lake:
         done = lake.release("quarantine.ods_orders", shop.root / "right.jsonl")
-    assert (done.taken, done.bad) == (1, 1)
+    assert (done.accepted, done.bad) == (1, 1)
     assert rows(shop) == [(1, 5), (2, 5), (4, 7)]
     assert ["seven" in row[0] for row in shop.rows("quarantine.ods_orders")] == [True]
 
@@ -59,7 +59,7 @@ def test_rows_as_they_are_go_through_once_their_source_takes_them(tmp_path: Path
     assert project.rows("ods.n") == [(1, 5)]
     project.flow(text % "long", orders=None)
     with project.open() as lake:
-        assert lake.release("ods.n").taken == 1
+        assert lake.release("ods.n").accepted == 1
     assert sorted(project.rows("ods.n")) == [(1, 5), (2, 3000000000)]
     assert project.rows("quarantine.ods_n") == []
 

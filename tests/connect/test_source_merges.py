@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.lake.flow_state.ingest_positions import seen as seen_files
+from runnel.lake.flow_state.ingest_positions import read_processed_files as seen_files
 from runnel.lake.merge.merge import MergeConflict
 from runnel.names import TableName
 from tests.connect.source_histories.machine import CONTENTS, TABLE, Kind, Machine, parsed
@@ -62,7 +62,7 @@ def test_the_rows_of_each_file_are_there_once(tmp_path: Path, steps: str, paths:
         merged = lake.merge("dev")
         table = TableName.parse(TABLE)
         position = list(seen_files(lake.store.db, lake.store.commit(), table).values())
-    owners = [owner for seen in position for owner in seen.owned]
+    owners = [owner for seen in position for owner in seen.all_owners]
     assert merged is not None and len(owners) == len(set(owners))
     assert sorted(seen.path for seen in position) == [f"data/{name}.csv" for name in paths]
     rows, bad = Counter(), Counter()

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from runnel.connect.load import load as module
-from runnel.connect.load.file_loader import bring
-from runnel.connect.load.load import Loaded, load
+from runnel.connect.load.file_loader import prepare_load
+from runnel.connect.load.load import LoadResult, load_files
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.connect.conftest import Loading, Writing
@@ -19,25 +20,25 @@ ORDERS = TableName.parse("ods.orders")
 
 
 @pytest.fixture
-def together(new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Loaded]]:
+def together(new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[LoadResult]]:
     """Return a function that loads files at once: each is written before the first of them is published."""
 
-    def work(*names: str, **options: Any) -> list[Loaded]:
+    def work(*names: str, **options: Any) -> list[LoadResult]:
         barrier, waited = Barrier(len(names)), set[str]()
 
         def meeting(store: Store, request: Any, *rest: Any) -> Any:
-            brought = bring(store, request, *rest)
-            if request.where not in waited:  # only the first attempt waits for the others
-                waited.add(request.where)
+            brought = prepare_load(store, request, *rest)
+            if request.files_label not in waited:  # only the first attempt waits for the others
+                waited.add(request.files_label)
                 barrier.wait(60)
             return brought
 
-        monkeypatch.setattr(module, "bring", meeting)
+        monkeypatch.setattr(module, "prepare_load", meeting)
 
-        def one(name: str) -> Loaded:
+        def one(name: str) -> LoadResult:
             store = new_store()
             try:
-                return load(store, ORDERS, [name], **options)
+                return load_files(store, ORDERS, [name], **options)
             finally:
                 store.close()
 
@@ -58,7 +59,7 @@ def test_new_columns_of_both_survive(store: Store, data: Writing, loading: Loadi
     loading(data("first.csv", "id\n0\n"))
     together(data("a.csv", "id,a\n1,x\n"), data("b.csv", "id,b\n2,y\n"))
     version = store.state()[ORDERS].location
-    names = [field.name for field in module.tables.load(store, version).schema().fields]
+    names = [field.name for field in load_metadata(store, version).schema().fields]
     rows = [dict(zip(names, row, strict=True)) for row in read(store, "ods.orders")]
     assert sorted(rows, key=lambda row: row["id"]) == [
         {"id": 0, "a": None, "b": None},

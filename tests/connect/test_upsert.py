@@ -7,7 +7,7 @@ from pyiceberg.manifest import DataFileContent
 
 from runnel.connect.feed import upsert
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import Entry, entries
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
@@ -40,12 +40,12 @@ def change(shop: Shop, number: int, *ids: int) -> None:
     shop.run()
 
 
-def files(project: Project) -> tuple[list[Entry], list[Entry]]:
+def files(project: Project) -> tuple[list[FileEntry], list[FileEntry]]:
     """Return the files of data and those of deletes."""
     with project.open() as lake:
         store: Store = lake.store
-        metadata = table_metadata.load(store, store.state()[TableName.parse("ods.orders")].location)
-        found = list(entries(store, metadata))
+        metadata = table_metadata.load_metadata(store, store.state()[TableName.parse("ods.orders")].location)
+        found = list(read_entries(store, metadata))
     return [entry for entry in found if entry.is_data], [entry for entry in found if not entry.is_data]
 
 

@@ -10,7 +10,7 @@ import pytest
 from runnel.declare.loading.loader import load_flow
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.flow import Flow
-from runnel.declare.settings import load
+from runnel.declare.settings import load_settings
 
 HEAD = "import runnel as rn\n"
 
@@ -30,7 +30,7 @@ class Project:
         return self
 
     def load(self, *overrides: str, start_spark: Callable[[], object] | None = None, **how: Any) -> Flow:
-        return load_flow(load(self.root, overrides=overrides, **how), start_spark)
+        return load_flow(load_settings(self.root, overrides=overrides, **how), start_spark)
 
     def mistakes(self, *overrides: str, **how: Any) -> str:
         with pytest.raises(ProjectMistakes) as caught:

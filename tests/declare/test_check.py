@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 import runnel as rn
-from runnel.declare.options.check_parser import parse
+from runnel.declare.options.check_parser import parse_check
 from runnel.errors import Mistake
 
 CONDITIONS = {
@@ -32,7 +32,7 @@ CONDITIONS = {
 
 @pytest.mark.parametrize(("check", "text", "condition"), CONDITIONS.values(), ids=CONDITIONS)
 def test_row_checks(check: "rn.check", text: str | None, condition: str) -> None:
-    assert check.condition == condition and check.is_row
+    assert check.condition == condition and check.is_row_check
     assert text is None or check.text == text
 
 
@@ -53,7 +53,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("text", "expected"), TEXTS.items(), ids=TEXTS)
 def test_checks_as_text(text: str, expected: object) -> None:
-    assert parse(text) == expected
+    assert parse_check(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_checks_as_text(text: str, expected: object) -> None:
 )
 def test_wrong_checks(text: str, what: str) -> None:
     with pytest.raises(Mistake, match="DECLARE_CHECK") as caught:
-        parse(text)
+        parse_check(text)
     assert what in str(caught.value)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import runnel
-from runnel.declare.options.task_options import KNOWN
+from runnel.declare.options.task_options import OPTION_NAMES
 from tests.declare.conftest import Project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "flows.md").read_text()
@@ -25,6 +25,6 @@ def test_the_examples_load(project: Project) -> None:
 
 
 def test_every_option_and_public_name_is_documented() -> None:
-    assert [name for name in KNOWN if f"`{name}`" not in PAGE] == []
+    assert [name for name in OPTION_NAMES if f"`{name}`" not in PAGE] == []
     public = set(runnel.__all__) - {"RunnelError", "__version__", "open", "testing"}
     assert [name for name in sorted(public) if f"rn.{name}" not in PAGE] == []

@@ -50,7 +50,7 @@ def test_a_task_as_declared(project: Project) -> None:
 
 def test_a_last_name_part_never_means_the_own_table(project: Project) -> None:
     flow = project.write({"flows/a.py": ORDERS + '@rn.task("dwd.orders")\ndef clean(orders): ...'}).load()
-    assert flow.reads(TableName("dwd", "orders")) == (TableName("ods", "orders"),)
+    assert flow.inputs_of(TableName("dwd", "orders")) == (TableName("ods", "orders"),)
 
 
 def test_templates_declare_as_often_as_they_are_called(project: Project) -> None:
@@ -226,14 +226,14 @@ def test_a_file_that_needs_a_session_is_imported_again_with_one(project: Project
 
 def test_declaring_again_in_a_notebook_replaces() -> None:
     import runnel as rn
-    from runnel.declare.registry import current
+    from runnel.declare.registry import current_registry
 
     for number in (1, 2):
 
         @rn.task("scratch.cell", tags=[f"v{number}"])
         def cell() -> None: ...
 
-    found = [draft for draft in current().tasks if draft.table == TableName("scratch", "cell")]
+    found = [draft for draft in current_registry().tasks if draft.table == TableName("scratch", "cell")]
     assert [draft.options.tags for draft in found] == [("v2",)]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from runnel.declare.loading.loader import load_flow
 from runnel.declare.loading.project_errors import ProjectMistakes
-from runnel.declare.settings import load
+from runnel.declare.settings import load_settings
 from runnel.errors import Mistake
 
 ORDERS = 'import runnel as rn\nrn.source("ods.orders", rn.manual())\n'
@@ -283,7 +283,7 @@ def test_all_mistakes_are_told_at_once(project) -> None:
         }
     )
     with pytest.raises(ProjectMistakes) as caught:
-        load_flow(load(project.root))
+        load_flow(load_settings(project.root))
     assert [(mistake.code, mistake.at) for mistake in caught.value.all] == [
         ("DECLARE_OPTION", "flows/a.py:3"),
         ("PLAN_UNKNOWN_INPUT", "flows/a.py:3"),
@@ -291,7 +291,7 @@ def test_all_mistakes_are_told_at_once(project) -> None:
         ("SQL_SYNTAX", "flows/d/x.sql:1"),
     ]
     assert str(caught.value).endswith("\n\n4 mistakes")
-    assert caught.value.parts()["code"] == "DECLARE_OPTION" and caught.value.exit_code == 2
+    assert caught.value.to_json()["code"] == "DECLARE_OPTION" and caught.value.exit_code == 2
 
 
 def test_a_broken_helper_is_told_once(project) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.declare.settings import find_root, load
+from runnel.declare.settings import find_root, load_settings
 from runnel.errors import Mistake
 
 
@@ -15,7 +15,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_only_the_name_is_required(project: Path) -> None:
-    settings = load(project)
+    settings = load_settings(project)
     assert settings.name == "shop"
     assert settings.catalog == f"sqlite:///{project}/.runnel/catalog.db"
     assert settings.warehouse == f"{project}/.runnel/warehouse"
@@ -26,11 +26,11 @@ def test_later_ones_win(project: Path) -> None:
     (project / "runnel.prod.toml").write_text(
         '[lake]\ncatalog = "postgresql://a@h/b"\n[service]\nport = 1\n[params]\nmin = 2\n'
     )
-    assert load(project).params == {"min": 1}
-    assert load(project, env="prod").port == 1
+    assert load_settings(project).params == {"min": 1}
+    assert load_settings(project, env="prod").port == 1
     environ = {"RUNNEL__SERVICE__PORT": "2", "RUNNEL__PARAMS__MIN": "3", "OTHER": "x"}
-    assert load(project, env="prod", environ=environ).port == 2
-    found = load(project, env="prod", environ=environ, overrides=["service.port=3", "min=4"])
+    assert load_settings(project, env="prod", environ=environ).port == 2
+    found = load_settings(project, env="prod", environ=environ, overrides=["service.port=3", "min=4"])
     assert (found.port, found.params, found.catalog) == (3, {"min": "4"}, "postgresql://a@h/b")
 
 
@@ -39,11 +39,11 @@ def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
         '[project]\nname="s"\n[lake]\ncatalog = { env = "CATALOG" }\nstorage = { key = { file = "key.txt" } }\n'
     )
     (project / "key.txt").write_text("abc\n")
-    settings = load(project, environ={"CATALOG": "postgresql://u:secret@h/d"})
+    settings = load_settings(project, environ={"CATALOG": "postgresql://u:secret@h/d"})
     assert settings.catalog == "postgresql://u:secret@h/d" and settings.storage == {"key": "abc"}
     assert settings.secrets == {"postgresql://u:secret@h/d", "abc"}
     with pytest.raises(Mistake, match="CATALOG, which is not set"):
-        load(project)
+        load_settings(project)
 
 
 SECRET = "hunter2"
@@ -65,13 +65,13 @@ HIDDEN = {
 @pytest.mark.parametrize(("environ", "overrides"), HIDDEN.values(), ids=HIDDEN)
 def test_no_value_is_told(project: Path, environ: dict[str, str], overrides: tuple[str, ...]) -> None:
     with pytest.raises(Mistake) as raised:
-        load(project, environ=environ, overrides=overrides)
+        load_settings(project, environ=environ, overrides=overrides)
     assert SECRET not in str(raised.value) and raised.value.fix
 
 
 def test_what_is_said_about_a_table_that_is_text(project: Path) -> None:
     with pytest.raises(Mistake) as raised:
-        load(project, environ={"RUNNEL__LAKE__STORAGE": "s3.secret-access-key=hunter2"})
+        load_settings(project, environ={"RUNNEL__LAKE__STORAGE": "s3.secret-access-key=hunter2"})
     assert str(raised.value) == (
         "PROJECT_SETTING: `lake.storage` must be a table, not text\n  at the environment\n"
         "  fix: write a [lake.storage] section in runnel.toml"
@@ -83,7 +83,7 @@ def test_settings_do_not_show_what_may_be_secret(project: Path) -> None:
         f'[project]\nname="s"\n[lake]\ncatalog = "postgresql://u:{SECRET}@h/d"\nstorage = {{ key = "{SECRET}" }}\n'
         f'[spark]\nconf = {{ key = "{SECRET}" }}\n[params]\nkey = "{SECRET}"\n'
     )
-    assert SECRET not in repr(load(project))
+    assert SECRET not in repr(load_settings(project))
 
 
 MISTAKES = {
@@ -100,7 +100,7 @@ MISTAKES = {
 def test_mistakes_are_told(project: Path, text: str, said: str) -> None:
     (project / "runnel.toml").write_text(text)
     with pytest.raises(Mistake, match=said.replace(".", r"\.")):
-        load(project)
+        load_settings(project)
 
 
 @pytest.mark.parametrize("name", ["a*b", "what?", "[x]", "a#b", "50%20"])
@@ -108,13 +108,13 @@ def test_a_folder_whose_name_means_something_else_is_refused(tmp_path: Path, nam
     (tmp_path / name).mkdir()
     (tmp_path / name / "runnel.toml").write_text('[project]\nname = "shop"\n')
     with pytest.raises(Mistake, match="PROJECT_PATH"):
-        load(tmp_path / name)
+        load_settings(tmp_path / name)
 
 
 def test_an_environment_without_a_file_names_the_nearest(project: Path) -> None:
     (project / "runnel.prod.toml").write_text("")
     with pytest.raises(Mistake, match="close: `prod`"):
-        load(project, env="prd")
+        load_settings(project, env="prd")
 
 
 def test_the_project_is_found_from_below(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

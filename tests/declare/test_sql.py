@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.declare.sql.header_comment import comments_in
-from runnel.declare.sql.task_sql import normalised, parameters_in, replaced, tables_in
+from runnel.declare.sql.header_comment import parse_header_comment
+from runnel.declare.sql.task_sql import find_parameters, find_tables, normalize_sql, replace_tables
 from runnel.errors import Mistake
 from runnel.names import TableName
 from tests.declare.conftest import Project
@@ -37,11 +37,11 @@ TABLES = {
 
 @pytest.mark.parametrize(("sql", "expected"), TABLES.values(), ids=TABLES)
 def test_tables(sql: str, expected: str) -> None:
-    assert [str(table) for table in tables_in(sql)] == expected.split()
+    assert [str(table) for table in find_tables(sql)] == expected.split()
 
 
 def test_parameters() -> None:
-    assert parameters_in("select x::int, ':no' from ods.a where a >= :low and b < :high and :low > 0") == (
+    assert find_parameters("select x::int, ':no' from ods.a where a >= :low and b < :high and :low > 0") == (
         "low",
         "high",
     )
@@ -50,7 +50,7 @@ def test_parameters() -> None:
 def test_replacing_tables_leaves_the_rest_untouched() -> None:
     sql = "select  ods.orders.x -- ods.orders\nFROM `ods`.orders join ods . b on 'ods.b' = x"
     names = {TableName("ods", "orders"): "c.ods.orders", TableName("ods", "b"): "v"}
-    assert replaced(sql, names) == "select  ods.orders.x -- ods.orders\nFROM c.ods.orders join v on 'ods.b' = x"
+    assert replace_tables(sql, names) == "select  ods.orders.x -- ods.orders\nFROM c.ods.orders join v on 'ods.b' = x"
 
 
 SAME = {
@@ -70,10 +70,10 @@ OTHER = {
 
 def test_what_counts_in_sql() -> None:
     plain = "select a, b from ods.x where c = 'it''s'"
-    assert {normalised(sql) for sql in SAME.values()} == {normalised(plain)}
-    assert all(normalised(sql) != normalised(plain) for sql in OTHER.values())
-    assert normalised("select 10L") != normalised("select 10")
-    assert normalised("select a as END") != normalised("select a as end")
+    assert {normalize_sql(sql) for sql in SAME.values()} == {normalize_sql(plain)}
+    assert all(normalize_sql(sql) != normalize_sql(plain) for sql in OTHER.values())
+    assert normalize_sql("select 10L") != normalize_sql("select 10")
+    assert normalize_sql("select a as END") != normalize_sql("select a as end")
 
 
 WRONG = {
@@ -93,17 +93,17 @@ WRONG = {
 @pytest.mark.parametrize(("sql", "code", "at"), WRONG.values(), ids=WRONG)
 def test_sql_that_is_no_task(sql: str, code: str, at: str | None) -> None:
     with pytest.raises(Mistake) as caught:
-        tables_in(sql)
+        find_tables(sql)
     assert (caught.value.code, caught.value.at) == (code, at)
 
 
 def test_comments_at_the_top() -> None:
     text = '\n-- Sums of orders,\n-- by day\n/* runnel\nby = "day"\nparams = { low = 0 }\n*/\n-- not this\nselect 1'
-    found = comments_in(text)
+    found = parse_header_comment(text)
     assert found.options == {"by": "day", "params": {"low": 0}}
     assert found.lines == {"by": 5, "params": 6}
     assert found.description == "Sums of orders,\nby day"
-    assert comments_in("/* running */ select 1").options == {}
+    assert parse_header_comment("/* running */ select 1").options == {}
 
 
 def test_a_sql_task(project: Project) -> None:

@@ -7,7 +7,7 @@ import pytest
 from runnel.declare.loading.loader import load_flow
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.flow import Flow
-from runnel.declare.settings import load
+from runnel.declare.settings import load_settings
 
 SOURCES = 'import runnel as rn\nrn.source("ods.clicks", rn.manual())\nrn.source("ods.buys", rn.manual())\n'
 
@@ -16,7 +16,7 @@ def flow(root: Path, text: str) -> Flow:
     (root / "flows").mkdir()
     (root / "runnel.toml").write_text('[project]\nname = "shop"\n')
     (root / "flows" / "a.py").write_text(SOURCES + text)
-    return load_flow(load(root))
+    return load_flow(load_settings(root))
 
 
 def task(options: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.declare.model.column_types import columns
+from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake
 
 GOOD = {
@@ -19,7 +19,7 @@ GOOD = {
 
 @pytest.mark.parametrize(("text", "expected"), GOOD.items(), ids=GOOD)
 def test_schemas(text, expected):
-    found = columns(text)
+    found = parse_columns(text)
     assert "|".join(f"{column.name} {column.type}{'!' if column.required else ''}" for column in found) == expected
 
 
@@ -30,6 +30,6 @@ BAD += ["a array<int", "a map<int>", "a struct<>", "id int, ID int", "`` int", "
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_schema(text):
     with pytest.raises(Mistake) as caught:
-        columns(text)
+        parse_columns(text)
     assert caught.value.code == "SCHEMA_SYNTAX"
     assert caught.value.fix

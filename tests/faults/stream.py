@@ -26,7 +26,7 @@ _HASTE = 0.25
 _RARE = (*stream.ALL, lake.SLOT_PLACED, lake.COMPACT_FILES, lake.COMPACT_STAGED)
 _OFTEN = (
     *feed.ALL,
-    sources.TAKEN,
+    sources.SOURCE_STAGED,
     lake.WRITE_BYTES,
     lake.WRITE_DATA,
     lake.WRITE_MANIFEST,

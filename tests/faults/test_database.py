@@ -11,16 +11,17 @@ import sqlalchemy as sa
 
 from runnel.errors import Unreachable
 from runnel.lake.flow_state import results, runs
-from runnel.lake.flow_state.inbox_reader import Inbox
-from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.flow_state.inbox_reader import InboxReader
+from runnel.lake.flow_state.inbox_writer import PushReceipt, PushRequest, write_events
 from runnel.lake.history import branches, tags
-from runnel.lake.history.commits import Change
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
 from runnel.lake.leases import slots
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 from tests.faults.proxy import Proxy
 from tests.lake.factories import add, create, read, rows
 from tests.postgres import Server
@@ -66,11 +67,11 @@ def test_a_commit_whose_acknowledgement_is_lost_counts_once(
     before = store.commit("main")
     table, version = next(iter(store.state("main").items()))
     files = parquet_writer.write_rows(
-        store, table_metadata.load(store, version.location), rows((2, "d2", 1)).to_batches()
+        store, table_metadata.load_metadata(store, version.location), rows((2, "d2", 1)).to_batches()
     )
-    staged = snapshots.stage(store, version.location, snapshots.Edit(added=files))
+    staged = snapshots.stage_version(store, version.location, snapshots.VersionEdit(added=files))
     setattr(proxy, fault, True)
-    made = publish(store.db, Draft("main", "more", "ada", (Change(table, version.location, staged),)))
+    made = publish(store.db, CommitDraft("main", "more", "ada", (CommitChange(table, version.location, staged),)))
     assert proxy.cuts == 1
     head = store.commit("main")
     assert head.id == made.id and head.parent == before.id and head.seq == before.seq + 1
@@ -79,35 +80,44 @@ def test_a_commit_whose_acknowledgement_is_lost_counts_once(
 
 
 def delete_branch(store: Store) -> None:
-    branches.delete(store.db, "dev")
+    branches.delete_branch(store.db, "dev")
 
 
 def delete_tag(store: Store) -> None:
-    assert tags.delete(store, "v1").name == "v1"
+    assert tags.delete_tag(store, "v1").name == "v1"
 
 
 def record_result(store: Store) -> None:
-    results.record(store.db, Result(*RESULT))
+    results.record(store.db, TaskResult(*RESULT))
 
 
 def take_slot(store: Store) -> None:
-    slot = slots.take(store.db, "w", 1, store.commit(), store.state())
-    slots.place(store.db, slot, {TableName("dws", "x"): "l1"})
-    assert slots.location(store.db, slot, TableName("dws", "x")) == "l1"
+    slot = slots.acquire_slot(store.db, "w", 1, store.commit(), store.state())
+    slots.place_tables(store.db, slot, {TableName("dws", "x"): "l1"})
+    assert slots.read_location(store.db, slot, TableName("dws", "x")) == "l1"
 
 
 def push_events(store: Store) -> None:
-    parcel = Parcel("ods.events", ['{"id": 1}', '{"id": 2}'])
-    assert put(store.db, [parcel, parcel]) == [Receipt(2, 0), Receipt(2, 0)]
-    assert Inbox(store.db).level(TableName("ods", "events")).last == 4
+    parcel = PushRequest("ods.events", ['{"id": 1}', '{"id": 2}'])
+    assert write_events(store.db, [parcel, parcel]) == [PushReceipt(2, 0), PushReceipt(2, 0)]
+    assert InboxReader(store.db).read_level(TableName("ods", "events")).last == 4
 
 
 def start_run(store: Store) -> None:
     runs.start(store.db, "r1", "main", "ada", {})
-    assert store.db.read(lambda connection: runs.run(connection, "r1")).id == "r1"
+    assert store.db.read(lambda connection: runs.find_run(connection, "r1")).id == "r1"
 
 
-RESULT = (TableName("dws", "x"), "k", Head("l", "rows:1"), {}, {}, "r1", "main", "2026-01-01T00:00:00.000000Z")
+RESULT = (
+    TableName("dws", "x"),
+    "k",
+    TableVersion("l", "rows:1"),
+    {},
+    {},
+    "r1",
+    "main",
+    "2026-01-01T00:00:00.000000Z",
+)
 WRITES = {
     "delete a branch": delete_branch,
     "delete a tag": delete_tag,
@@ -125,8 +135,8 @@ def test_a_write_whose_acknowledgement_is_lost_is_done_once(
 ) -> None:
     store = lake(proxy.port, f"once_{name.replace(' ', '_')}", tmp_path, server)
     create(store, "ods.a", rows((1, "d1", 1)))
-    branches.fork(store.db, "dev", store.commit("main"), "ada")
-    tags.tag(store, "v1")
+    branches.fork_branch(store.db, "dev", store.commit("main"), "ada")
+    tags.create_tag(store, "v1")
     proxy.cut_after_commit = True
     WRITES[name](store)
     assert proxy.cuts == 1

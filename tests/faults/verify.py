@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from runnel.errors import RunnelError
 from runnel.lake.catalog import schema
-from runnel.lake.history.commits import Commit, find, history
+from runnel.lake.history.commits import Commit, find_commit, read_history
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.leases.pins import pinned
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
@@ -23,7 +23,7 @@ def verify(place: Place) -> None:
     report = fsck(store)
     errors = [finding for finding in report.findings if finding.severity == "error"]
     assert not errors, errors
-    lost = [name for name in place.acknowledged() if store.db.read(lambda c, name=name: find(c, name)) is None]
+    lost = [name for name in place.acknowledged() if store.db.read(lambda c, name=name: find_commit(c, name)) is None]
     assert not lost, f"acknowledged and lost: {lost}"
     sequences = store.db.read(lambda c: list(c.execute(sa.select(schema.commits.c.seq)).scalars()))
     assert len(sequences) == len(set(sequences))
@@ -41,7 +41,7 @@ class Expired(Exception):
 def reading(store: Store, commit: Commit) -> Iterator[None]:
     """Pin a commit while it is read: the other processes sweep without any grace."""
     try:
-        pin = pinned(store.db, "read", commit.id)
+        pin = acquire_pin(store.db, "read", commit.id)
         pin.__enter__()
     except RunnelError as error:
         raise Expired from error
@@ -53,7 +53,7 @@ def reading(store: Store, commit: Commit) -> Iterator[None]:
 
 def recent(store: Store, most: int = 20) -> list[Commit]:
     head = store.commit("main")
-    return store.db.read(lambda connection: history(connection, head, limit=most))
+    return store.db.read(lambda connection: read_history(connection, head, limit=most))
 
 
 def assert_whole(store: Store, commit: Commit) -> None:
@@ -67,8 +67,8 @@ def assert_whole(store: Store, commit: Commit) -> None:
 
 
 def _sum(store: Store, location: str) -> tuple[int, int]:
-    sql = rows_sql(store, table_metadata.load(store, location))
-    found = connect().execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
+    sql = rows_sql(store, table_metadata.load_metadata(store, location))
+    found = connect_duckdb().execute(f"select count(*), coalesce(sum(id), 0) from ({sql})").fetchone()
     assert found is not None
     return int(found[0]), int(found[1])
 

@@ -13,23 +13,24 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
-from runnel.errors import Conflict, Mistake, Moved, RunnelError
-from runnel.lake.files.put import put
+from runnel.errors import Conflict, Mistake, RunnelError, VersionConflict
+from runnel.lake.files.put import put_files
 from runnel.lake.flow_state import results
 from runnel.lake.history import branches, tags
-from runnel.lake.history.commits import Change, Commit, sequence
+from runnel.lake.history.commits import Commit, CommitChange, read_sequence
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
 from runnel.lake.leases import slots
-from runnel.lake.leases.pins import pinned
+from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.merge import merge, revert
-from runnel.lake.publish import Draft, publish_again
+from runnel.lake.publish import CommitDraft, publish_with_retry
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 from tests.lake.factories import add, create, rows
 
 LEFT, RIGHT = TableName.parse("ods.left"), TableName.parse("ods.right")
@@ -71,7 +72,7 @@ def prepare(place: Place) -> None:
     source.mkdir(exist_ok=True)
     (source / "small.txt").write_text("small")
     (source / "large.bin").write_bytes(os.urandom(2 * 2**20))
-    place.acknowledge(put(store, PAGES, [source], branch="main").commit)
+    place.acknowledge(put_files(store, PAGES, [source], branch="main").commit)
 
 
 def pair(store: Store, branch: str = "main") -> Commit:
@@ -79,39 +80,41 @@ def pair(store: Store, branch: str = "main") -> Commit:
     number = random.getrandbits(40)
     data = rows((number, f"d{number % 5}", 1))
 
-    with pinned(store.db, "write") as pin:
+    with acquire_pin(store.db, "write") as pin:
 
-        def draft() -> Draft:
+        def draft() -> CommitDraft:
             state = store.state(branch)
             changes = tuple(_appended(store, name, state[name].location, data) for name in (LEFT, RIGHT))
-            return Draft(branch, f"pair {number}", "crew", changes, pin=pin)
+            return CommitDraft(branch, f"pair {number}", "crew", changes, pin=pin)
 
-        return publish_again(store.db, draft)
+        return publish_with_retry(store.db, draft)
 
 
-def _appended(store: Store, name: TableName, location: str, data: pa.Table) -> Change:
-    files = parquet_writer.write_rows(store, table_metadata.load(store, location), parquet_writer.batches_of(data))
-    return Change(name, location, snapshots.stage(store, location, snapshots.Edit(added=files)))
+def _appended(store: Store, name: TableName, location: str, data: pa.Table) -> CommitChange:
+    files = parquet_writer.write_rows(
+        store, table_metadata.load_metadata(store, location), parquet_writer.split_into_batches(data)
+    )
+    return CommitChange(name, location, snapshots.stage_version(store, location, snapshots.VersionEdit(added=files)))
 
 
 def branch_and_merge(store: Store) -> Commit | None:
     """Fork, write on both sides, merge back, delete the branch."""
     name = f"b{uuid.uuid4().hex[:8]}"
-    branches.fork(store.db, name, store.commit("main"), "crew")
+    branches.fork_branch(store.db, name, store.commit("main"), "crew")
     pair(store, name)
     pair(store)
     try:
-        return merge.merge(store, name, "main").commit
+        return merge.merge_branch(store, name, "main").commit
     finally:
-        branches.delete(store.db, name)
+        branches.delete_branch(store.db, name)
 
 
 def undo(store: Store) -> Commit | None:
     """Revert a pair commit; what others did since may make that a conflict."""
     made = pair(store)
     try:
-        return revert.revert(store, made.id, "main")
-    except (Conflict, Moved):
+        return revert.revert_commit(store, made.id, "main")
+    except (Conflict, VersionConflict):
         return made
 
 
@@ -120,7 +123,7 @@ def put_pages(store: Store, folder: Path) -> Commit | None:
     source.mkdir()
     (source / f"{uuid.uuid4().hex}.txt").write_text("page")
     (source / f"{uuid.uuid4().hex}.bin").write_bytes(os.urandom(1_200_000))
-    return put(store, PAGES, [source], branch="main").commit
+    return put_files(store, PAGES, [source], branch="main").commit
 
 
 def tidy(store: Store) -> str | None:
@@ -144,31 +147,34 @@ def forget_a_row(store: Store) -> Commit | None:
 def compute_in_vain(store: Store) -> None:
     """Make a version and record it as a result, as a run does that fails afterwards: no commit holds it."""
     number = random.getrandbits(40)
-    with pinned(store.db, "write"), suppress(Moved):  # as a run does: what is erased meanwhile is not recorded
-        planned = store.db.read(sequence)
+    with (
+        acquire_pin(store.db, "write"),
+        suppress(VersionConflict),
+    ):  # as a run does: what is erased meanwhile is not recorded
+        planned = store.db.read(read_sequence)
         state = store.state()
         made = _appended(store, PEOPLE, state[PEOPLE].location, rows((number, "d1", 1))).after
         assert made is not None
-        inputs = {LEFT: Head(state[LEFT].location, state[LEFT].content)}
+        inputs = {LEFT: TableVersion(state[LEFT].location, state[LEFT].content)}
         now = store.db.read(store.db.now)
         results.record(
             store.db,
-            Result(PEOPLE, f"k{number}", Head(made, f"rows:{number}"), {}, inputs, "crew", "main", now),
-            planned=planned,
+            TaskResult(PEOPLE, f"k{number}", TableVersion(made, f"rows:{number}"), {}, inputs, "crew", "main", now),
+            planned_sequence=planned,
         )
 
 
 def work_in_a_slot(store: Store) -> None:
     """Take a slot, write a version into it and leave it again, without publishing."""
-    slot = slots.take(store.db, f"w{os.getpid()}", 1, store.commit("main"), store.state())
-    at = slots.location(store.db, slot, LEFT)
+    slot = slots.acquire_slot(store.db, f"w{os.getpid()}", 1, store.commit("main"), store.state())
+    at = slots.read_location(store.db, slot, LEFT)
     assert at is not None
-    slots.place(store.db, slot, {LEFT: _appended(store, LEFT, at, rows((1, "d1", 1))).after, RIGHT: None})
+    slots.place_tables(store.db, slot, {LEFT: _appended(store, LEFT, at, rows((1, "d1", 1))).after, RIGHT: None})
     slots.release(store.db, slot)
 
 
 def label(store: Store) -> None:
-    tags.tag(store, f"t{uuid.uuid4().hex[:8]}", "main")
+    tags.create_tag(store, f"t{uuid.uuid4().hex[:8]}", "main")
 
 
 def jobs(place: Place) -> dict[str, Callable[[Store], Commit | str | None]]:
@@ -221,7 +227,7 @@ def forever(place: Place, seed: int) -> None:
     while True:
         try:
             place.acknowledge(kinds[random.choices(names, weights)[0]](store))
-        except (Conflict, Moved, Mistake) as error:
+        except (Conflict, VersionConflict, Mistake) as error:
             _allow(error)
 
 

@@ -12,14 +12,14 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from runnel.lake.history.branches import fork
-from runnel.lake.history.commits import Change, Commit
+from runnel.lake.history.branches import fork_branch
+from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.iceberg import parquet_writer, table_metadata
-from runnel.lake.iceberg.manifests import Entry, entries
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 
 POSITION_DELETES = pa.schema(
@@ -32,24 +32,24 @@ POSITION_DELETES = pa.schema(
 
 def branch(store: Store, name: str, at: str = "main") -> None:
     """Fork a branch."""
-    fork(store.db, name, store.commit(at), store.author)
+    fork_branch(store.db, name, store.commit(at), store.author)
 
 
 def metadata(store: Store, name: str, ref: str = "main") -> TableMetadata:
     """Return a table's metadata at a ref."""
     table = TableName.parse(name)
-    return table_metadata.load(store, store.versions(store.commit(ref), [table])[table].location)
+    return table_metadata.load_metadata(store, store.versions(store.commit(ref), [table])[table].location)
 
 
-def files(store: Store, name: str, ref: str = "main", day: str | None = None) -> list[Entry]:
+def files(store: Store, name: str, ref: str = "main", day: str | None = None) -> list[FileEntry]:
     """Return the data files of a table, of all days or of one, in order of age."""
-    found = [entry for entry in entries(store, metadata(store, name, ref)) if entry.is_data]
+    found = [entry for entry in read_entries(store, metadata(store, name, ref)) if entry.is_data]
     chosen = [entry for entry in found if day is None or entry.file.partition[0] == day]
     return sorted(chosen, key=lambda entry: entry.sequence)
 
 
 def written(store: Store, found: TableMetadata, rows: pa.Table) -> list[DataFile]:
-    return parquet_writer.write_rows(store, found, parquet_writer.batches_of(rows))
+    return parquet_writer.write_rows(store, found, parquet_writer.split_into_batches(rows))
 
 
 def overwrite(
@@ -57,37 +57,39 @@ def overwrite(
 ) -> Commit:
     """Replace all rows of a table, or those of one day."""
 
-    def edit(version: Any) -> Edit:
-        found = table_metadata.load(store, version.location)
-        return Edit(
+    def edit(version: Any) -> VersionEdit:
+        found = table_metadata.load_metadata(store, version.location)
+        return VersionEdit(
             added=written(store, found, rows) if rows is not None else (),
-            removed=[entry for entry in entries(store, found) if day is None or entry.file.partition[0] == day],
+            removed=[entry for entry in read_entries(store, found) if day is None or entry.file.partition[0] == day],
         )
 
-    return write(store, branch, TableName.parse(name), edit, f"overwrite {name}")
+    return publish_edit(store, branch, TableName.parse(name), edit, f"overwrite {name}")
 
 
 def compact(store: Store, name: str, *, branch: str = "main", day: str | None = None) -> Commit:
     """Write the data files of a table anew, as one; the rows stay."""
 
-    def edit(version: Any) -> Edit:
-        found = table_metadata.load(store, version.location)
-        old = [e for e in entries(store, found) if day is None or e.file.partition[0] == day]
+    def edit(version: Any) -> VersionEdit:
+        found = table_metadata.load_metadata(store, version.location)
+        old = [e for e in read_entries(store, found) if day is None or e.file.partition[0] == day]
         rows = pa.concat_tables(pq.ParquetFile(entry.path).read() for entry in old)
-        return Edit(added=written(store, found, rows), removed=old, rewrites=True)
+        return VersionEdit(added=written(store, found, rows), removed=old, is_rewrite=True)
 
-    return write(store, branch, TableName.parse(name), edit, f"compact {name}", kind="compact")
+    return publish_edit(store, branch, TableName.parse(name), edit, f"compact {name}", kind="compact")
 
 
 def delete_rows(store: Store, name: str, places: Mapping[str, Sequence[int]], *, branch: str = "main") -> Commit:
     """Delete rows by position, as another engine does: one delete file for each data file."""
     by_path = {entry.path: entry for entry in files(store, name, branch)}
     made = [position_delete(by_path[path], positions) for path, positions in places.items()]
-    return write(store, branch, TableName.parse(name), lambda version: Edit(added=made), f"delete from {name}")
+    return publish_edit(
+        store, branch, TableName.parse(name), lambda version: VersionEdit(added=made), f"delete from {name}"
+    )
 
 
 def position_delete(
-    data: Entry, positions: Sequence[int], *, spelled: Callable[[str], str] = str, folder: str | None = None
+    data: FileEntry, positions: Sequence[int], *, spelled: Callable[[str], str] = str, folder: str | None = None
 ) -> DataFile:
     """Write a Parquet file of position deletes for one data file."""
     path = f"{folder or data.path.rpartition('/')[0]}/{uuid.uuid4().hex}-deletes.parquet"
@@ -98,7 +100,7 @@ def position_delete(
     )
 
 
-def equality_delete(data: Entry) -> DataFile:
+def equality_delete(data: FileEntry) -> DataFile:
     """List a file of equality deletes on the column `id`; nobody is to read it."""
     path, kind = f"{data.path}-equality", DataFileContent.EQUALITY_DELETES
     return data_file(path, data.file.partition, 1, spec=data.file.spec_id, content=kind)
@@ -125,11 +127,12 @@ def evolve(store: Store, name: str, change: Callable[[Transaction], None], *, br
     """Change a table's definition with PyIceberg's own calls."""
     table = TableName.parse(name)
     version = store.versions(store.commit(branch), [table])[table]
-    transaction = table_metadata.handle(store, table, version.location).transaction()
+    transaction = table_metadata.open_table(store, table, version.location).transaction()
     change(transaction)
-    location = table_metadata.write(store, transaction.table_metadata, version.location)
+    location = table_metadata.write_metadata(store, transaction.table_metadata, version.location)
     return publish(
-        store.db, Draft(branch, f"evolve {name}", store.author, (Change(table, version.location, location),))
+        store.db,
+        CommitDraft(branch, f"evolve {name}", store.author, (CommitChange(table, version.location, location),)),
     )
 
 
@@ -137,7 +140,7 @@ def drop(store: Store, name: str, *, branch: str = "main") -> Commit:
     """Drop a table."""
     table = TableName.parse(name)
     before = store.versions(store.commit(branch), [table])[table].location
-    return publish(store.db, Draft(branch, f"drop {name}", store.author, (Change(table, before, None),)))
+    return publish(store.db, CommitDraft(branch, f"drop {name}", store.author, (CommitChange(table, before, None),)))
 
 
 def columns(change: Callable[[Any], object]) -> Callable[[Transaction], None]:

@@ -8,13 +8,13 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.transforms import IdentityTransform
 
-from runnel.lake.history.commits import Change, Commit
+from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.publish import Draft, publish
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.table_writer import append
+from runnel.lake.table_writer import append_files
 from runnel.names import TableName
 
 ORDERS = pa.schema([("id", pa.int64()), ("day", pa.string()), ("amount", pa.int64())])
@@ -41,23 +41,27 @@ def spec_by(schema: Schema, column: str | None) -> PartitionSpec:
 def create(store: Store, name: str, data: pa.Table, *, branch: str = "main", by: str | None = None) -> Commit:
     """Create a table with rows, and publish it."""
     table, schema = TableName.parse(name), iceberg_schema(data.schema)
-    empty, metadata = table_metadata.create(store, table, schema, spec=spec_by(schema, by))
-    files = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(data))
-    location = snapshots.stage(store, empty, snapshots.Edit(added=files))
-    return publish(store.db, Draft(branch, f"create {name}", store.author, (Change(table, None, location),)))
+    empty, metadata = table_metadata.create_table(store, table, schema, spec=spec_by(schema, by))
+    files = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(data))
+    location = snapshots.stage_version(store, empty, snapshots.VersionEdit(added=files))
+    return publish(
+        store.db, CommitDraft(branch, f"create {name}", store.author, (CommitChange(table, None, location),))
+    )
 
 
 def add(store: Store, name: str, data: pa.Table, *, branch: str = "main") -> Commit:
     """Append rows to a table, and publish it."""
     table = TableName.parse(name)
     base = store.state(branch)[table].location
-    files = parquet_writer.write_rows(store, table_metadata.load(store, base), parquet_writer.batches_of(data))
-    return append(store, branch, table, files, f"add to {name}", base=base)
+    files = parquet_writer.write_rows(
+        store, table_metadata.load_metadata(store, base), parquet_writer.split_into_batches(data)
+    )
+    return append_files(store, branch, table, files, f"add to {name}", base=base)
 
 
 def read(store: Store, name: str, ref: str = "main") -> list[tuple[Any, ...]]:
     """Return the rows of a table at a ref, sorted."""
     version = store.versions(store.commit(ref), [TableName.parse(name)])[TableName.parse(name)]
-    sql = rows_sql(store, table_metadata.load(store, version.location))
-    with connect() as connection:
+    sql = rows_sql(store, table_metadata.load_metadata(store, version.location))
+    with connect_duckdb() as connection:
         return sorted(connection.execute(sql).fetchall(), key=repr)

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from runnel.errors import Moved
-from runnel.lake.history.branches import fork
-from runnel.lake.history.commits import changes_of
-from runnel.lake.publish import Draft, publish
+from runnel.errors import VersionConflict
+from runnel.lake.history.branches import fork_branch
+from runnel.lake.history.commits import read_changes
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from tests.lake.factories import add, create, read, rows
 
@@ -23,7 +23,7 @@ def test_rows_of_another_engine_become_a_commit(both: Store) -> None:
     outside(both).load_table("ods.orders").append(rows((2, "d2", 7)))
     head = both.commit("main")
     assert (head.kind, head.author) == ("adopt", "another engine")
-    assert [str(change.table) for change in both.db.read(lambda c: changes_of(c, head.id))] == ["ods.orders"]
+    assert [str(change.table) for change in both.db.read(lambda c: read_changes(c, head.id))] == ["ods.orders"]
     assert len(read(both, "ods.orders")) == 2 and len(read(both, "ods.orders", "main~1")) == 1
     assert both.commit("main") == head, "it is adopted once"
 
@@ -52,16 +52,16 @@ def test_a_publish_does_not_overwrite_another_engine(both: Store) -> None:
     create(both, "ods.a", rows((1, "d1", 5)))
     table, version = next(iter(both.state("main").items()))
     outside(both).load_table("ods.a").append(rows((2, "d2", 7)))
-    from runnel.lake.history.commits import Change
+    from runnel.lake.history.commits import CommitChange
 
-    with pytest.raises(Moved):
-        publish(both.db, Draft("main", "stale", "eve", (Change(table, version.location, None),)))
+    with pytest.raises(VersionConflict):
+        publish(both.db, CommitDraft("main", "stale", "eve", (CommitChange(table, version.location, None),)))
     assert len(read(both, "ods.a")) == 2
 
 
 def test_other_engines_write_to_branches_too(both: Store) -> None:
     create(both, "ods.a", rows((1, "d1", 5)))
-    fork(both.db, "dev", both.commit("main"), "ada")
+    fork_branch(both.db, "dev", both.commit("main"), "ada")
     outside(both, "dev").load_table("ods.a").append(rows((2, "d2", 7)))
     assert len(read(both, "ods.a", "dev")) == 2 and len(read(both, "ods.a", "main")) == 1
     assert both.commit("dev").kind == "adopt" and both.commit("main").kind == "write"

@@ -6,10 +6,17 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
-from runnel.lake.history.ancestry import bases_of_next_merges, contains, merge_base, merge_bases, reach, tables_between
-from runnel.lake.history.branches import delete
+from runnel.lake.history.ancestry import (
+    find_merge_base,
+    find_merge_bases,
+    find_next_merge_bases,
+    find_tables_changed_between,
+    is_ancestor,
+    read_ancestor_sequences,
+)
+from runnel.lake.history.branches import delete_branch
 from runnel.lake.history.commits import Commit
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from tests.lake.changes import branch
 from tests.lake.factories import add, create, rows
@@ -18,11 +25,11 @@ from tests.lake.factories import add, create, rows
 def commit(store: Store, on: str = "main", merged: str | None = None) -> Commit:
     """Publish a commit without changes; `merged` names the branch that it takes in."""
     taken = store.commit(merged).id if merged else None
-    return publish(store.db, Draft(on, f"on {on}", store.author, (), merged=taken))
+    return publish(store.db, CommitDraft(on, f"on {on}", store.author, (), merged=taken))
 
 
 def base(store: Store, a: Commit, b: Commit) -> Commit:
-    return store.db.read(lambda connection: merge_base(connection, a, b))
+    return store.db.read(lambda connection: find_merge_base(connection, a, b))
 
 
 def test_the_merge_base_is_the_newest_common_ancestor(both: Store) -> None:
@@ -49,10 +56,10 @@ def test_ancestors_through_merges_of_merges(both: Store) -> None:
     one, two = commit(both, "a"), commit(both, "b")
     commit(both, "a", merged="b")
     commit(both, merged="a")
-    delete(both.db, "a")
-    behind = both.db.read(lambda connection: reach(connection, both.commit("main")))
-    assert contains(behind, one) and contains(behind, two)
-    assert not contains(behind, commit(both, "b")) and len(behind) == 3
+    delete_branch(both.db, "a")
+    behind = both.db.read(lambda connection: read_ancestor_sequences(connection, both.commit("main")))
+    assert is_ancestor(behind, one) and is_ancestor(behind, two)
+    assert not is_ancestor(behind, commit(both, "b")) and len(behind) == 3
 
 
 def test_crosswise_merges_have_two_bases(both: Store) -> None:
@@ -60,7 +67,7 @@ def test_crosswise_merges_have_two_bases(both: Store) -> None:
     main, dev = commit(both), commit(both, "dev")
     branch(both, "was")
     one, other = commit(both, merged="dev"), commit(both, "dev", merged="was")
-    found = both.db.read(lambda connection: merge_bases(connection, one, other))
+    found = both.db.read(lambda connection: find_merge_bases(connection, one, other))
     assert found == [dev, main]
 
 
@@ -77,7 +84,7 @@ def test_the_cost_does_not_grow_with_commits(store: Store) -> None:
     asked.clear()
     assert base(store, newest, dev) == dev and len(asked) < 6
     plan = "explain query plan select seq from runnel_commits where merged is not null order by line, seq"
-    with store.db.reading() as connection:
+    with store.db.read_transaction() as connection:
         shown = connection.execute(sa.text(plan)).all()
     assert "runnel_commits_merged" in str(shown)
 
@@ -94,7 +101,7 @@ def test_tables_between_are_those_that_changed(both: Store, flip: bool) -> None:
 
     def between(a: Commit, b: Commit) -> list[str]:
         one, other = (b, a) if flip else (a, b)
-        return both.db.read(lambda connection: tables_between(connection, one, other))
+        return both.db.read(lambda connection: find_tables_changed_between(connection, one, other))
 
     assert between(start, main) == ["ods.a"] and between(start, dev) == ["ods.b"]
     assert between(main, dev) == ["ods.a", "ods.b"] and between(main, main) == []
@@ -112,14 +119,14 @@ def test_the_bases_of_all_next_merges_are_those_of_each_pair(store: Store, seed:
             branch(store, f"b{step}", at)
             live.append(f"b{step}")
         elif act < 0.4 and at != "main":
-            delete(store.db, at)
+            delete_branch(store.db, at)
             live.remove(at)
         else:
             commit(store, at, merged=random.choice(live) if act < 0.7 else None)
     heads = [store.commit(name) for name in live]
-    with store.db.reading() as connection:
-        found = bases_of_next_merges(connection, [(head.line, head.seq) for head in heads])
+    with store.db.read_transaction() as connection:
+        found = find_next_merge_bases(connection, [(head.line, head.seq) for head in heads])
         pairs = [(a, b) for number, a in enumerate(heads) for b in heads[:number]]
-        expected = {base.id for a, b in pairs for base in merge_bases(connection, a, b)}
+        expected = {base.id for a, b in pairs for base in find_merge_bases(connection, a, b)}
     assert {base.id for base in found} >= expected - {head.id for head in heads}
     assert {base.id for base in found} <= expected | {head.id for head in heads}

@@ -9,11 +9,11 @@ from pyiceberg.types import LongType, StringType
 
 from runnel.errors import Mistake
 from runnel.lake.diff import row_delta
-from runnel.lake.diff.lake_diff import TableDiff, diff
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.merge.merge import merge
+from runnel.lake.diff.lake_diff import TableDiff, diff_commits
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.merge.merge import merge_branch
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from tests.lake.changes import (
     branch,
@@ -36,7 +36,7 @@ Act = Callable[[Store], object]
 
 
 def one(store: Store, a: str, b: str) -> TableDiff | None:
-    found = diff(store, a, b).tables
+    found = diff_commits(store, a, b).tables
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -138,14 +138,14 @@ def test_tables_come_and_go(both: Store) -> None:
     create(both, "ods.b", rows((2, "d2", 2), (3, "d3", 3)))
     drop(both, "ods.a")
     expected = [("ods.a", "removed", 0, 1), ("ods.b", "added", 2, 0)]
-    found = diff(both, before.id, "main")
+    found = diff_commits(both, before.id, "main")
     assert [(str(t.table), t.change, t.rows_added, t.rows_removed) for t in found.tables] == expected
     create(both, "ods.a", rows((1, "d1", 1), (9, "d9", 9)))
-    anew = diff(both, before.id, "main", TableName.parse("ods.a")).tables[0]
+    anew = diff_commits(both, before.id, "main", TableName.parse("ods.a")).tables[0]
     assert (anew.schema, anew.rows_added, anew.rows_removed) == (("dropped and created anew",), 1, 0)
-    assert diff(both, "main", "main", TableName.parse("ods.a")).tables == ()
+    assert diff_commits(both, "main", "main", TableName.parse("ods.a")).tables == ()
     with pytest.raises(Mistake, match=r"close: `ods\.a`"):
-        diff(both, "main", "main", TableName.parse("ods.aa"))
+        diff_commits(both, "main", "main", TableName.parse("ods.aa"))
 
 
 def test_branches_are_compared_where_they_are(both: Store) -> None:
@@ -156,7 +156,7 @@ def test_branches_are_compared_where_they_are(both: Store) -> None:
     add(both, T, rows((5, "dev", 0), (6, "dev", 0)), branch="dev")
     found = one(both, "main", "dev")
     assert found and (found.rows_added, found.rows_removed) == (2, 1)
-    merge(both, "dev")
+    merge_branch(both, "dev")
     found = one(both, "dev", "main")
     assert found and (found.rows_added, found.rows_removed) == (1, 0)
 
@@ -164,12 +164,12 @@ def test_branches_are_compared_where_they_are(both: Store) -> None:
 def test_counts_that_can_not_be_known_are_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before = create(store, T, rows(*START))
     overwrite(store, T, rows((9, "d9", 9)))
-    monkeypatch.setattr(row_delta.counts, "__defaults__", (10,))
+    monkeypatch.setattr(row_delta.count_changed_rows, "__defaults__", (10,))
     found = one(store, before.id, "main")
     assert found and found.rows_added is None and "of files differ" in str(found.reason)
     monkeypatch.undo()
     gone = equality_delete(files(store, T)[0])
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[gone]), "by value")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[gone]), "by value")
     found = one(store, before.id, "main")
     assert found and found.rows_removed is None and "equality deletes" in str(found.reason)
 
@@ -177,11 +177,11 @@ def test_counts_that_can_not_be_known_are_none(store: Store, monkeypatch: pytest
 def test_a_file_that_is_gone_is_named(store: Store) -> None:
     from pathlib import Path
 
-    from runnel.errors import Broken
+    from runnel.errors import CorruptData
 
     before = create(store, T, rows(*START))
     lost = files(store, T)[0].path
     overwrite(store, T, rows((9, "d9", 9)))
     Path(lost).unlink()
-    with pytest.raises(Broken, match=lost):
-        diff(store, before.id, "main")
+    with pytest.raises(CorruptData, match=lost):
+        diff_commits(store, before.id, "main")

@@ -40,7 +40,7 @@ def test_without_a_key_rows_are_counted(store: Store) -> None:
     overwrite(store, T, rows((1, "d1", 5), (2, "d2", 6), (2, "d2", 6), (2, "d2", 6)))
     assert told(rows_of(store, before.id)) == ([(2, "d2", 6)] * 2, [(1, "d1", 5)], [])
     found = rows_of(store, before.id, limit=1)
-    assert (len(found.added), found.rows_added, found.is_whole) == (1, 2, False)
+    assert (len(found.added), found.rows_added, found.is_complete) == (1, 2, False)
 
 
 TYPES = pa.schema(
@@ -84,7 +84,7 @@ def test_a_table_that_is_new(store: Store) -> None:
     gone = diff_rows(store, "main", before.id, TableName.parse(T), key=["id"])
     assert told(gone) == ([], [(1, "d1", 5)], [])
     same = diff_rows(store, "main", "main", TableName.parse(T), key=["id"])
-    assert told(same) == ([], [], []) and same.is_whole
+    assert told(same) == ([], [], []) and same.is_complete
 
 
 WRONG = {

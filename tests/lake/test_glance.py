@@ -6,44 +6,45 @@ from pathlib import Path
 
 import pytest
 
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.publish import Draft, publish
-from runnel.lake.sqlite_fast_path import Glance
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.sqlite_fast_path import SqliteBranchReader
 from runnel.lake.store import Store
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 from tests.lake.factories import create, rows
 
 ORDERS = TableName("ods", "orders")
-SEEN = Seen("data/a.csv", 3, 7, "aa", "aa:how", ("f1",))
+SEEN = ProcessedFile("data/a.csv", 3, 7, "aa", "aa:how", ("f1",))
 
 
-def glance(store: Store, branch: str = "main") -> Glance | None:
-    return Glance.open(store.db.url.render_as_string(hide_password=False), store.warehouse, branch)
+def glance(store: Store, branch: str = "main") -> SqliteBranchReader | None:
+    return SqliteBranchReader.open(store.db.url.render_as_string(hide_password=False), store.warehouse, branch)
 
 
 @pytest.fixture
 def filled(store: Store) -> Store:
     create(store, "ods.orders", rows((1, "d1", 5)))
-    publish(store.db, Draft("main", "read a file", "ada", (), seen=((ORDERS, SEEN),)))
+    publish(store.db, CommitDraft("main", "read a file", "ada", (), processed_files=((ORDERS, SEEN),)))
     return store
 
 
 def test_it_tells_what_the_lake_tells(filled: Store) -> None:
     from runnel.lake.flow_state import results
-    from runnel.lake.history.branches import fork
+    from runnel.lake.history.branches import fork_branch
 
     version = filled.state()[ORDERS]
-    known = Result(ORDERS, "k", Head(version.location, version.content), {}, {}, "r1", "main", "2026-01-02")
+    known = TaskResult(ORDERS, "k", TableVersion(version.location, version.content), {}, {}, "r1", "main", "2026-01-02")
     results.record(filled.db, known)
-    fork(filled.db, "dev", filled.commit(), "ada")
+    fork_branch(filled.db, "dev", filled.commit(), "ada")
     for branch in ("main", "dev"):  # what a branch has of a source may stand on the line that it was forked off
         found = glance(filled, branch)
         assert found is not None
         assert found.commit == filled.commit(branch).id
-        assert found.heads == {ORDERS: Head(version.location, version.content)}
-        assert found.seen(ORDERS) == {"data/a.csv": SEEN}
-        assert found.results([(ORDERS, "k"), (ORDERS, "other")]) == {(ORDERS, "k"): known}
+        assert found.heads == {ORDERS: TableVersion(version.location, version.content)}
+        assert found.read_processed_files(ORDERS) == {"data/a.csv": SEEN}
+        assert found.read_results([(ORDERS, "k"), (ORDERS, "other")]) == {(ORDERS, "k"): known}
         found.close()
 
 
@@ -79,5 +80,5 @@ def test_what_is_unclear_is_left_to_the_lake(filled: Store, happens: Callable[[P
 
 
 def test_other_databases_and_unknown_branches_are_left_to_the_lake(filled: Store) -> None:
-    assert Glance.open("postgresql://u@h/db", filled.warehouse, "main") is None
+    assert SqliteBranchReader.open("postgresql://u@h/db", filled.warehouse, "main") is None
     assert glance(filled, "nope") is None

@@ -1,23 +1,23 @@
 """The history as a picture."""
 
-from runnel.lake.history.log_graph import MOST_COLUMNS, graph
-from runnel.lake.history.tags import tag
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.log_graph import MAX_COLUMNS, draw_graph
+from runnel.lake.history.tags import create_tag
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from tests.lake.changes import branch
 
 
 def commit(store: Store, message: str, on: str = "main", merged: str | None = None) -> None:
     taken = store.commit(merged).id if merged else None
-    publish(store.db, Draft(on, message, store.author, (), merged=taken))
+    publish(store.db, CommitDraft(on, message, store.author, (), merged=taken))
 
 
 def picture(store: Store, ref: str | None = None, limit: int | None = None) -> str:
     """Return the picture without ids, which are drawn by lot."""
     lines = []
-    for line in graph(store, ref, limit=limit):
+    for line in draw_graph(store, ref, limit=limit):
         names = f" ({', '.join(line.names)})" if line.names else ""
-        lines.append(line.drawn + (f"{names} {line.commit.message}" if line.commit else ""))
+        lines.append(line.drawing + (f"{names} {line.commit.message}" if line.commit else ""))
         assert not line.commit or line.commit.id[:8] in str(line)
     return "\n".join(lines) + "\n"
 
@@ -28,7 +28,7 @@ def test_a_branch_that_is_merged(both: Store) -> None:
     commit(both, "fix")
     commit(both, "more", "dev")
     commit(both, "merge dev", merged="dev")
-    tag(both, "v1")
+    create_tag(both, "v1")
     commit(both, "on dev", "dev")
     assert picture(both) == PLAIN
     assert picture(both, "v1", limit=2) == "* (main, tag v1) merge dev\n|\\\n| * more\n"
@@ -73,11 +73,11 @@ SIDE_BY_SIDE = r"""* (c) end
 
 
 def test_a_picture_of_many_branches_stays_narrow(store: Store) -> None:
-    for number in range(MOST_COLUMNS + 4):
+    for number in range(MAX_COLUMNS + 4):
         branch(store, f"b{number}")
         commit(store, f"on {number}", f"b{number}")
-    drawn = [line.drawn for line in graph(store)]
-    assert max(map(len, drawn)) <= 2 * MOST_COLUMNS + 1
-    assert drawn == [line.drawn for line in graph(store)]
-    shown = [line.commit.message for line in graph(store) if line.commit]
-    assert shown[:2] == [f"on {MOST_COLUMNS + 3}", f"on {MOST_COLUMNS + 2}"] and len(shown) == MOST_COLUMNS + 5
+    drawn = [line.drawing for line in draw_graph(store)]
+    assert max(map(len, drawn)) <= 2 * MAX_COLUMNS + 1
+    assert drawn == [line.drawing for line in draw_graph(store)]
+    shown = [line.commit.message for line in draw_graph(store) if line.commit]
+    assert shown[:2] == [f"on {MAX_COLUMNS + 3}", f"on {MAX_COLUMNS + 2}"] and len(shown) == MAX_COLUMNS + 5

@@ -6,12 +6,12 @@ import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.location_columns import COLUMNS_WITHOUT_LOCATIONS, LOCATION_COLUMNS
-from runnel.lake.control.schedules import Step, advance, declare, standing
+from runnel.lake.control.schedules import ScheduleAdvance, advance, declare, list_schedules
 from runnel.lake.flow_state import append_log, streams
 from runnel.lake.iceberg import manifests
-from runnel.lake.iceberg.manifests import listed_in
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.leases.slots import take
+from runnel.lake.iceberg.manifests import read_listed_manifests
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.leases.slots import acquire_slot
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
@@ -38,29 +38,29 @@ def test_every_column_of_text_is_known_to_hold_locations_or_none() -> None:
     assert len(set(holding)) == len(holding) and not set(holding) & set(others)
 
 
-def furnish(store: Store) -> append_log.Tape:
+def furnish(store: Store) -> append_log.AppendLog:
     """Make a lake with a stream that has several snapshots to read, a slot, a sink and a schedule."""
     create(store, "ods.orders", rows((1, "d1", 5)))
-    wound = append_log.begin(store, ORDERS, *vars(store.state()[ORDERS]).values())
+    wound = append_log.create(store, ORDERS, *vars(store.state()[ORDERS]).values())
     for number in range(2, 5):
         add(store, "ods.orders", rows((number, "d1", 5)))
-        wound = append_log.wind(store, ORDERS, wound, *vars(store.state()[ORDERS]).values())
-    with streams.hold(store.db, "main", SUMS, "code") as held:
-        assert held.reached({ORDERS: wound}, {})
-    take(store.db, "w", 1, store.commit(), store.state())
+        wound = append_log.extend(store, ORDERS, wound, *vars(store.state()[ORDERS]).values())
+    with streams.acquire_lease(store.db, "main", SUMS, "code") as held:
+        assert held.update_append_logs({ORDERS: wound}, {})
+    acquire_slot(store.db, "w", 1, store.commit(), store.state())
     version = store.state()[ORDERS]
     delivered = {"sink": "copy", "epoch": 0, "attempts": 0, "location": version.location, "content": version.content}
     store.db.write(lambda connection: connection.execute(schema.deliveries.insert().values(delivered)))
     declare(store.db, [{"name": "often"}])
-    [schedule] = store.db.read(standing)
-    advance(store.db, [Step(schedule, {"locations": {"ods.orders": version.location}})])
+    [schedule] = store.db.read(list_schedules)
+    advance(store.db, [ScheduleAdvance(schedule, {"locations": {"ods.orders": version.location}})])
     return wound
 
 
 def texts(store: Store) -> dict[tuple[str, str], list[str]]:
     """Return every text in the catalog database, by its column."""
     found: dict[tuple[str, str], list[str]] = {}
-    with store.db.reading() as connection:
+    with store.db.read_transaction() as connection:
         for table in schema.metadata.tables.values():
             for row in connection.execute(sa.select(table)):
                 for name, value in row._mapping.items():
@@ -91,12 +91,12 @@ def test_a_relocation_moves_the_locations_of_all_columns(tmp_path: Path) -> None
 
 def assert_unread(store: Store) -> None:
     """Check that what a stream has still to read of its tape can be read, one snapshot after the other."""
-    manifests.forget()
-    [stream] = store.db.read(streams.streams).values()
-    snapshots = load(store, stream.tapes[ORDERS].location).snapshots
+    manifests.clear_cache()
+    [stream] = store.db.read(streams.list_streams).values()
+    snapshots = load_metadata(store, stream.append_logs[ORDERS].location).snapshots
     assert len(snapshots) == 5
     for snapshot in snapshots:
-        for manifest in listed_in(store, snapshot.manifest_list):
+        for manifest in read_listed_manifests(store, snapshot.manifest_list):
             assert Path(manifest.manifest_path).exists()
             for entry in manifest.fetch_manifest_entry(store.io):
                 assert Path(entry.data_file.file_path).exists()

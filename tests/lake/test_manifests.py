@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.iceberg.manifests import MERGE_COUNT, has_equality_deletes, manifests
-from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.iceberg.manifests import MERGE_COUNT, has_equality_deletes, read_manifests
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from tests.lake.changes import delete_rows, equality_delete, files, metadata, overwrite
 from tests.lake.factories import add, create, rows
@@ -17,20 +17,20 @@ T, ORDERS = "ods.orders", TableName("ods", "orders")
 
 
 def by_value(store: Store) -> set[str]:
-    found = manifests(store, metadata(store, T))
+    found = read_manifests(store, metadata(store, T))
     return {manifest.manifest_path for manifest in found if has_equality_deletes(store, manifest)}
 
 
 def delete_by_value(store: Store, count: int = 1) -> None:
     file = files(store, T)[0]
 
-    def edit(version: Any) -> Edit:
+    def edit(version: Any) -> VersionEdit:
         made = [equality_delete(file) for _ in range(count)]
         for number, delete in enumerate(made):
             delete[1] = f"{delete.file_path}-{number}"
-        return Edit(added=made)
+        return VersionEdit(added=made)
 
-    write(store, "main", ORDERS, edit, "delete by value")
+    publish_edit(store, "main", ORDERS, edit, "delete by value")
 
 
 def test_their_manifests_are_not_merged(store: Store) -> None:
@@ -42,7 +42,7 @@ def test_their_manifests_are_not_merged(store: Store) -> None:
         add(store, T, rows((number, "a", 1)))
         delete_rows(store, T, {files(store, T)[-1].path: [0]})
     assert len(theirs) == 3 and by_value(store) == theirs
-    assert len(manifests(store, metadata(store, T))) < 3 * MERGE_COUNT
+    assert len(read_manifests(store, metadata(store, T))) < 3 * MERGE_COUNT
 
 
 def test_one_that_is_no_longer_needed_is_left_out_whole(store: Store) -> None:
@@ -56,10 +56,12 @@ def test_a_part_of_one_is_left_to_another_engine(store: Store) -> None:
     create(store, T, rows((1, "a", 1)))
     delete_by_value(store, 2)
 
-    def edit(version: Any) -> Edit:
-        from runnel.lake.iceberg.manifests import entries
+    def edit(version: Any) -> VersionEdit:
+        from runnel.lake.iceberg.manifests import read_entries
 
-        return Edit(removed=[entry for entry in entries(store, metadata(store, T)) if entry.is_equality_delete][:1])
+        return VersionEdit(
+            removed=[entry for entry in read_entries(store, metadata(store, T)) if entry.is_equality_delete][:1]
+        )
 
     with pytest.raises(Mistake, match="TABLE_EQUALITY_DELETES"):
-        write(store, "main", ORDERS, edit, "remove one of them")
+        publish_edit(store, "main", ORDERS, edit, "remove one of them")

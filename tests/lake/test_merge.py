@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from runnel.errors import Mistake, Moved
-from runnel.lake.history.branches import delete
-from runnel.lake.history.commits import Change, Commit, history
+from runnel.errors import Mistake, VersionConflict
+from runnel.lake.history.branches import delete_branch
+from runnel.lake.history.commits import Commit, CommitChange, read_history
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.merge.merge import MergeConflict, NeedsRun, merge, plan_merge
-from runnel.lake.merge.revert import revert
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.merge.merge import MergeConflict, NeedsRun, merge_branch, plan_merge
+from runnel.lake.merge.revert import revert_commit
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from tests.lake.changes import (
     branch,
@@ -145,14 +145,14 @@ def test_tables_are_merged(store: Store, here: Act, there: Act, action: str, exp
     before = store.commit("main")
     plan = plan_merge(store, "dev")
     assert [step.action for step in plan.steps] == ([action] if action else [])
-    done = merge(store, "dev")
+    done = merge_branch(store, "dev")
     if action == "":
         assert done.commit is None and store.commit("main") == before
     else:
         assert done.commit is not None and done.commit.merged == store.commit("dev").id
-        assert merge(store, "dev").commit is None
+        assert merge_branch(store, "dev").commit is None
     if action == "same":  # the branches agree, and a commit without changes says so, once
-        assert merge(store, "main", "dev").commit is None
+        assert merge_branch(store, "main", "dev").commit is None
     assert (read(store, T) if expected else []) == sorted(expected, key=repr)
     assert (TableName.parse(T) in store.state("main")) == bool(expected)
 
@@ -201,8 +201,12 @@ CONFLICTS: dict[str, tuple[Act, Act, str]] = {
     ),
     "deleted by value": (
         append((3, "d1", 7)),
-        lambda store, on: write(
-            store, on, TableName.parse(T), lambda v: Edit(added=[equality_delete(files(store, T, on)[0])]), "by value"
+        lambda store, on: publish_edit(
+            store,
+            on,
+            TableName.parse(T),
+            lambda v: VersionEdit(added=[equality_delete(files(store, T, on)[0])]),
+            "by value",
         ),
         "deleted by value on dev",
     ),
@@ -219,7 +223,7 @@ def test_what_does_not_combine_is_reported(store: Store, here: Act, there: Act, 
     add(store, "ods.free", rows((2, "d2", 2)), branch="dev")
     before = store.commit("main")
     with pytest.raises(MergeConflict) as caught:
-        merge(store, "dev")
+        merge_branch(store, "dev")
     assert [str(step.table) for step in caught.value.tables] == [T]
     assert reason in caught.value.tables[0].reason and reason in str(caught.value)
     assert caught.value.code == "MERGE_CONFLICT" and caught.value.fix
@@ -232,7 +236,7 @@ def test_an_unpartitioned_table_is_one_partition(store: Store) -> None:
     append((3, "d1", 7))(store, "main")
     overwrite(store, T, rows((9, "d9", 9)), branch="dev")
     with pytest.raises(MergeConflict, match="not only by appending"):
-        merge(store, "dev")
+        merge_branch(store, "dev")
 
 
 CREATED: dict[str, tuple[pa.Table, str | None]] = {
@@ -251,19 +255,19 @@ def test_created_on_both_sides(store: Store, theirs: pa.Table, conflict: str | N
     create(store, T, theirs, branch="dev")
     if conflict is not None:
         with pytest.raises(MergeConflict, match=conflict):
-            merge(store, "dev")
+            merge_branch(store, "dev")
         return
     [step] = plan_merge(store, "dev").steps
     assert (step.action, step.reason) == ("same", "created on both main and dev with the same rows")
-    merge(store, "dev")
+    merge_branch(store, "dev")
     assert read(store, T) == [(1, "d1", 1), (2, "d2", 2)]
     add(store, T, rows((3, "d3", 3)), branch="dev")  # each of both stands for the other from now on
-    merge(store, "dev")
+    merge_branch(store, "dev")
     assert [row[0] for row in read(store, T)] == [1, 2, 3]
 
 
 BACK: dict[str, Act] = {
-    "reverted": lambda store, on: revert(store, f"{on}~1", on),
+    "reverted": lambda store, on: revert_commit(store, f"{on}~1", on),
     "dropped": lambda store, on: drop(store, T, branch=on),
 }
 
@@ -276,13 +280,16 @@ def test_a_target_that_is_set_back_after_a_merge_without_changes_stays_so(store:
     state = store.state("main")[TableName.parse(T)]
     before = store.state("dev")[TableName.parse(T)].location
     publish(
-        store.db, Draft("dev", "the same", "ada", (Change(TableName.parse(T), before, state.location, state.content),))
+        store.db,
+        CommitDraft(
+            "dev", "the same", "ada", (CommitChange(TableName.parse(T), before, state.location, state.content),)
+        ),
     )
-    done = merge(store, "dev")
+    done = merge_branch(store, "dev")
     assert done.commit is not None and done.commit.parent == version.id and done.commit.merged == store.commit("dev").id
     back(store, "main")
     now = store.state("main").get(TableName.parse(T))
-    assert merge(store, "dev").commit is None and store.state("main").get(TableName.parse(T)) == now
+    assert merge_branch(store, "dev").commit is None and store.state("main").get(TableName.parse(T)) == now
 
 
 def test_a_task_made_table_is_work_and_not_a_conflict(store: Store) -> None:
@@ -293,7 +300,7 @@ def test_a_task_made_table_is_work_and_not_a_conflict(store: Store) -> None:
     append((4, "d1", 8))(store, "dev")
     assert [step.action for step in plan_merge(store, "dev").steps] == ["compute"]
     with pytest.raises(NeedsRun, match=r"`ods\.orders` must be computed again") as caught:
-        merge(store, "dev")
+        merge_branch(store, "dev")
     assert caught.value.code == "MERGE_NEEDS_RUN"
 
 
@@ -303,15 +310,15 @@ def test_merge_goes_on_where_the_last_one_ended(both: Store) -> None:
     for number in range(3, 9, 2):
         add(both, T, rows((number, "main", 0)))
         add(both, T, rows((number + 1, "dev", 0)), branch="dev")
-        done = merge(both, "dev")
-        assert done.commit is not None and merge(both, "dev").commit is None
+        done = merge_branch(both, "dev")
+        assert done.commit is not None and merge_branch(both, "dev").commit is None
         assert len(done.plan.steps) == 1
     assert [row[0] for row in read(both, T)] == list(range(1, 9))
-    assert merge(both, "main", "dev").commit is not None
+    assert merge_branch(both, "main", "dev").commit is not None
     assert read(both, T, "dev") == read(both, T)
-    assert merge(both, "dev").commit is None and merge(both, "main", "dev").commit is None
-    delete(both.db, "dev")
-    assert len(both.db.read(lambda c: history(c, both.commit("main")))) == 1 + 1 + 3 * 2
+    assert merge_branch(both, "dev").commit is None and merge_branch(both, "main", "dev").commit is None
+    delete_branch(both.db, "dev")
+    assert len(both.db.read(lambda c: read_history(c, both.commit("main")))) == 1 + 1 + 3 * 2
     assert [row[0] for row in read(both, T)] == list(range(1, 9))
 
 
@@ -323,18 +330,18 @@ def crossed(store: Store) -> None:
     add(store, T, rows((4, "d2", 8)), branch="dev")
     branch(store, "old_main")
     branch(store, "old_dev", "dev")
-    assert merge(store, "old_dev").commit and merge(store, "old_main", "dev").commit
+    assert merge_branch(store, "old_dev").commit and merge_branch(store, "old_main", "dev").commit
     assert read(store, T) == read(store, T, "dev")
 
 
 def test_branches_merged_crosswise(both: Store) -> None:
     crossed(both)
     plan = plan_merge(both, "dev")
-    assert len(plan.bases) == 2 and merge(both, "dev").commit is not None  # it says that both agree
-    assert merge(both, "dev").commit is None
+    assert len(plan.bases) == 2 and merge_branch(both, "dev").commit is not None  # it says that both agree
+    assert merge_branch(both, "dev").commit is None
     add(both, T, rows((5, "d1", 9)))
     add(both, T, rows((6, "d1", 9)), branch="dev")
-    assert merge(both, "dev").commit is not None
+    assert merge_branch(both, "dev").commit is not None
     assert [row[0] for row in read(both, T)] == [1, 2, 3, 4, 5, 6]
 
 
@@ -343,7 +350,7 @@ def test_what_was_removed_after_a_crosswise_merge_does_not_come_back(store: Stor
     add(store, T, rows((5, "d2", 9)))
     overwrite(store, T, None, branch="dev", day="d1")
     with pytest.raises(MergeConflict, match="crosswise"):
-        merge(store, "dev")
+        merge_branch(store, "dev")
 
 
 def test_merge_of_merges(store: Store) -> None:
@@ -352,12 +359,12 @@ def test_merge_of_merges(store: Store) -> None:
         branch(store, name)
     add(store, T, rows((3, "a", 0)), branch="a")
     add(store, T, rows((4, "b", 0)), branch="b")
-    merge(store, "a", "both")
-    merge(store, "b", "both")
-    merge(store, "a")
-    merge(store, "both")
+    merge_branch(store, "a", "both")
+    merge_branch(store, "b", "both")
+    merge_branch(store, "a")
+    merge_branch(store, "both")
     assert [row[0] for row in read(store, T)] == [1, 2, 3, 4]
-    assert merge(store, "b").commit is None
+    assert merge_branch(store, "b").commit is None
 
 
 def test_another_engine_reads_what_was_merged(store: Store) -> None:
@@ -365,8 +372,8 @@ def test_another_engine_reads_what_was_merged(store: Store) -> None:
     branch(store, "dev")
     append((3, "d1", 7))(store, "main")
     both(append((4, "d3", 8), (5, "d3", 9)), remove("d3"), remove("d2"))(store, "dev")
-    merge(store, "dev")
-    handle = table_metadata.handle(store, TableName.parse(T), store.state()[TableName.parse(T)].location)
+    merge_branch(store, "dev")
+    handle = table_metadata.open_table(store, TableName.parse(T), store.state()[TableName.parse(T)].location)
     found = sorted(handle.scan().to_arrow().column("id").to_pylist())
     assert found == [1, 3, 5] == [row[0] for row in read(store, T)]
     summary = metadata(store, T).current_snapshot().summary  # type: ignore[union-attr]
@@ -384,7 +391,7 @@ WRONG: dict[str, tuple[str, str, str]] = {
 def test_mistakes(store: Store, source: str, into: str, code: str) -> None:
     branch(store, "dev")
     with pytest.raises(Mistake) as caught:
-        merge(store, source, into)
+        merge_branch(store, source, into)
     assert caught.value.code == code and caught.value.fix
 
 
@@ -397,11 +404,11 @@ def test_a_table_that_is_left_as_it_is_can_not_move_under_the_merge(both: Store)
     add(both, "ods.free", rows((2, "d2", 2)), branch="dev")
     plan = plan_merge(both, "dev")
     assert {str(step.table): step.action for step in plan.steps} == {T: "same", "ods.free": "take"}
-    from runnel.lake.merge.merge import _draft
+    from runnel.lake.merge.merge import _build_draft
 
     create(both, T, rows((7, "d7", 7)))
-    stale: Draft = _draft(both, plan, "late", None, {})  # type: ignore[arg-type]
-    with pytest.raises(Moved, match=r"`ods\.orders`"):
+    stale: CommitDraft = _build_draft(both, plan, "late", None, {})  # type: ignore[arg-type]
+    with pytest.raises(VersionConflict, match=r"`ods\.orders`"):
         publish(both.db, stale)
 
 
@@ -415,7 +422,7 @@ def test_three_writers_merge_at_once(both: Store) -> None:
         made = []
         for number in range(3):
             add(both, T, rows((10 * (names.index(name) + 1) + number, name, 0)), branch=name)
-            made.append(merge(both, name).commit)
+            made.append(merge_branch(both, name).commit)
         return made
 
     with ThreadPoolExecutor(3) as pool:
@@ -443,8 +450,8 @@ def test_files_are_merged_by_path(
     there: dict[str, str | None],
     expected: dict[str, str] | None,
 ) -> None:
-    from runnel.lake.files.put import put
-    from runnel.lake.files.remove import remove as remove_files
+    from runnel.lake.files.put import put_files
+    from runnel.lake.files.remove import remove_files as remove_files
 
     table = TableName.parse("ods.docs")
 
@@ -454,7 +461,7 @@ def test_files_are_merged_by_path(
                 remove_files(store, table, [name], branch=on)
             else:
                 (tmp_path / name).write_text(text)
-                put(store, table, [tmp_path / name], branch=on)
+                put_files(store, table, [tmp_path / name], branch=on)
 
     change("main", {"x": "0", "y": "0"})
     branch(store, "dev")
@@ -462,8 +469,8 @@ def test_files_are_merged_by_path(
     change("dev", there)
     if expected is None:
         with pytest.raises(MergeConflict, match="both sides changed"):
-            merge(store, "dev")
+            merge_branch(store, "dev")
         return
-    merge(store, "dev")
+    merge_branch(store, "dev")
     assert {row[0]: bytes(row[4]).decode() for row in read(store, "ods.docs")} == expected
-    assert merge(store, "dev").commit is None
+    assert merge_branch(store, "dev").commit is None

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from runnel.lake.merge.merge import MergeConflict, merge
-from runnel.lake.merge.revert import RevertConflict, revert
+from runnel.lake.merge.merge import MergeConflict, merge_branch
+from runnel.lake.merge.revert import RevertConflict, revert_commit
 from runnel.lake.store import Store
 from tests.lake.changes import branch, compact, delete_rows, files, overwrite
 from tests.lake.factories import add, create, read, rows
@@ -47,10 +47,10 @@ class World:
             compact(self.store, T, branch=on, day=day)
 
     def _has_deletes(self, on: str) -> bool:
-        from runnel.lake.iceberg.manifests import entries
+        from runnel.lake.iceberg.manifests import read_entries
         from tests.lake.changes import metadata
 
-        return any(not entry.is_data for entry in entries(self.store, metadata(self.store, T, on)))
+        return any(not entry.is_data for entry in read_entries(self.store, metadata(self.store, T, on)))
 
     def days(self, ref: str) -> dict[str, Rows]:
         found = read(self.store, T, ref)
@@ -91,16 +91,16 @@ def test_the_law_of_merge(
         ours, theirs = world.days("main"), world.days("dev")
         expected = {day: combined(base[day], ours[day], theirs[day]) for day in DAYS}
         try:
-            done = merge(store, "dev").commit
+            done = merge_branch(store, "dev").commit
         except MergeConflict:
             assert world.days("main") == ours
             break
         assert world.days("main") == expected
         if done is not None:
             try:
-                undone = revert(store, done.id)
+                undone = revert_commit(store, done.id)
                 assert world.days("main") == ours
-                revert(store, undone.id)
+                revert_commit(store, undone.id)
             except RevertConflict as conflict:  # nothing came later
                 raise AssertionError from conflict
             assert world.days("main") == expected

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from runnel.lake.diff.content_id import of_files
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.flow_state.ingest_positions import seen
-from runnel.lake.history.branches import fork
-from runnel.lake.history.commits import Change
+from runnel.lake.diff.content_id import content_of_files
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.flow_state.ingest_positions import read_processed_files
+from runnel.lake.history.branches import fork_branch
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import parquet_writer, table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.merge.merge import MergeConflict, merge
-from runnel.lake.merge.revert import revert
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.merge.merge import MergeConflict, merge_branch
+from runnel.lake.merge.revert import revert_commit
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
@@ -39,8 +39,11 @@ class File:
 def ingest(store: Store, *given: File, branch: str = "main") -> None:
     """Read files of a source into the table, replacing what they gave before."""
     version, commit = store.state(branch)[ORDERS], store.commit(branch)
-    had, metadata = seen(store.db, commit, ORDERS), table_metadata.load(store, version.location)
-    live = {entry.path: entry for entry in entries(store, metadata)}
+    had, metadata = (
+        read_processed_files(store.db, commit, ORDERS),
+        table_metadata.load_metadata(store, version.location),
+    )
+    live = {entry.path: entry for entry in read_entries(store, metadata)}
     added, removed, told, came, went = [], [], [], [], []
     for file in given:
         before = had.get(file.path)
@@ -51,14 +54,16 @@ def ingest(store: Store, *given: File, branch: str = "main") -> None:
         if file.number is not None:
             row = rows((file.number, "d1", file.number))
             row = row.append_column("note", row["day"]) if "note" in metadata.schema().column_names else row
-            made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(row))
+            made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(row))
             came.append(file.identity)
         added += made
         paths = tuple(each.file_path for each in made)
-        told.append((ORDERS, Seen(file.path, 1, 2, "f" * 64, file.identity, paths, file.number is None)))
-    content = of_files(version.content, came, went)
-    change = Change(ORDERS, version.location, stage(store, version.location, Edit(added, removed)), content)
-    publish(store.db, Draft(branch, "ingest", "ada", (change,), kind="run", seen=tuple(told)))
+        told.append((ORDERS, ProcessedFile(file.path, 1, 2, "f" * 64, file.identity, paths, file.number is None)))
+    content = content_of_files(version.content, came, went)
+    change = CommitChange(
+        ORDERS, version.location, stage_version(store, version.location, VersionEdit(added, removed)), content
+    )
+    publish(store.db, CommitDraft(branch, "ingest", "ada", (change,), kind="run", processed_files=tuple(told)))
 
 
 def parted(store: Store, ours: tuple[File, ...], theirs: tuple[File, ...]) -> str:
@@ -66,7 +71,7 @@ def parted(store: Store, ours: tuple[File, ...], theirs: tuple[File, ...]) -> st
     create(store, T, rows())
     empty = store.state()[ORDERS].content
     ingest(store, File("a", 1), File("b", 2))
-    fork(store.db, "dev", store.commit("main"), "ada")
+    fork_branch(store.db, "dev", store.commit("main"), "ada")
     for branch, given in (("main", ours), ("dev", theirs)):
         if given:
             ingest(store, *given, branch=branch)
@@ -94,14 +99,16 @@ def test_each_file_is_taken_once(
     store: Store, ours: tuple[File, ...], theirs: tuple[File, ...], numbers: list[int]
 ) -> None:
     empty = parted(store, ours, theirs)
-    merge(store, "dev", "main")
+    merge_branch(store, "dev", "main")
     assert sorted(row[0] for row in read(store, T)) == numbers
-    position = seen(store.db, store.commit(), ORDERS)
+    position = read_processed_files(store.db, store.commit(), ORDERS)
     assert sorted(int(one.identity) for one in position.values()) == numbers
-    held = {entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))}
+    held = {
+        entry.path for entry in read_entries(store, table_metadata.load_metadata(store, store.state()[ORDERS].location))
+    }
     assert {file for one in position.values() for file in one.files} == held
-    assert store.state()[ORDERS].content == of_files(empty, [str(number) for number in numbers])
-    assert merge(store, "dev", "main").commit is None and fsck(store).is_clean
+    assert store.state()[ORDERS].content == content_of_files(empty, [str(number) for number in numbers])
+    assert merge_branch(store, "dev", "main").commit is None and fsck(store).is_clean
 
 
 CLASHES: dict[str, tuple[tuple[File, ...], tuple[File, ...], str]] = {
@@ -117,24 +124,26 @@ def test_a_file_that_differs_is_named(
 ) -> None:
     parted(store, ours, theirs)
     with pytest.raises(MergeConflict, match=told):
-        merge(store, "dev", "main")
+        merge_branch(store, "dev", "main")
 
 
 def test_the_position_goes_along_on_both_databases(both: Store) -> None:
     parted(both, (C4,), (C4, D6))
-    merge(both, "dev", "main")
-    assert set(seen(both.db, both.commit(), ORDERS)) == {"a", "b", "c", "d"}
-    fork(both.db, "next", both.commit(), "ada")
-    assert seen(both.db, both.commit("next"), ORDERS) == seen(both.db, both.commit(), ORDERS)
+    merge_branch(both, "dev", "main")
+    assert set(read_processed_files(both.db, both.commit(), ORDERS)) == {"a", "b", "c", "d"}
+    fork_branch(both.db, "next", both.commit(), "ada")
+    assert read_processed_files(both.db, both.commit("next"), ORDERS) == read_processed_files(
+        both.db, both.commit(), ORDERS
+    )
 
 
 def test_a_file_that_was_reverted_here_comes_with_the_branch_that_has_it(store: Store) -> None:
     """A revert makes a table what it was; another branch's rows are then taken as they are, once."""
     parted(store, (C4,), (C4, D6))
-    revert(store, store.commit("main").id, "main")
-    merge(store, "dev", "main")
+    revert_commit(store, store.commit("main").id, "main")
+    merge_branch(store, "dev", "main")
     assert sorted(row[0] for row in read(store, T)) == [1, 2, 4, 6]
-    assert set(seen(store.db, store.commit(), ORDERS)) == {"a", "b", "c", "d"}
+    assert set(read_processed_files(store.db, store.commit(), ORDERS)) == {"a", "b", "c", "d"}
 
 
 def test_their_columns_and_our_files(store: Store) -> None:
@@ -142,10 +151,14 @@ def test_their_columns_and_our_files(store: Store) -> None:
     parted(store, (C4, D6), ())
     evolve(store, T, columns(lambda update: update.add_column("note", _text())), branch="dev")
     ingest(store, C4, A2, branch="dev")
-    merge(store, "dev", "main")
+    merge_branch(store, "dev", "main")
     assert sorted(row[0] for row in read(store, T)) == [2, 4, 6, 12]
-    held = {entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))}
-    assert {file for one in seen(store.db, store.commit(), ORDERS).values() for file in one.files} == held
+    held = {
+        entry.path for entry in read_entries(store, table_metadata.load_metadata(store, store.state()[ORDERS].location))
+    }
+    assert {
+        file for one in read_processed_files(store.db, store.commit(), ORDERS).values() for file in one.files
+    } == held
 
 
 def test_rows_deleted_by_another_engine_are_not_guessed_about(store: Store) -> None:
@@ -154,7 +167,7 @@ def test_rows_deleted_by_another_engine_are_not_guessed_about(store: Store) -> N
     delete_rows(store, T, {first.path: [0]})
     ingest(store, D6, branch="dev")
     with pytest.raises(MergeConflict, match="both sides read c, and rows were deleted"):
-        merge(store, "dev", "main")
+        merge_branch(store, "dev", "main")
 
 
 def _text() -> object:

@@ -23,18 +23,19 @@ from hypothesis.stateful import (
 
 from runnel.errors import Conflict, Mistake
 from runnel.lake.history import branches, tags
-from runnel.lake.history.commits import Commit, Version, find
+from runnel.lake.history.commits import Commit, find_commit
 from runnel.lake.iceberg import parquet_writer, table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.merge.merge import merge
-from runnel.lake.merge.revert import revert
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.merge.merge import merge_branch
+from runnel.lake.merge.revert import revert_commit
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -137,7 +138,7 @@ class LakeMachine(RuleBasedStateMachine):
             return multiple()
         name = f"b{len(self.model.nodes)}_{self.count}"
         self.count += 1
-        branches.fork(self.store.db, name, self.store.commit(origin), "ada")
+        branches.fork_branch(self.store.db, name, self.store.commit(origin), "ada")
         self.model.heads[name] = self.model.heads[origin]
         return name
 
@@ -159,12 +160,14 @@ class LakeMachine(RuleBasedStateMachine):
             return multiple()
         new = self.row(day)
 
-        def edit(version: Version) -> Edit:
-            metadata = table_metadata.load(self.store, version.location)
-            gone = [entry for entry in entries(self.store, metadata) if entry.file.partition[0] == day]
-            return Edit(parquet_writer.write_rows(self.store, metadata, parquet_writer.batches_of(rows(new))), gone)
+        def edit(version: TableVersion) -> VersionEdit:
+            metadata = table_metadata.load_metadata(self.store, version.location)
+            gone = [entry for entry in read_entries(self.store, metadata) if entry.file.partition[0] == day]
+            return VersionEdit(
+                parquet_writer.write_rows(self.store, metadata, parquet_writer.split_into_batches(rows(new))), gone
+            )
 
-        made = write(self.store, branch, TableName.parse(table), edit, f"overwrite {day}")
+        made = publish_edit(self.store, branch, TableName.parse(table), edit, f"overwrite {day}")
         kept = frozenset(row for row in self.model.state(branch)[table] if row[1] != day)
         self.model.commit(branch, made, self.changed(branch, table, kept | {new}))
         return made.id
@@ -177,7 +180,7 @@ class LakeMachine(RuleBasedStateMachine):
         bases = self.model.bases(ours, theirs)
         wanted = [combined(self.model.state(into), self.model.state(source), base.state) for base in bases]
         try:
-            done = merge(self.store, source, into)
+            done = merge_branch(self.store, source, into)
         except Conflict:
             simple = len(bases) == 1 and all(
                 only_appended(self.model.state(name), bases[0].state) for name in (source, into)
@@ -199,7 +202,7 @@ class LakeMachine(RuleBasedStateMachine):
         before = self.model.nodes[node.parents[0]].state
         wanted = combined(now, before, node.state)
         try:
-            made = revert(self.store, chosen, branch)
+            made = revert_commit(self.store, chosen, branch)
         except Conflict:
             return multiple()
         except Mistake as mistake:
@@ -220,13 +223,13 @@ class LakeMachine(RuleBasedStateMachine):
     def tag(self, branch: str) -> None:
         if branch in self.model.heads:
             name = f"v{len(self.model.tags)}"
-            tags.tag(self.store, name, branch)
+            tags.create_tag(self.store, name, branch)
             self.model.tags[name] = self.model.heads[branch]
 
     @rule(branch=names)
     def delete_branch(self, branch: str) -> None:
         if branch != "main" and branch in self.model.heads:
-            branches.delete(self.store.db, branch)
+            branches.delete_branch(self.store.db, branch)
             del self.model.heads[branch]
 
     @precondition(lambda self: len(self.model.nodes) > 6)
@@ -248,7 +251,7 @@ class LakeMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             for name, node in self.model.nodes.items():
-                commit = self.store.db.read(lambda connection, name=name: find(connection, name))
+                commit = self.store.db.read(lambda connection, name=name: find_commit(connection, name))
                 assert commit is not None
                 if commit.expired_at is None:
                     assert self.states_of(commit) == node.state
@@ -265,7 +268,7 @@ class LakeMachine(RuleBasedStateMachine):
         while at is not None and at != chosen:
             at = next(iter(self.model.nodes[at].parents), None)
         needed = (chosen, self.model.nodes[chosen].parents[0])
-        found = [self.store.db.read(lambda connection, name=name: find(connection, name)) for name in needed]
+        found = [self.store.db.read(lambda connection, name=name: find_commit(connection, name)) for name in needed]
         return at is not None and all(commit is not None and commit.expired_at is None for commit in found)
 
     def states_of(self, commit: Commit) -> State:

@@ -22,10 +22,10 @@ from pyiceberg.types import (
 )
 
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.iceberg.schema_evolution import reshape
-from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.iceberg.schema_evolution import evolve_table
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.leases import slots
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
@@ -56,11 +56,11 @@ def sorted_by(column: str) -> Any:
 
 
 def ids(store: Store, location: str) -> dict[str, int]:
-    return {field.name: field.field_id for field in table_metadata.load(store, location).schema().fields}
+    return {field.name: field.field_id for field in table_metadata.load_metadata(store, location).schema().fields}
 
 
 def read(store: Store, location: str) -> list[tuple[Any, ...]]:
-    return sorted(connect().execute(rows_sql(store, table_metadata.load(store, location))).fetchall())
+    return sorted(connect_duckdb().execute(rows_sql(store, table_metadata.load_metadata(store, location))).fetchall())
 
 
 LONG, TEXT = LongType(), StringType()
@@ -83,14 +83,14 @@ def test_columns_are_matched_by_name_and_type(
 ) -> None:
     create(store, "ods.orders", rows((1, "a", 5)))
     base = store.state()[ORDERS].location
-    made = reshape(store, ORDERS, base, wanted)
+    made = evolve_table(store, ORDERS, base, wanted)
     assert list(ids(store, made).items()) == list(expected.items())
     assert (made == base) == (list(expected.items()) == [("id", 1), ("day", 2), ("amount", 3)])
-    assert not any(field.required for field in table_metadata.load(store, made).schema().fields)
+    assert not any(field.required for field in table_metadata.load_metadata(store, made).schema().fields)
     if rows_then:
         assert read(store, made) == rows_then
-    assert reshape(store, ORDERS, made, wanted) == made
-    back = reshape(store, ORDERS, made, shape(id=LONG, day=TEXT, amount=LONG))
+    assert evolve_table(store, ORDERS, made, wanted) == made
+    back = evolve_table(store, ORDERS, made, shape(id=LONG, day=TEXT, amount=LONG))
     kept = [name for name in ("id", "day", "amount") if name in expected and expected[name] < 4]
     assert all(ids(store, back)[name] == expected[name] for name in kept)
     assert all(number > 3 for name, number in ids(store, back).items() if name.upper() not in map(str.upper, expected))
@@ -114,10 +114,10 @@ WIDER: dict[str, tuple[IcebergType, IcebergType, bool]] = {
 def test_a_type_that_files_can_be_read_in_keeps_its_id(
     store: Store, old: IcebergType, new: IcebergType, keeps: bool
 ) -> None:
-    base = reshape(store, ORDERS, None, shape(x=old, y=TEXT))
-    before = table_metadata.load(store, base)
-    made = reshape(store, ORDERS, base, shape(x=new, y=TEXT))
-    metadata = table_metadata.load(store, made)
+    base = evolve_table(store, ORDERS, None, shape(x=old, y=TEXT))
+    before = table_metadata.load_metadata(store, base)
+    made = evolve_table(store, ORDERS, base, shape(x=new, y=TEXT))
+    metadata = table_metadata.load_metadata(store, made)
     field, was = metadata.schema().find_field("x"), before.schema().find_field("x")
     assert (field.field_id == was.field_id) == keeps
     if keeps and not new.is_primitive:
@@ -129,16 +129,18 @@ def test_a_type_that_files_can_be_read_in_keeps_its_id(
 
 def test_partitions_order_and_properties(store: Store) -> None:
     wanted = shape(id=LONG, day=TEXT)
-    base = reshape(store, ORDERS, None, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
-    first = table_metadata.load(store, base)
+    base = evolve_table(store, ORDERS, None, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
+    first = table_metadata.load_metadata(store, base)
     assert first.properties["a"] == "1" and first.properties["gc.enabled"] == "false"
-    same = reshape(store, ORDERS, base, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
+    same = evolve_table(store, ORDERS, base, wanted, spec=by("day"), sort=sorted_by("id"), properties={"a": "1"})
     assert same == base
-    other = reshape(store, ORDERS, base, wanted, spec=by("id", BucketTransform(4)), properties={"a": "2"})
-    second = table_metadata.load(store, other)
+    other = evolve_table(store, ORDERS, base, wanted, spec=by("id", BucketTransform(4)), properties={"a": "2"})
+    second = table_metadata.load_metadata(store, other)
     assert [(field.source_id, field.field_id) for field in second.spec().fields] == [(1, 1001)]
     assert second.default_sort_order_id == 0 and second.properties["a"] == "2"
-    again = table_metadata.load(store, reshape(store, ORDERS, other, wanted, spec=by("day"), sort=sorted_by("id")))
+    again = table_metadata.load_metadata(
+        store, evolve_table(store, ORDERS, other, wanted, spec=by("day"), sort=sorted_by("id"))
+    )
     assert (again.default_spec_id, again.default_sort_order_id) == (first.default_spec_id, first.default_sort_order_id)
     assert len(again.partition_specs) == len(second.partition_specs) == 2
 
@@ -146,23 +148,23 @@ def test_partitions_order_and_properties(store: Store) -> None:
 def test_rows_written_before_and_after_are_read_together(store: Store) -> None:
     create(store, "ods.orders", rows((1, "a", 5)), by="day")
     base = store.state()[ORDERS].location
-    made = reshape(store, ORDERS, base, shape(day=TEXT, id=LONG, amount=LONG), spec=by("amount"))
+    made = evolve_table(store, ORDERS, base, shape(day=TEXT, id=LONG, amount=LONG), spec=by("amount"))
     more = parquet_writer.write_rows(
-        store, table_metadata.load(store, made), parquet_writer.batches_of(rows((2, "b", 6)))
+        store, table_metadata.load_metadata(store, made), parquet_writer.split_into_batches(rows((2, "b", 6)))
     )
-    assert read(store, snapshots.stage(store, made, Edit(added=more))) == [("a", 1, 5), ("b", 2, 6)]
+    assert read(store, snapshots.stage_version(store, made, VersionEdit(added=more))) == [("a", 1, 5), ("b", 2, 6)]
     assert fsck(store).is_clean
 
 
 def test_spark_overwrites_what_was_reshaped(store: Store, spark: "SparkSession") -> None:
     """Also where the column that the old files are partitioned by is gone, or has another type."""
     from runnel.spark.catalog_conf import CatalogSettings
-    from runnel.spark.session import slot_session
+    from runnel.spark.session import create_slot_session
 
     create(store, "ods.orders", rows((1, "a", 5), (2, "b", 6)), by="day")
     commit, state = store.commit(), store.state()
-    slot = slots.take(store.db, "reshape", 1, commit, state)
-    session = slot_session(
+    slot = slots.acquire_slot(store.db, "reshape", 1, commit, state)
+    session = create_slot_session(
         spark, CatalogSettings(slot.name, store.db.url.render_as_string(hide_password=False), store.warehouse)
     )
     base, table = state[ORDERS].location, f"{slot.name}.ods.orders"
@@ -172,10 +174,10 @@ def test_spark_overwrites_what_was_reshaped(store: Store, spark: "SparkSession")
         (shape(day=TEXT, id=LONG), "('x', 7)", by("id", BucketTransform(2))),
     ):
         options = {"spec": spec} if spec else {}
-        slots.place(store.db, slot, {ORDERS: reshape(store, ORDERS, base, wanted, **options)})
+        slots.place_tables(store.db, slot, {ORDERS: evolve_table(store, ORDERS, base, wanted, **options)})
         session.catalog.refreshTable(table)
         session.sql(f"insert into {table} values {values}")
-        now = slots.location(store.db, slot, ORDERS)
+        now = slots.read_location(store.db, slot, ORDERS)
         assert now is not None
         found = sorted((tuple(row) for row in session.table(table).collect()), key=repr)
         assert found == sorted(read(store, now), key=repr) and len(found) == 3

@@ -10,12 +10,12 @@ from pyiceberg.types import StringType
 
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
-from runnel.lake.history.commits import Commit, history
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.merge.merge import merge
-from runnel.lake.merge.revert import RevertConflict, revert
+from runnel.lake.history.commits import Commit, read_history
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.merge.merge import merge_branch
+from runnel.lake.merge.revert import RevertConflict, revert_commit
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from tests.lake.changes import branch, columns, compact, delete_rows, drop, evolve, files, overwrite
 from tests.lake.factories import add, create, read, rows
@@ -75,11 +75,11 @@ def test_a_commit_is_undone(store: Store, act: Act, later: list[Act], expected: 
     for one in later:
         one(store)
     before = read(store, T) if act is not dropped else None
-    undone = revert(store, commit.id)
+    undone = revert_commit(store, commit.id)
     assert undone.kind == "revert" and commit.id[:8] in undone.message
     assert read(store, T) == sorted(expected, key=repr)
     if before is not None:
-        revert(store, undone.id)
+        revert_commit(store, undone.id)
         assert read(store, T) == before
 
 
@@ -98,7 +98,7 @@ def test_later_commits_stand_against_it(store: Store, act: Act, later: Act, reas
     create(store, T, rows(*START), by="day")
     commit, newer = act(store), later(store)
     with pytest.raises(RevertConflict, match=reason) as caught:
-        revert(store, commit.id)
+        revert_commit(store, commit.id)
     assert caught.value.code == "REVERT_CONFLICT" and newer.id[:8] in caught.value.what
     assert store.commit("main") == newer
 
@@ -110,14 +110,14 @@ def test_all_tables_of_a_commit_or_none(both: Store) -> None:
     create(both, "ods.b", rows((3, "d3", 3)), branch="dev")
     drop(both, "ods.a", branch="dev")
     create(both, "ods.a", rows((4, "d4", 4)), branch="dev")
-    merged = merge(both, "dev").commit
+    merged = merge_branch(both, "dev").commit
     assert merged is not None
-    undone = revert(both, merged.id)
+    undone = revert_commit(both, merged.id)
     assert [str(name) for name in both.state()] == ["ods.a"] and read(both, "ods.a") == [(1, "d1", 1)]
-    assert merge(both, "dev").commit is None  # it was merged; the revert said no to it
-    again = revert(both, undone.id)
+    assert merge_branch(both, "dev").commit is None  # it was merged; the revert said no to it
+    again = revert_commit(both, undone.id)
     assert read(both, "ods.a") == [(4, "d4", 4)] and read(both, "ods.b") == [(3, "d3", 3)]
-    assert [c.id for c in both.db.read(lambda c: history(c, again))][:3] == [again.id, undone.id, merged.id]
+    assert [c.id for c in both.db.read(lambda c: read_history(c, again))][:3] == [again.id, undone.id, merged.id]
 
 
 def test_a_file_that_comes_back_keeps_the_deletes_that_it_had(store: Store) -> None:
@@ -126,10 +126,12 @@ def test_a_file_that_comes_back_keeps_the_deletes_that_it_had(store: Store) -> N
     add(store, T, rows((3, "d1", 7)))
     first, second = files(store, T)
     delete_rows(store, T, {first.path: [0]})
-    gone = write(store, "main", TableName.parse(T), lambda version: Edit(removed=[first]), "overwrite one file")
+    gone = publish_edit(
+        store, "main", TableName.parse(T), lambda version: VersionEdit(removed=[first]), "overwrite one file"
+    )
     assert read(store, T) == [(3, "d1", 7)]
     evolve(store, T, columns(lambda update: update.add_column("note", StringType())))
-    revert(store, gone.id)
+    revert_commit(store, gone.id)
     assert read(store, T) == [(2, "d1", 6, None), (3, "d1", 7, None)]
     assert {entry.sequence for entry in files(store, T)} == {first.sequence, second.sequence}
 
@@ -149,18 +151,18 @@ def test_mistakes(both: Store) -> None:
 
     def code(ref: str, on: str = "main") -> str:
         with pytest.raises(Mistake) as caught:
-            revert(both, ref, on)
+            revert_commit(both, ref, on)
         return caught.value.code
 
     assert code(root.id) == "REVERT_ROOT"
     assert code("zzz") == "REF_UNKNOWN"
     assert code(first.id, "dve") == "BRANCH_UNKNOWN"
     assert code(there.id) == code(second.id, "dev") == "REVERT_ELSEWHERE"
-    merged = merge(both, "dev").commit
+    merged = merge_branch(both, "dev").commit
     assert merged is not None
     with pytest.raises(Mistake, match=f"it came with merge {merged.id[:8]}"):
-        revert(both, there.id)
-    undone = revert(both, merged.id)
+        revert_commit(both, there.id)
+    undone = revert_commit(both, merged.id)
     assert code(merged.id) == "REVERT_NOTHING"
     expire(both, second)
     assert code(second.id) == "REF_EXPIRED" and code(merged.id) == "REVERT_EXPIRED"
@@ -171,5 +173,5 @@ def test_reverts_of_many_writers_all_land(both: Store) -> None:
     create(both, T, rows(*START))
     made = [add(both, T, rows((number, "d1", 0))) for number in range(3, 9)]
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda commit: revert(both, commit.id), made))
+        list(pool.map(lambda commit: revert_commit(both, commit.id), made))
     assert read(both, T) == [*START]

@@ -13,11 +13,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
 
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.scan.duckdb_connection import connect
-from runnel.lake.scan.scan_sql import Unscannable, rows_sql
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.scan.duckdb_connection import connect_duckdb
+from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from tests.lake.changes import (
     columns,
@@ -113,7 +114,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 def test_position_deletes_apply_however_they_spell_the_file(store: Store, spelled: Callable[[str], str]) -> None:
     create(store, T, rows((1, "d1", 5), (2, "d1", 6), (3, "d2", 7)), by="day")
     made = position_delete(files(store, T, day="d1")[0], [1], spelled=spelled)
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[made]), "delete")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[made]), "delete")
     assert read(store, T) == [(1, "d1", 5), (3, "d2", 7)]
 
 
@@ -124,8 +125,8 @@ def test_deletes_count_in_their_partition_and_for_older_files_only(store: Store)
     stray = position_delete(two, [0], spelled=lambda path: one.path)
     # A delete that is older than the file, because the file was taken in again later, does not apply either.
     delete_rows(store, T, {two.path: [0]})
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[stray], removed=[two]), "stray")
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[two.file]), "again")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[stray], removed=[two]), "stray")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[two.file]), "again")
     assert read(store, T) == [(1, "d1", 5), (2, "d2", 6)]
 
 
@@ -133,9 +134,9 @@ def test_a_file_taken_from_another_version_keeps_its_deletes(store: Store) -> No
     create(store, T, rows((1, "d1", 5), (2, "d1", 6)))
     old = files(store, T)[0]
     delete_rows(store, T, {old.path: [1]})
-    write(store, "main", TableName.parse(T), lambda version: Edit(removed=[old]), "gone")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(removed=[old]), "gone")
     assert read(store, T) == []
-    write(store, "main", TableName.parse(T), lambda version: Edit(taken=[old]), "back")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(reused=[old]), "back")
     assert read(store, T) == [(1, "d1", 5)]
 
 
@@ -143,7 +144,7 @@ def test_places_tell_file_and_position(store: Store) -> None:
     create(store, T, rows((1, "d1", 5), (2, "d1", 6)))
     path = files(store, T)[0].path
     delete_rows(store, T, {path: [0]})
-    found = connect().execute(rows_sql(store, metadata(store, T), places=True)).fetchall()
+    found = connect_duckdb().execute(rows_sql(store, metadata(store, T), with_positions=True)).fetchall()
     assert found == [(2, "d1", 6, path, 1)]
 
 
@@ -159,7 +160,7 @@ def registered(folder: Path, store: Store, found: list[tuple[str, pa.Table]], by
         pq.write_table(table, path)
         partition = Record(path.parent.name.partition("=")[2]) if by else Record()
         made.append(data_file(str(path), partition, table.num_rows, spec=0))
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=made), "register")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=made), "register")
 
 
 REGISTERED = {
@@ -236,7 +237,7 @@ UNSCANNABLE: dict[str, Callable[[Any], object]] = {
 def test_nested_evolution_is_left_to_spark(store: Store, change: Callable[[Any], object]) -> None:
     nested(store)
     evolve(store, T, columns(change))
-    with pytest.raises(Unscannable, match="fields inside"):
+    with pytest.raises(DuckdbScanError, match="fields inside"):
         read(store, T)
 
 
@@ -245,8 +246,10 @@ def test_what_duckdb_would_misread_is_left_to_spark(store: Store, tmp_path: Path
     add(store, T, rows((2, "d1", 5)))
     compact(store, T)
     data = files(store, T)[0]
-    write(store, "main", TableName.parse(T), lambda v: Edit(added=[equality_delete(data)]), "delete by value")
-    with pytest.raises(Unscannable, match="equality deletes"):
+    publish_edit(
+        store, "main", TableName.parse(T), lambda v: VersionEdit(added=[equality_delete(data)]), "delete by value"
+    )
+    with pytest.raises(DuckdbScanError, match="equality deletes"):
         read(store, T)
 
 
@@ -255,8 +258,8 @@ def test_a_foreign_file_without_ids_or_mapping_is_left_to_spark(store: Store, tm
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": [2]}), path)
     made = data_file(str(path), Record(), 1, spec=0)
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[made]), "register")
-    with pytest.raises(Unscannable, match="has no field ids"):
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[made]), "register")
+    with pytest.raises(DuckdbScanError, match="has no field ids"):
         read(store, T)
 
 
@@ -267,6 +270,6 @@ def test_a_lake_whose_folder_looks_like_a_pattern(tmp_path: Path) -> None:
     create(store, T, rows((1, "d 1", 5), (2, "d/2*", 6)), by="day")
     delete_rows(store, T, {files(store, T, day="d 1")[0].path: [0]})
     assert read(store, T) == [(2, "d/2*", 6)]
-    table_metadata.forget()
+    table_metadata.clear_cache()
     assert read(store, T) == [(2, "d/2*", 6)]
     store.close()

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from runnel.lake.diff.file_delta import delta, rows_apart
+from runnel.lake.diff.file_delta import compute_file_delta, find_differing_files
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries, manifests
-from runnel.lake.iceberg.partial_tables import Indivisible, side
-from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.iceberg.manifests import read_entries, read_manifests
+from runnel.lake.iceberg.partial_tables import PartialTableError, stage_partial_table
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.leases import slots
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.names import TableName
 from tests.lake.changes import columns, compact, delete_rows, equality_delete, evolve, files, overwrite, partitions
@@ -64,12 +64,12 @@ CASES: dict[str, tuple[Change, Rows, Rows]] = {
 def sides(store: Store, before: str) -> list[str]:
     """Return the removed and the added side between a version and now."""
     after = store.state()[ORDERS].location
-    parts = rows_apart(store, before, after, delta(store, before, after))
-    return [side(store, at, part) for at, part in zip((before, after), parts, strict=True)]
+    parts = find_differing_files(store, before, after, compute_file_delta(store, before, after))
+    return [stage_partial_table(store, at, part) for at, part in zip((before, after), parts, strict=True)]
 
 
 def read(store: Store, location: str) -> Rows:
-    return sorted(connect().execute(rows_sql(store, table_metadata.load(store, location))).fetchall())
+    return sorted(connect_duckdb().execute(rows_sql(store, table_metadata.load_metadata(store, location))).fetchall())
 
 
 @pytest.mark.parametrize(("change", "removed", "added"), CASES.values(), ids=CASES)
@@ -85,14 +85,14 @@ def test_a_side_is_the_version_but_for_its_files(store: Store) -> None:
     renamed(store)
     deleted(store)
     location = store.state()[ORDERS].location
-    version = table_metadata.load(store, location)
-    made = table_metadata.load(store, side(store, location, list(entries(store, version))))
+    version = table_metadata.load_metadata(store, location)
+    made = table_metadata.load_metadata(store, stage_partial_table(store, location, list(read_entries(store, version))))
     for name in ("schemas", "partition_specs", "sort_orders", "properties", "table_uuid", "location", "last_column_id"):
         assert getattr(made, name) == getattr(version, name), name
     assert made.current_schema_id == version.current_schema_id and len(made.snapshots) == 1
-    kept = {entry.path: (entry.sequence, entry.file.spec_id) for entry in entries(store, version)}
-    assert {entry.path: (entry.sequence, entry.file.spec_id) for entry in entries(store, made)} == kept
-    kinds = [(manifest.partition_spec_id, manifest.content) for manifest in manifests(store, made)]
+    kept = {entry.path: (entry.sequence, entry.file.spec_id) for entry in read_entries(store, version)}
+    assert {entry.path: (entry.sequence, entry.file.spec_id) for entry in read_entries(store, made)} == kept
+    kinds = [(manifest.partition_spec_id, manifest.content) for manifest in read_manifests(store, made)]
     assert len(kinds) == len(set(kinds)) == 3  # data of two specs, and deletes
     assert fsck(store).is_clean
 
@@ -100,10 +100,10 @@ def test_a_side_is_the_version_but_for_its_files(store: Store) -> None:
 def test_equality_deletes_are_left_to_a_full_computation(store: Store) -> None:
     before = start(store)
     (file,) = files(store, T, day="a")
-    write(store, "main", ORDERS, lambda version: Edit(added=[equality_delete(file)]), "delete by value")
+    publish_edit(store, "main", ORDERS, lambda version: VersionEdit(added=[equality_delete(file)]), "delete by value")
     after = store.state()[ORDERS].location
-    with pytest.raises(Indivisible, match="deleted by value"):
-        side(store, after, delta(store, before, after).added)
+    with pytest.raises(PartialTableError, match="deleted by value"):
+        stage_partial_table(store, after, compute_file_delta(store, before, after).added)
 
 
 def all_of_it(store: Store) -> None:
@@ -117,16 +117,16 @@ def all_of_it(store: Store) -> None:
 def test_spark_reads_a_side_from_a_slot(store: Store, spark: "SparkSession") -> None:
     """With another partition spec, a column dropped and added anew, deletes by position, and no file at all."""
     from runnel.spark.catalog_conf import CatalogSettings
-    from runnel.spark.session import slot_session
+    from runnel.spark.session import create_slot_session
 
     before = start(store)
     all_of_it(store)
     removed, added = sides(store, before)
-    empty = side(store, before, [])
-    slot = slots.take(store.db, "sides", 1, store.commit(), {})
+    empty = stage_partial_table(store, before, [])
+    slot = slots.acquire_slot(store.db, "sides", 1, store.commit(), {})
     names = {TableName("part", name): at for name, at in (("removed", removed), ("added", added), ("empty", empty))}
-    slots.place(store.db, slot, names)
-    session = slot_session(
+    slots.place_tables(store.db, slot, names)
+    session = create_slot_session(
         spark, CatalogSettings(slot.name, store.db.url.render_as_string(hide_password=False), store.warehouse)
     )
     for table, location in names.items():

@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from runnel.lake.iceberg.partition_split import split
+from runnel.lake.iceberg.partition_split import split_by_partition
 
 DAYS = [date(1969, 12, 31), date(1970, 1, 1), date(2026, 2, 3), None, date(1960, 2, 29)]
 TIMES = [datetime(1969, 12, 31, 23, 59), datetime(2026, 2, 3, 4, 5), None, datetime(1970, 1, 1)]
@@ -63,7 +63,7 @@ def test_split(transform, kind, values):
     table = pa.table({"v": values, "n": pa.array(range(len(values)))})
     apply = transform.transform(kind)
     seen = []
-    for key, rows in split(spec, schema, table):
+    for key, rows in split_by_partition(spec, schema, table):
         found = {_plain(apply(value)) for value in rows.column("v").to_pylist()}
         assert found == {_plain(key.partition[0])} or (isinstance(transform, IdentityTransform) and len(found) == 1)
         assert rows.column("n").to_pylist() == sorted(rows.column("n").to_pylist())

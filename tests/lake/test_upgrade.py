@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from runnel.errors import Mistake
 from runnel.lake.catalog import migrate, schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.migrate import REVISIONS
+from runnel.lake.catalog.schema_revisions import REVISIONS
 from runnel.lake.store import Store
 
 
 def test_migrations_make_what_the_code_declares(both: Store) -> None:
-    with both.db.reading() as connection:
+    with both.db.read_transaction() as connection:
         found = sa.inspect(connection)
         assert set(found.get_table_names()) == {*schema.metadata.tables, "runnel_schema"}
         for table in schema.metadata.sorted_tables:
@@ -65,7 +65,7 @@ def test_a_lake_of_an_older_runnel_is_upgraded(catalog: str, tmp_path: Path) -> 
 
     def old(connection: sa.Connection) -> None:
         migrate._migrate(connection, "0001")
-        migrate._create(connection, db.now(connection), f"{tmp_path}/w", "ada")
+        migrate._create_lake(connection, db.now(connection), f"{tmp_path}/w", "ada")
         connection.execute(sa.text(slot))
 
     db.write(old)

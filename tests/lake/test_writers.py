@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from runnel.lake.history.commits import history
+from runnel.lake.history.commits import read_history
 from runnel.lake.store import Store
 from tests.faults.crew import start
 from tests.lake.factories import add, create, read, rows
@@ -31,7 +31,7 @@ def test_eight_processes_publish_200_commits(catalog: str, tmp_path) -> None:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0] * PROCESSES
     head = store.commit("main")
-    found = store.db.read(lambda connection: history(connection, head, limit=PROCESSES * COMMITS))
+    found = store.db.read(lambda connection: read_history(connection, head, limit=PROCESSES * COMMITS))
     assert [commit.seq for commit in found] == list(range(before + 200, before, -1))
     assert all(newer.parent == older.id for newer, older in pairwise(found))
     ids = [row[0] for number in range(3) for row in read(store, f"ods.t{number}") if row[0] > 0 or row[1] != "start"]

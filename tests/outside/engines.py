@@ -7,9 +7,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from runnel.lake.history.commits import Commit
 from runnel.lake.store import Store
-from runnel.query.engine import query
-from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
-from runnel.spark.session import slot_session
+from runnel.query.engine import run_query
+from runnel.spark.catalog_conf import CatalogSettings, build_catalog_conf
+from runnel.spark.session import create_slot_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,8 @@ class Engines:
         self.store = store
         self._spark = spark
         self._database = store.db.url.render_as_string(hide_password=False)
-        self._session = slot_session(spark, CatalogSettings("main", self._database, store.warehouse))
-        for key, value in catalog_conf("dev", self._database, store.warehouse).items():
+        self._session = create_slot_session(spark, CatalogSettings("main", self._database, store.warehouse))
+        for key, value in build_catalog_conf("dev", self._database, store.warehouse).items():
             self._session.conf.set(key, value)
 
     def over(self, store: Store) -> "Engines":
@@ -49,7 +49,7 @@ class Engines:
     def runnel(self, table: str, at: str = "main", engine: str = "duckdb", where: str = "true") -> Rows:
         """Return the rows that Runnel shows."""
         sql = f"select * from {table} where {where}"
-        return ordered(query(self.store, sql, at=at, engine=engine, spark=lambda: self._spark).table().to_pylist())
+        return ordered(run_query(self.store, sql, at=at, engine=engine, spark=lambda: self._spark).table().to_pylist())
 
     def agreed(self, table: str, branch: str = "main", *, engine: str = "duckdb") -> Rows:
         """Return the rows of a table, having made sure that Spark, PyIceberg and Runnel see the same."""

@@ -16,8 +16,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.parts.cold_start import stock_java
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
-from runnel.query.engine import query
-from runnel.spark.jvm.jars import LAKE, ensure_jars
+from runnel.query.engine import run_query
+from runnel.spark.jvm.jars import LAKE_JARS, ensure_jars
 from runnel.spark.jvm.java_home import find_java
 from tests.lake.changes import branch
 from tests.lake.factories import add, create, rows
@@ -71,7 +71,7 @@ def places(store: Store) -> dict[str, str]:
 
 
 def shown(store: Store, at: str) -> Rows:
-    return ordered(query(store, f"select * from {T}", at=at).table().to_pylist())
+    return ordered(run_query(store, f"select * from {T}", at=at).table().to_pylist())
 
 
 def files(store: Store) -> set[str]:
@@ -90,7 +90,7 @@ def test_pyiceberg_reads_what_runnel_shows(lake: Store) -> None:
 def test_stock_spark_reads_what_runnel_shows_and_removes_nothing(lake: Store, tmp_path: Path) -> None:
     java = find_java()
     jars = [jar for jar in ensure_jars(java) if "postgresql" not in jar.name]
-    assert len(jars) == len(LAKE) - 1, "the Iceberg jar and the driver of SQLite"
+    assert len(jars) == len(LAKE_JARS) - 1, "the Iceberg jar and the driver of SQLite"
     held, before = {name: shown(lake, name) for name in ("main", "dev")}, files(lake)
     bound = "".join(
         f"{name} = {value!r}\n" for name, value in {**places(lake), "JARS": ",".join(map(str, jars))}.items()

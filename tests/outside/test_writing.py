@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runnel.connect.load.load import load
+from runnel.connect.load.load import load_files
 from runnel.errors import Mistake, RunnelError
-from runnel.lake.diff.lake_diff import TableDiff, diff
+from runnel.lake.diff.lake_diff import TableDiff, diff_commits
 from runnel.lake.diff.row_diff import diff_rows
-from runnel.lake.merge.merge import MergeConflict, merge
-from runnel.lake.merge.revert import revert
+from runnel.lake.merge.merge import MergeConflict, merge_branch
+from runnel.lake.merge.revert import revert_commit
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase
@@ -28,7 +28,7 @@ from tests.outside.engines import Engines, Rows
 T = "ods.orders"
 N = TableName.parse(T)
 BY_POSITION = "alter table {t} set tblproperties (" + ", ".join(
-    f"'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "update", "merge")
+    f"'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "update", "merge_branch")
 )
 BY_FILE, BY_PARTITION = BY_POSITION + ")", BY_POSITION + ", 'write.delete.granularity' = 'partition')"
 UPSERT = (
@@ -72,7 +72,7 @@ CHANGES: dict[str, tuple[list[str], Rows, tuple[int, int], bool]] = {
 
 
 def only(store: Store, a: str, b: str) -> TableDiff:
-    (found,) = diff(store, a, b).tables
+    (found,) = diff_commits(store, a, b).tables
     return found
 
 
@@ -100,14 +100,14 @@ def test_a_change_on_a_branch(
 
     add(store, T, rows((4, "d3", 8)))
     if replays:
-        merge(store, "dev")
+        merge_branch(store, "dev")
         merged = engines.agreed(T)
         assert [row for row in merged if row[0] != 4] == after and len(merged) == len(after) + 1
-        revert(store, "main")
+        revert_commit(store, "main")
         assert len(engines.agreed(T)) == len(before) + 1
     else:
         with pytest.raises(MergeConflict, match="under different partitions"):
-            merge(store, "dev")
+            merge_branch(store, "dev")
     compact(store, branch="dev")
     sound(store)
     assert engines.agreed(T, "dev") == after
@@ -124,14 +124,14 @@ def test_everything_goes_on_over_two_specs_and_position_deletes(engines: Engines
     branch(store, "dev")
     add(store, T, rows((6, "d1", 60)), branch="dev")
     engines.sql(f"insert into {T} values (7, 'd1', 70)")
-    merge(store, "dev")
+    merge_branch(store, "dev")
     expected = [(2, "d1", 6), (3, "d2", 7), (5, "d3", 9), (6, "d1", 60), (7, "d1", 70)]
     assert engines.agreed(T) == engines.runnel(T, engine="spark") == expected
 
     engines.sql(f"update {T} set amount = amount + 1 where id in (2, 6)", f"alter table {T} drop partition field day")
     assert [row[2] for row in engines.agreed(T)] == [7, 7, 9, 61, 70]
     compact(store)
-    assert only(store, "main~1", "main~2").rows_added == 2 and not diff(store, "main~1", "main").tables
+    assert only(store, "main~1", "main~2").rows_added == 2 and not diff_commits(store, "main~1", "main").tables
     engines.sql(f"alter table {T} drop column day", f"insert into {T} values (8, 80)", f"delete from {T} where id = 2")
     expected = [(3, 7), (5, 9), (6, 61), (7, 70), (8, 80)]
     assert engines.agreed(T) == expected
@@ -159,7 +159,7 @@ def test_types_become_wider(engines: Engines, store: Store) -> None:
         "insert into lab.t values (2, 1.5, 2.25)",
     )
     assert only(store, "main~1", "dev").rows_added == 1
-    merge(store, "dev")
+    merge_branch(store, "dev")
     wide = (5_000_000_000, 1e300, Decimal("1234567.25"))
     narrow = [(1, 0.5, Decimal("1.25")), (2, 1.5, Decimal("2.25"))]
     assert engines.agreed("lab.t") == engines.runnel("lab.t", engine="spark") == [*narrow, wide]
@@ -188,7 +188,7 @@ def test_fields_of_a_struct_evolve(engines: Engines, store: Store) -> None:
     found = only(store, "main", "dev")
     assert (found.rows_added, found.rows_removed) == (1, 0) and "renamed column s.a to s.c" in found.schema
     assert [done.commit for done in compact(store, branch="dev")] == [None]
-    merge(store, "dev")
+    merge_branch(store, "dev")
     assert engines.agreed("lab.t", engine="auto") == after
 
 
@@ -239,13 +239,13 @@ def test_tables_come_and_go(engines: Engines, store: Store) -> None:
     compact(store)
     branch(store, "dev")
     engines.sql("drop table dev.lab.copy", "drop table dev.lab.`Wrong Name`")
-    assert [(str(found.table), found.change) for found in diff(store, "main", "dev").tables] == [
+    assert [(str(found.table), found.change) for found in diff_commits(store, "main", "dev").tables] == [
         ("lab.Wrong Name", "removed"),
         ("lab.copy", "removed"),
     ]
-    merge(store, "dev")
+    merge_branch(store, "dev")
     assert [str(name) for name in store.state()] == ["ods.sales"]
-    revert(store, "main")
+    revert_commit(store, "main")
     sound(store)
     assert engines.agreed("lab.copy") == [(1, 5)]
 
@@ -268,7 +268,7 @@ def test_tables_without_rows(engines: Engines, store: Store, tmp_path: Path) -> 
     relocate(moved)
     sound(moved)
     (tmp_path / "rows.csv").write_text("id\n7\n")
-    load(moved, TableName.parse("lab.none"), [str(tmp_path / "rows.csv")])
+    load_files(moved, TableName.parse("lab.none"), [str(tmp_path / "rows.csv")])
     assert engines.over(moved).agreed("lab.none") == [(7,)]
     moved.close()
 
@@ -286,13 +286,13 @@ def test_a_newer_format_is_read_and_never_written(engines: Engines, store: Store
     name = TableName.parse("lab.t")
     assert engines.agreed("lab.t") == [(1,)] and engines.agreed("lab.t", "dev", engine="auto") == [(2,)]
     for work in (
-        lambda: load(store, name, [str(tmp_path / "rows.csv")]),
+        lambda: load_files(store, name, [str(tmp_path / "rows.csv")]),
         lambda: erase(store, name, "id = 1"),
-        lambda: merge(store, "dev"),
+        lambda: merge_branch(store, "dev"),
     ):
         with pytest.raises(RunnelError, match="format version 3"):
             work()
     assert [done.commit for done in compact(store)] == [None]
-    revert(store, "main")
+    revert_commit(store, "main")
     assert engines.agreed("lab.t") == []
     sound(store)

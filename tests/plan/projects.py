@@ -8,7 +8,7 @@ from runnel.declare import settings
 from runnel.declare.loading.loader import load_flow
 from runnel.declare.model.flow import Task
 from runnel.names import TableName
-from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprints
+from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprinter
 
 HEAD = """\
 import runnel as rn
@@ -36,7 +36,7 @@ class Shop:
             path.write_text((HEAD if name == "flows/a.py" else "") + dedent(text).lstrip("\n"))
 
     def tasks(self, *overrides: str) -> dict[str, Task]:
-        flow = load_flow(settings.load(self.root, overrides=overrides))
+        flow = load_flow(settings.load_settings(self.root, overrides=overrides))
         return {str(table): task for table, task in flow.tasks.items()}
 
     def of(self, files: Files, table: str = "dws.a", *overrides: str) -> Fingerprint:
@@ -45,7 +45,7 @@ class Shop:
         return self.fingerprint(table, *overrides)
 
     def fingerprint(self, table: str = "dws.a", *overrides: str) -> Fingerprint:
-        return Fingerprints(self.root).of(self.tasks(*overrides)[str(TableName.parse(table))])
+        return Fingerprinter(self.root).fingerprint_of(self.tasks(*overrides)[str(TableName.parse(table))])
 
 
 def body(*lines: str, before: str = "", options: str = "", signature: str = "orders") -> str:

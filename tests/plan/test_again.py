@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.date_range import Dated, chunk_of, days_of
-from runnel.plan.facts import Size
-from runnel.plan.slices import Slice
+from runnel.plan.date_range import DateSlices, parse_chunk_days, parse_date_range
+from runnel.plan.facts import VersionSize
+from runnel.plan.slices import ChangedSlice
 from tests.plan.factories import Known, files, flow, lines, name, planned, task
 
 ORDERS = files("ods.orders")
@@ -17,21 +17,21 @@ WEEK = task("dws.week", "dws.day", by=("day",))
 SELLER = task("dws.seller", "dws.day")
 SHOP = flow(ORDERS, DAY, WEEK, SELLER)
 TASKS = ("dws.day", "dws.week", "dws.seller")
-WEEK_1 = days_of("2026-01-01", "2026-01-03")
+WEEK_1 = parse_date_range("2026-01-01", "2026-01-03")
 KEYS = tuple((day,) for day in WEEK_1.dates)
 ASKED = "asked for by backfill, 2026-01-01 to 2026-01-03"
 
 
 def known(slices: int = 10) -> Known:
     """Return a lake in which everything was computed, with so many slices by day."""
-    facts = Known().has("ods.orders", size=Size(1000, 8000, 10))
+    facts = Known().has("ods.orders", size=VersionSize(1000, 8000, 10))
     facts.has_columns[name("ods.orders")] = ("id", "day")
     for made in (DAY, WEEK, SELLER):
         facts.computed(made)
-        facts.sizes[made.table] = Size(10, 800, 1)
+        facts.sizes[made.table] = VersionSize(10, 800, 1)
         facts.has_columns[made.table] = ("day", "n")
     facts.kept = [replace(each, slices=slices) if each.table != SELLER.table else each for each in facts.kept]
-    facts.days = {made.table: Dated("day", 3, KEYS) for made in (DAY, WEEK)}
+    facts.days = {made.table: DateSlices("day", 3, KEYS) for made in (DAY, WEEK)}
     return facts
 
 
@@ -48,7 +48,7 @@ def test_asked_days_and_everything_downstream() -> None:
 
 
 def test_later_chunks_leave_tasks_without_dates_alone() -> None:
-    later = days_of("2025-12-29", "2026-01-03").chunks(3)[1]
+    later = parse_date_range("2025-12-29", "2026-01-03").chunks(3)[1]
     assert lines(planned(SHOP, known(), *TASKS, days=later)) == [
         f"dws.day slices: 3 of 10, {ASKED}",
         "dws.seller ~skip: computed in full with the first chunk; again only if what it reads changes",
@@ -59,7 +59,7 @@ def test_later_chunks_leave_tasks_without_dates_alone() -> None:
 def test_slices_that_changed_anyway_are_computed_too() -> None:
     facts = known()
     facts.moved("ods.orders", rows_added=5, files_added=1)
-    facts.changed[name("ods.orders")] = (Slice((dt.date(2026, 1, 20),), 5),)
+    facts.changed[name("ods.orders")] = (ChangedSlice((dt.date(2026, 1, 20),), 5),)
     plan = planned(SHOP, facts, "dws.day", days=WEEK_1)
     assert lines(plan) == [
         f"dws.day slices: 4 of 10, {ASKED}; 1 of 10, ods.orders gained 5 rows on 2026-01-20",
@@ -80,12 +80,20 @@ def test_what_is_computed_in_full(facts: Known, edited: dict[str, str], expected
 
 
 WRONG = {
-    "order": (lambda: days_of("2026-01-02", "2026-01-01"), "BACKFILL_ORDER", "--from 2026-01-02 is after --to"),
-    "no date": (lambda: days_of("yesterday", "2026-01-01"), "BACKFILL_DATE", "--from 'yesterday' is not a date"),
-    "no such day": (lambda: days_of("2026-01-01", "2026-02-30"), "BACKFILL_DATE", "--to '2026-02-30'"),
-    "hours": (lambda: chunk_of("36 hours"), "BACKFILL_CHUNK", "'36 hours' is not a number of days"),
-    "no unit": (lambda: chunk_of("7"), "BACKFILL_CHUNK", "'7' is not"),
-    "nothing": (lambda: chunk_of("0d"), "BACKFILL_CHUNK", "'0d' is not"),
+    "order": (
+        lambda: parse_date_range("2026-01-02", "2026-01-01"),
+        "BACKFILL_ORDER",
+        "--from 2026-01-02 is after --to",
+    ),
+    "no date": (
+        lambda: parse_date_range("yesterday", "2026-01-01"),
+        "BACKFILL_DATE",
+        "--from 'yesterday' is not a date",
+    ),
+    "no such day": (lambda: parse_date_range("2026-01-01", "2026-02-30"), "BACKFILL_DATE", "--to '2026-02-30'"),
+    "hours": (lambda: parse_chunk_days("36 hours"), "BACKFILL_CHUNK", "'36 hours' is not a number of days"),
+    "no unit": (lambda: parse_chunk_days("7"), "BACKFILL_CHUNK", "'7' is not"),
+    "nothing": (lambda: parse_chunk_days("0d"), "BACKFILL_CHUNK", "'0d' is not"),
 }
 
 
@@ -97,10 +105,10 @@ def test_wrong_days(call, code: str, text: str) -> None:
 
 
 def test_chunks() -> None:
-    chunks = days_of("2026-01-01", "2026-01-08").chunks(chunk_of("3 days"))
+    chunks = parse_date_range("2026-01-01", "2026-01-08").chunks(parse_chunk_days("3 days"))
     assert [(str(days), days.is_start) for days in chunks] == [
         ("2026-01-01 to 2026-01-03", True),
         ("2026-01-04 to 2026-01-06", False),
         ("2026-01-07 to 2026-01-08", False),
     ]
-    assert days_of("2026-01-01", "2026-01-01").chunks(None) == (days_of("2026-01-01", "2026-01-01"),)
+    assert parse_date_range("2026-01-01", "2026-01-01").chunks(None) == (parse_date_range("2026-01-01", "2026-01-01"),)

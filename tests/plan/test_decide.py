@@ -3,13 +3,14 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.facts import Head, Movement, Size
+from runnel.model.table_version import TableVersion
+from runnel.plan.facts import ChangeSize, VersionSize
 from tests.plan.factories import Known, decided, head, name, task
 
 PLAIN = task("dws.day", "ods.orders")
 ROWS = task("dws.day", "ods.orders", rowwise=True)
 KEYED = task("dws.day", "ods.orders", rowwise=True, key=("order_id", "line"))
-BIG = Size(rows=10_000, bytes=1_000_000, files=10)
+BIG = VersionSize(rows=10_000, bytes=1_000_000, files=10)
 
 
 def once(made, **options) -> Known:
@@ -28,7 +29,7 @@ def test_nothing_changed():
     step = decided(PLAIN, once(PLAIN))
     assert (step.action, step.reason) == ("skip", "nothing changed")
     assert step.head == head("dws.day")
-    assert step.known and step.known.key == step.key
+    assert step.existing_result and step.existing_result.key == step.key
 
 
 REUSED = {
@@ -222,10 +223,10 @@ def left_by_a_failed_run(**movement: int) -> Known:
     """Return facts with a published result, and a newer one of a run that failed; then the input changed again."""
     facts = once(ROWS).has("ods.orders", "2").computed(ROWS, "other", run="r2", publish=False).has("ods.orders", "3")
     facts.sizes[name("ods.orders")] = BIG
-    facts.moves_between[head("ods.orders", "1").location, head("ods.orders", "3").location] = Movement(
+    facts.moves_between[head("ods.orders", "1").location, head("ods.orders", "3").location] = ChangeSize(
         rows_added=20, files_added=2
     )
-    facts.moves_between[head("ods.orders", "2").location, head("ods.orders", "3").location] = Movement(**movement)
+    facts.moves_between[head("ods.orders", "2").location, head("ods.orders", "3").location] = ChangeSize(**movement)
     return facts
 
 
@@ -243,15 +244,15 @@ LEFT = {
 @pytest.mark.parametrize(("movement", "reason"), LEFT.values(), ids=LEFT)
 def test_the_result_that_the_table_holds_comes_first(movement, reason):
     step = decided(ROWS, left_by_a_failed_run(**movement))
-    assert (step.action, step.reason, step.is_unheld) == ("rows", reason, False)
+    assert (step.action, step.reason, step.has_detached_base) == ("rows", reason, False)
 
 
 def test_what_a_failed_run_left_is_continued_if_the_result_that_the_table_holds_cannot_be():
     facts = left_by_a_failed_run(rows_added=10, files_added=1)
-    facts.moves_between[head("ods.orders", "1").location, head("ods.orders", "3").location] = Movement(is_known=False)
+    facts.moves_between[head("ods.orders", "1").location, head("ods.orders", "3").location] = ChangeSize(is_known=False)
     step = decided(ROWS, facts)
     reason = "ods.orders gained 10 rows in 1 file; starting from the result of run r2, which was not published"
-    assert (step.action, step.reason, step.is_unheld) == ("rows", reason, True)
+    assert (step.action, step.reason, step.has_detached_base) == ("rows", reason, True)
 
 
 def test_a_result_of_other_code_is_no_start():
@@ -261,9 +262,9 @@ def test_a_result_of_other_code_is_no_start():
 
 def test_a_version_of_the_same_content_is_as_good_an_input():
     facts = once(ROWS).has("ods.orders", "2")
-    copy = Head("ods.orders/copy.json", "1")
-    facts.moves[name("ods.orders")] = Movement(rows_added=90, files_added=9, rows_removed=80, files_removed=8)
-    facts.moves_between[copy.location, head("ods.orders", "2").location] = Movement(rows_added=10, files_added=1)
+    copy = TableVersion("ods.orders/copy.json", "1")
+    facts.moves[name("ods.orders")] = ChangeSize(rows_added=90, files_added=9, rows_removed=80, files_removed=8)
+    facts.moves_between[copy.location, head("ods.orders", "2").location] = ChangeSize(rows_added=10, files_added=1)
     facts.others[name("ods.orders")] = (copy,)
     step = decided(ROWS, facts)
     assert (step.action, step.reason) == ("rows", "ods.orders gained 10 rows in 1 file")

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from runnel.declare.model.column_types import columns
+from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files, Manual
 from runnel.declare.model.flow import Source
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
-from runnel.plan.fingerprint.declared_options import source_fingerprint
-from runnel.plan.fingerprint.difference import difference
-from runnel.plan.fingerprint.fingerprints import Fingerprints, fingerprint
+from runnel.plan.fingerprint.declared_options import fingerprint_source
+from runnel.plan.fingerprint.difference import describe_difference
+from runnel.plan.fingerprint.fingerprints import Fingerprinter, fingerprint_task
 from tests.plan.projects import body
 
 TASK = '@rn.task("dws.a")\ndef a(orders):\n'
@@ -339,7 +339,7 @@ def test_what_changes_a_fingerprint(shop, before, after, expected):
     first = shop.of(before)
     stored = json.loads(json.dumps(first.stored()))
     second = shop.of(after)
-    assert difference(stored, second) == expected
+    assert describe_difference(stored, second) == expected
     assert (first.digest == second.digest) == (expected is None)
     assert shop.of(before).digest == first.digest
 
@@ -369,7 +369,7 @@ def test_what_cannot_be_followed_counts_as_its_whole_file(shop, line, top, expec
     first = shop.of(body(line, before=before))
     assert first.opaque == (expected,)
     second = shop.of(body(line, before=before.replace("Y = 1", "Y = 2")))
-    assert difference(first.stored(), second) == "its code changed at flows/a.py:4"
+    assert describe_difference(first.stored(), second) == "its code changed at flows/a.py:4"
     assert shop.of(body(line, before=before.replace("Y = 1", "Y = 1  # one"))).digest == first.digest
 
 
@@ -391,7 +391,7 @@ def test_a_spark_expression_counts_with_the_functions_in_it(shop):
     first = shop.of(body("return orders.select(lower('x'))", before=made.format("", "String")))
     assert first.opaque == ()
     other = shop.of(body("return orders.select(lower('x'))", before=made.format(" + 1", "String")))
-    assert difference(first.stored(), other) == "its code changed at flows/a.py:6"
+    assert describe_difference(first.stored(), other) == "its code changed at flows/a.py:6"
     other = shop.of(body("return orders.select(lower('x'))", before=made.format("", "Long")))
     assert other.digest != first.digest
 
@@ -409,11 +409,11 @@ daily("b", %s)
 
 def test_instances_of_a_template_differ_and_say_which_value_changed(shop):
     shop.write(TEMPLATE % 2)
-    prints = Fingerprints(shop.root)
-    a, b = (prints.of(task) for task in shop.tasks().values())
+    prints = Fingerprinter(shop.root)
+    a, b = (prints.fingerprint_of(task) for task in shop.tasks().values())
     assert a.digest != b.digest
     changed = shop.of(TEMPLATE % 3, "dws.b")
-    assert difference(b.stored(), changed) == "the value `factor` that it closes over changed at flows/a.py:6"
+    assert describe_difference(b.to_json(), changed) == "the value `factor` that it closes over changed at flows/a.py:6"
     assert shop.fingerprint("dws.a").digest == a.digest
 
 
@@ -421,7 +421,7 @@ def test_a_parameter_set_and_set_back(shop):
     text = body("return least", signature="orders, *, least: int = 1")
     first = shop.of(text)
     other = shop.fingerprint("dws.a", "least=5")
-    assert difference(first.stored(), other) == "its parameter `least` is 5, was 1"
+    assert describe_difference(first.stored(), other) == "its parameter `least` is 5, was 1"
     assert shop.fingerprint("dws.a", "least=1").digest == first.digest
     assert shop.of(text.replace("= 1", "= 5")).digest == other.digest
 
@@ -429,11 +429,11 @@ def test_a_parameter_set_and_set_back(shop):
 def test_a_secret_value_is_not_kept(shop):
     shop.write(body("return word", signature="orders, *, word: str = 'x'"))
     (task,) = shop.tasks("word=hush").values()
-    kept = Fingerprints(shop.root, secrets=["hush"]).of(task)
-    assert "hush" not in json.dumps(kept.stored())
-    assert difference(fingerprint(task, shop.root).stored() | {"digest": ""}, kept) is not None
-    other = Fingerprints(shop.root, secrets=["hush"]).of(replace(task, params=(("word", "x"),)))
-    assert difference(kept.stored(), other) == "its parameter `word` changed"
+    kept = Fingerprinter(shop.root, secrets=["hush"]).fingerprint_of(task)
+    assert "hush" not in json.dumps(kept.to_json())
+    assert describe_difference(fingerprint_task(task, shop.root).to_json() | {"digest": ""}, kept) is not None
+    other = Fingerprinter(shop.root, secrets=["hush"]).fingerprint_of(replace(task, params=(("word", "x"),)))
+    assert describe_difference(kept.to_json(), other) == "its parameter `word` changed"
 
 
 ZONE, ANSI = "spark.sql.session.timeZone", "spark.sql.ansi.enabled"
@@ -455,27 +455,29 @@ SETTINGS = {
 def test_a_setting_that_decides_what_queries_answer(shop, conf, reason):
     first = shop.of(PLAIN)
     (task,) = shop.tasks().values()
-    other = Fingerprints(shop.root, conf=conf).of(task)
-    assert difference(first.stored(), other) == reason
+    other = Fingerprinter(shop.root, conf=conf).fingerprint_of(task)
+    assert describe_difference(first.stored(), other) == reason
     assert (other.digest == first.digest) == (reason is None)
     if reason is not None:
         name = next(iter(conf))
-        assert difference(other.stored(), first) == f"the Spark setting `{name}` is no longer there"
-        again = Fingerprints(shop.root, conf={name: "z"}).of(task)
-        assert difference(other.stored(), again) == f"the Spark setting `{name}` is z, was {conf[name]}"
+        assert describe_difference(other.to_json(), first) == f"the Spark setting `{name}` is no longer there"
+        again = Fingerprinter(shop.root, conf={name: "z"}).fingerprint_of(task)
+        assert describe_difference(other.to_json(), again) == f"the Spark setting `{name}` is z, was {conf[name]}"
 
 
 def test_another_form_of_fingerprints(shop):
     first = shop.of(PLAIN)
-    assert difference({**first.stored(), "form": 0, "digest": "x"}, first) == "another version of Runnel made it"
+    assert (
+        describe_difference({**first.stored(), "form": 0, "digest": "x"}, first) == "another version of Runnel made it"
+    )
 
 
 def test_sources_are_known_by_how_their_files_are_read():
     def source(**changes) -> str:
-        origin = replace(Files("data/*.csv", "csv", columns("id long"), options=(("header", "true"),)), **changes)
-        return source_fingerprint(Source(TableName("ods", "a"), origin, Place("a.py", 1)))
+        origin = replace(Files("data/*.csv", "csv", parse_columns("id long"), options=(("header", "true"),)), **changes)
+        return fingerprint_source(Source(TableName("ods", "a"), origin, SourceLocation("a.py", 1)))
 
     assert source() == source(glob="other/*.csv") == source(removed="delete")
-    different = {source(), source(format="jsonl"), source(schema=columns("id int")), source(options=())}
-    different.add(source_fingerprint(Source(TableName("ods", "a"), Manual(), Place("a.py", 1))))
+    different = {source(), source(format="jsonl"), source(schema=parse_columns("id int")), source(options=())}
+    different.add(fingerprint_source(Source(TableName("ods", "a"), Manual(), SourceLocation("a.py", 1))))
     assert len(different) == 5

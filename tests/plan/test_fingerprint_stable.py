@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runnel.declare.model.flow import Task
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
-from runnel.plan.fingerprint.difference import difference
-from runnel.plan.fingerprint.fingerprints import Fingerprints, fingerprint
+from runnel.plan.fingerprint.difference import describe_difference
+from runnel.plan.fingerprint.fingerprints import Fingerprinter, fingerprint_task
 from tests.plan.projects import HEAD, Shop
 
 RICH = '''
@@ -112,17 +112,19 @@ def test_a_relative_root_and_a_link_to_it(shop, tmp_path, monkeypatch):
     expected = shop.of(RICH).digest
     (tmp_path / "link").symlink_to(shop.root)
     (task,) = shop.tasks().values()
-    assert Fingerprints(tmp_path / "link").of(task).digest == expected
+    assert Fingerprinter(tmp_path / "link").fingerprint_of(task).digest == expected
     assert Shop(tmp_path / "link").fingerprint().digest == expected
     monkeypatch.chdir(tmp_path)
-    assert Fingerprints(Path("one")).of(task).digest == expected
+    assert Fingerprinter(Path("one")).fingerprint_of(task).digest == expected
 
 
 def test_the_order_of_asking_does_not_matter(shop):
     shop.write(RICH + '@rn.task("dws.b")\ndef b(orders):\n    return clean(orders), CONFIG\n')
     tasks = list(shop.tasks().values())
-    forth, back = Fingerprints(shop.root), Fingerprints(shop.root)
-    assert [forth.of(task).digest for task in tasks] == [back.of(task).digest for task in reversed(tasks)][::-1]
+    forth, back = Fingerprinter(shop.root), Fingerprinter(shop.root)
+    assert [forth.fingerprint_of(task).digest for task in tasks] == [
+        back.fingerprint_of(task).digest for task in reversed(tasks)
+    ][::-1]
 
 
 TREE = ast.parse(HEAD + RICH)
@@ -169,11 +171,11 @@ def test_circles_come_to_an_end(shop, top, expression):
 
     first = shop.of(made(1))
     assert shop.of(made(1)).digest == first.digest
-    assert difference(first.stored(), shop.of(made(2)))
+    assert describe_difference(first.stored(), shop.of(made(2)))
 
 
 def task_of(function) -> Task:
-    return Task(TableName("dws", "a"), "a", Place("x", 1), function=function)
+    return Task(TableName("dws", "a"), "a", SourceLocation("x", 1), function=function)
 
 
 def made_by(text: str, filename: str = "<string>", **names):
@@ -184,7 +186,7 @@ def made_by(text: str, filename: str = "<string>", **names):
 
 def test_functions_without_source_count_by_their_bytecode(tmp_path):
     def digest(text: str, **names) -> str:
-        return fingerprint(task_of(made_by(text, **names)), tmp_path).digest
+        return fingerprint_task(task_of(made_by(text, **names)), tmp_path).digest
 
     first = digest("def a(x):\n    return x in {'a', 'b'}, RATE", RATE=1)
     assert first == digest("\n\n\ndef a(x):  # note\n    return (x in {'b', 'a'}, RATE)", RATE=1)
@@ -199,26 +201,26 @@ def test_cells_of_a_notebook_are_followed(tmp_path):
         return made_by(text, filename, **names)
 
     helper = cell(1, "def a(x):\n    return x\n")
-    first = fingerprint(task_of(cell(2, "def a(x):\n    return helper(x)\n", helper=helper)), tmp_path)
-    again = fingerprint(task_of(cell(3, "# again\ndef a(x):\n    return helper( x )\n", helper=helper)), tmp_path)
+    first = fingerprint_task(task_of(cell(2, "def a(x):\n    return helper(x)\n", helper=helper)), tmp_path)
+    again = fingerprint_task(task_of(cell(3, "# again\ndef a(x):\n    return helper( x )\n", helper=helper)), tmp_path)
     assert first.digest == again.digest
     helper = cell(4, "\ndef a(x):\n    return -x\n")
-    changed = fingerprint(task_of(cell(5, "def a(x):\n    return helper(x)\n", helper=helper)), tmp_path)
-    assert difference(first.stored(), changed) == "its code changed at notebook:3"
+    changed = fingerprint_task(task_of(cell(5, "def a(x):\n    return helper(x)\n", helper=helper)), tmp_path)
+    assert describe_difference(first.to_json(), changed) == "its code changed at notebook:3"
 
 
 def test_a_file_edited_after_loading_is_not_mistaken_for_what_runs(shop):
     text = '@rn.task("dws.a")\ndef a(orders):\n    return {}\n'
     shop.write(text.format(1))
     (task,) = shop.tasks().values()
-    loaded = Fingerprints(shop.root).of(task).digest
+    loaded = Fingerprinter(shop.root).fingerprint_of(task).digest
     shop.write(text.format(2))
-    stale = Fingerprints(shop.root).of(task).digest
+    stale = Fingerprinter(shop.root).fingerprint_of(task).digest
     assert stale != shop.fingerprint().digest
     shop.write(text.format(3))
-    assert Fingerprints(shop.root).of(task).digest == stale  # what runs, whatever the file says
+    assert Fingerprinter(shop.root).fingerprint_of(task).digest == stale  # what runs, whatever the file says
     shop.write(text.format(1))
-    assert Fingerprints(shop.root).of(task).digest == loaded
+    assert Fingerprinter(shop.root).fingerprint_of(task).digest == loaded
 
 
 def test_an_import_within_a_function_counts_the_same_before_and_after_it_ran(shop):
@@ -231,9 +233,9 @@ def test_an_import_within_a_function_counts_the_same_before_and_after_it_ran(sho
     assert first.opaque == ("flows/h.py counts as a whole: imported within a function at flows/a.py:7",)
     (task,) = shop.tasks().values()
     task.function(1)
-    assert Fingerprints(shop.root).of(task).digest == first.digest
+    assert Fingerprinter(shop.root).fingerprint_of(task).digest == first.digest
     changed = shop.of({**files, "flows/g.py": "X = 2\n"})
-    assert difference(first.stored(), changed) == "its code changed at flows/g.py:1"
+    assert describe_difference(first.stored(), changed) == "its code changed at flows/g.py:1"
 
 
 def test_installed_code_in_the_project_folder_counts_by_name(shop):
@@ -257,16 +259,17 @@ def test_installed_code_in_the_project_folder_counts_by_name(shop):
 def test_one_session_keeps_what_it_first_saw(shop):
     shop.write('CACHE = {}\n@rn.task("dws.a")\ndef a(orders):\n    CACHE[1] = 2\n    return CACHE\n')
     (task,) = shop.tasks().values()
-    prints = Fingerprints(shop.root)
-    first = prints.of(task)
+    prints = Fingerprinter(shop.root)
+    first = prints.fingerprint_of(task)
     task.function(1)
-    assert prints.of(task) is first
-    assert Fingerprints(shop.root).of(task).digest != first.digest
+    assert prints.fingerprint_of(task) is first
+    assert Fingerprinter(shop.root).fingerprint_of(task).digest != first.digest
 
 
 def test_the_table_is_part_of_it(shop):
     shop.write('@rn.task("dws.a")\ndef a(orders):\n    return orders\n')
     (task,) = shop.tasks().values()
     assert (
-        fingerprint(task, shop.root).digest != fingerprint(replace(task, table=TableName("dws", "b")), shop.root).digest
+        fingerprint_task(task, shop.root).digest
+        != fingerprint_task(replace(task, table=TableName("dws", "b")), shop.root).digest
     )

@@ -35,7 +35,7 @@ def test_around(way, start, depth, expected):
 
 
 def test_around_several():
-    assert {str(table) for table in Graph(DIAMOND).above([name("dws.b"), name("dws.c")])} == {"ods.a"}
+    assert {str(table) for table in Graph(DIAMOND).upstream_of([name("dws.b"), name("dws.c")])} == {"ods.a"}
 
 
 @given(st.lists(st.sets(st.integers(0, 30), max_size=4), min_size=1, max_size=30))
@@ -47,12 +47,12 @@ def test_order_of_any_graph(edges):
     graph = Graph(flow(*reversed(made)))
     place = {table: at for at, table in enumerate(graph.order)}
     assert len(place) == len(made)
-    assert all(place[above] < place[each.table] for each in made for above in each.reads)
-    assert all((a in graph.above(b)) == (b in graph.below(a)) for a in place for b in place)
+    assert all(place[above] < place[each.table] for each in made for above in each.input_tables)
+    assert all((a in graph.upstream_of(b)) == (b in graph.downstream_of(a)) for a in place for b in place)
 
 
 def test_a_long_chain():
     made = [task(f"l.t{at}", *([f"l.t{at - 1}"] if at else [])) for at in range(2000)]
     graph = Graph(flow(*reversed(made)))
     assert graph.order == tuple(TableName("l", f"t{at}") for at in range(2000))
-    assert len(graph.above(graph.order[-1])) == 1999
+    assert len(graph.upstream_of(graph.order[-1])) == 1999

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.facts import Size
+from runnel.plan.facts import VersionSize
 from tests.plan.factories import Known, files, flow, head, lines, manual, name, planned, task
 
 ORDERS = files("ods.orders")
@@ -15,7 +15,7 @@ SHOP = flow(ORDERS, CLEAN, DAY, TOP)
 
 def done(**options) -> Known:
     """Return facts in which the whole shop was computed and nothing changed since."""
-    facts = Known().has("ods.orders", size=Size(100, 1000, 1))
+    facts = Known().has("ods.orders", size=VersionSize(100, 1000, 1))
     return facts.computed(CLEAN, **options).computed(DAY, **options).computed(TOP, **options)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from runnel.errors import Mistake
 from runnel.plan.graph import Graph
-from runnel.plan.selection import select
+from runnel.plan.selection import select_tables
 from tests.plan.factories import files, flow, name, task
 
 SHOP = flow(
@@ -55,7 +55,7 @@ CHOSEN = {
 
 
 def chosen(include, exclude=(), modified=lambda: {name("dwd.orders"), name("old.gone")}):
-    return {str(table) for table in select(Graph(SHOP), SHOP, include, exclude, modified)}
+    return {str(table) for table in select_tables(Graph(SHOP), SHOP, include, exclude, modified)}
 
 
 @pytest.mark.parametrize(("include", "expected"), CHOSEN.values(), ids=CHOSEN)
@@ -150,4 +150,4 @@ def test_modified_needs_something_to_compare_with():
 def test_a_tag_where_there_are_none():
     bare = flow(task("ods.a"))
     with pytest.raises(Mistake, match="add tags="):
-        select(Graph(bare), bare, ["tag:daily"])
+        select_tables(Graph(bare), bare, ["tag:daily"])

@@ -3,21 +3,21 @@
 from textwrap import dedent
 
 from runnel.names import TableName
-from runnel.plan.plan_text import WIDTH, plan_text
-from runnel.plan.steps import Plan, Step
+from runnel.plan.plan_text import WIDTH, format_plan
+from runnel.plan.steps import Plan, PlanStep
 from tests.plan.factories import name
 
 
-def plan(*steps: Step, jvm: bool = False, **more) -> Plan:
+def plan(*steps: PlanStep, jvm: bool = False, **more) -> Plan:
     return Plan("main", "c0ffee", steps, jvm, **more)
 
 
-def step(table: str, action: str, reason: str, **more) -> Step:
-    return Step(name(table), action, reason, **more)
+def step(table: str, action: str, reason: str, **more) -> PlanStep:
+    return PlanStep(name(table), action, reason, **more)
 
 
-def skipped(number: int) -> list[Step]:
-    return [Step(TableName("ods", f"t{at}"), "skip", "nothing changed") for at in range(number)]
+def skipped(number: int) -> list[PlanStep]:
+    return [PlanStep(TableName("ods", f"t{at}"), "skip", "nothing changed") for at in range(number)]
 
 
 MIXED = plan(
@@ -37,7 +37,7 @@ def shown(text: str) -> str:
 
 
 def test_a_plan():
-    assert plan_text(MIXED) == shown("""
+    assert format_plan(MIXED) == shown("""
         table           action  reads                 why
         ods.orders      ingest  3.4 MiB               1 new file
         ods.rates       skip                          no file matches data/rates/*.csv;
@@ -57,12 +57,12 @@ def test_a_plan():
 
 
 def test_nothing_to_do():
-    assert plan_text(plan(*skipped(17))) == "nothing to do: 17 skipped\n"
-    assert plan_text(plan()) == "nothing to do\n"
+    assert format_plan(plan(*skipped(17))) == "nothing to do: 17 skipped\n"
+    assert format_plan(plan()) == "nothing to do\n"
 
 
 def test_all_steps():
-    assert plan_text(plan(*skipped(2)), all_steps=True) == shown("""
+    assert format_plan(plan(*skipped(2)), all_steps=True) == shown("""
         table   action  why
         ods.t0  skip    nothing changed
         ods.t1  skip    nothing changed
@@ -72,7 +72,7 @@ def test_all_steps():
 
 
 def test_only_reused():
-    assert plan_text(plan(step("dws.x", "reuse", "known since run r7 on branch dev"), *skipped(3))) == shown("""
+    assert format_plan(plan(step("dws.x", "reuse", "known since run r7 on branch dev"), *skipped(3))) == shown("""
         table  action  why
         dws.x  reuse   known since run r7 on branch dev
 
@@ -83,7 +83,7 @@ def test_only_reused():
 def test_long_names_put_reasons_below():
     long = "dws." + "seller_revenue_per_day_and_region"
     why = "ods.orders gained 1,204 rows in 2 files; ods.sellers lost 3 rows in 1 file; by key order_id"
-    assert plan_text(plan(step(long, "rows", why, rows=1207, bytes=5000), jvm=True)) == shown("""
+    assert format_plan(plan(step(long, "rows", why, rows=1207, bytes=5000), jvm=True)) == shown("""
         table                                  action  reads
             why
         dws.seller_revenue_per_day_and_region  rows    1,207 rows, 4.9 KiB
@@ -95,9 +95,9 @@ def test_long_names_put_reasons_below():
 
 
 def test_notes():
-    text = plan_text(plan(*skipped(1), notes=("Spark was started by flows/a.py:3, while it was imported",)))
+    text = format_plan(plan(*skipped(1), notes=("Spark was started by flows/a.py:3, while it was imported",)))
     assert text == "Spark was started by flows/a.py:3, while it was imported\n\nnothing to do: 1 skipped\n"
 
 
 def test_no_line_is_too_long():
-    assert max(map(len, plan_text(MIXED).splitlines())) <= WIDTH
+    assert max(map(len, format_plan(MIXED).splitlines())) <= WIDTH

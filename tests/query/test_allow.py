@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.query.allow_list import parse
+from runnel.query.allow_list import parse_allowed_query
 
 PASSING = {
     "two tables in order": (
@@ -32,7 +32,7 @@ PASSING = {
 
 @pytest.mark.parametrize(("sql", "tables"), PASSING.values(), ids=PASSING)
 def test_queries_pass(sql: str, tables: tuple[str, ...]) -> None:
-    assert parse(sql).tables == tables
+    assert parse_allowed_query(sql).tables == tables
 
 
 REFUSED = {
@@ -141,14 +141,14 @@ REFUSED = {
 @pytest.mark.parametrize(("sql", "code"), REFUSED.values(), ids=REFUSED)
 def test_the_rest_is_refused(sql: str, code: str) -> None:
     with pytest.raises(Mistake) as caught:
-        parse(sql)
+        parse_allowed_query(sql)
     assert caught.value.code.startswith(code)
     assert caught.value.exit_code == 2
 
 
 def test_a_syntax_error_tells_the_place() -> None:
     with pytest.raises(Mistake) as caught:
-        parse("select a,\n  b c d\nfrom x.y")
+        parse_allowed_query("select a,\n  b c d\nfrom x.y")
     assert (caught.value.at, "'d'" in caught.value.what) == ("line 2, column 7", True)
 
 
@@ -167,18 +167,18 @@ LENIENT = {
 @pytest.mark.parametrize(("sql", "expected"), LENIENT.values(), ids=LENIENT)
 def test_what_only_a_lenient_parser_reads_is_refused_with_its_place(sql: str, expected: tuple[str, str, str]) -> None:
     with pytest.raises(Mistake) as caught:
-        parse(sql)
+        parse_allowed_query(sql)
     assert (caught.value.what, caught.value.at, caught.value.fix) == expected
 
 
 def test_a_close_function_is_named() -> None:
     with pytest.raises(Mistake, match="close: `substring`"):
-        parse("select substrin(a, 1) from x.y")
+        parse_allowed_query("select substrin(a, 1) from x.y")
 
 
 def test_three_parts_tell_about_at() -> None:
     with pytest.raises(Mistake, match="--at dev"):
-        parse("select * from dev.ods.orders")
+        parse_allowed_query("select * from dev.ods.orders")
 
 
 SPARK_TEXT = {
@@ -193,4 +193,4 @@ SPARK_TEXT = {
 
 @pytest.mark.parametrize(("sql", "expected"), SPARK_TEXT.values(), ids=SPARK_TEXT)
 def test_spark_is_handed_the_checked_tokens(sql: str, expected: str) -> None:
-    assert parse(sql).spark_sql == expected
+    assert parse_allowed_query(sql).spark_sql == expected

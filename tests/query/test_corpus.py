@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.query.allow_list import parse
-from runnel.query.dialect.translate import Translated, translate
+from runnel.query.allow_list import parse_allowed_query
+from runnel.query.dialect.translate import DuckdbQuery, translate
 from tests.query.conftest import SCHEMAS
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,9 @@ def ask_spark(spark, lab):
         session.createDataFrame(pq.read_table(path)).createOrReplaceGlobalTempView(name)
 
     def ask(sql: str) -> pa.Table:
-        frame = session.sql(parse(sql).spark_sql.replace("lab.", "global_temp.").replace("`lab`", "global_temp"))
+        frame = session.sql(
+            parse_allowed_query(sql).spark_sql.replace("lab.", "global_temp.").replace("`lab`", "global_temp")
+        )
         types = [field.dataType.simpleString() for field in frame.schema]
         return frame.toArrow().replace_schema_metadata({"types": ";".join(types)})
 
@@ -91,9 +93,9 @@ def rows(answer: pa.Table, loose: bool, ordered: bool) -> list[object]:
     return found if ordered else sorted(found, key=repr)
 
 
-def answered(duck: duckdb.DuckDBPyConnection, entry: str) -> tuple[Translated, pa.Table] | None:
-    found = translate(parse(whole(entry)), SCHEMAS, NAMES)
-    if not isinstance(found, Translated):
+def answered(duck: duckdb.DuckDBPyConnection, entry: str) -> tuple[DuckdbQuery, pa.Table] | None:
+    found = translate(parse_allowed_query(whole(entry)), SCHEMAS, NAMES)
+    if not isinstance(found, DuckdbQuery):
         return None
     try:
         return found, duck.sql(found.sql).to_arrow_table()
@@ -115,7 +117,7 @@ def test_both_engines_agree(duck, ask_spark, engine: str, entry: str) -> None:
     assert [column.name for column in found.columns] == theirs.column_names
     assert ";".join(str(column.type) for column in found.columns) == theirs.schema.metadata[b"types"].decode()
     kinds = [str(kind).replace('"', "") for kind in duck.sql(found.sql).types]
-    assert kinds == [column.type.duckdb.replace('"', "") for column in found.columns]
+    assert kinds == [column.type.duckdb_type.replace('"', "") for column in found.columns]
     loose = bool(LOOSE.search(entry))
     assert rows(answer, loose, found.ordered) == rows(theirs, loose, found.ordered)
 

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.errors import Mistake
-from runnel.query.allow_list import parse
-from runnel.query.data_types import spark_type
-from runnel.query.dialect.functions.patterns import regex
-from runnel.query.dialect.translate import Translated, Unfaithful, translate
-from runnel.query.dialect.typed_expression import Refused
+from runnel.query.allow_list import parse_allowed_query
+from runnel.query.data_types import parse_spark_type
+from runnel.query.dialect.functions.patterns import translate_regex
+from runnel.query.dialect.translate import DuckdbQuery, UntranslatableQuery, translate
+from runnel.query.dialect.typed_expression import Untranslatable
 
 SCHEMAS = {"a.x": {"i": "int", "j": "bigint", "d": "double", "c": "decimal(12,2)", "s": "string", "t": "timestamp"}}
 TPCH = Path(__file__).parents[2] / "bench" / "tpch"
@@ -52,15 +52,15 @@ TPCH_SCHEMAS = {
 
 @pytest.mark.parametrize("path", sorted(TPCH.glob("q*.sql")), ids=lambda path: path.stem)
 def test_tpch_translates_and_binds(path: Path) -> None:
-    found = translate(parse(path.read_text()), TPCH_SCHEMAS)
-    assert isinstance(found, Translated), found
+    found = translate(parse_allowed_query(path.read_text()), TPCH_SCHEMAS)
+    assert isinstance(found, DuckdbQuery), found
     assert "error(" not in found.sql or "too many digits" in found.sql
     with duckdb.connect() as connection:
         for table, columns in TPCH_SCHEMAS.items():
-            listed = ", ".join(f"{name} {spark_type(to).duckdb}" for name, to in columns.items())
+            listed = ", ".join(f"{name} {parse_spark_type(to).duckdb_type}" for name, to in columns.items())
             connection.execute(f'CREATE TABLE "{table}" ({listed})')
         answer = connection.sql(found.sql)
-        assert [str(kind) for kind in answer.types] == [column.type.duckdb for column in found.columns]
+        assert [str(kind) for kind in answer.types] == [column.type.duckdb_type for column in found.columns]
         assert answer.columns == [column.name for column in found.columns]
 
 
@@ -69,8 +69,8 @@ def test_there_are_22_queries() -> None:
 
 
 def test_tables_get_the_names_that_the_engine_chose() -> None:
-    found = translate(parse("select i from a.x"), SCHEMAS, {"a.x": 'main."v 1"'})
-    assert isinstance(found, Translated)
+    found = translate(parse_allowed_query("select i from a.x"), SCHEMAS, {"a.x": 'main."v 1"'})
+    assert isinstance(found, DuckdbQuery)
     assert 'FROM main."v 1" AS' in found.sql
 
 
@@ -93,8 +93,8 @@ REASONS = {
 
 @pytest.mark.parametrize(("sql", "reason"), REASONS.values(), ids=REASONS)
 def test_the_reason_is_told(sql: str, reason: str) -> None:
-    found = translate(parse(sql), SCHEMAS)
-    assert isinstance(found, Unfaithful)
+    found = translate(parse_allowed_query(sql), SCHEMAS)
+    assert isinstance(found, UntranslatableQuery)
     assert reason in found.reason
 
 
@@ -110,15 +110,15 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("java", "re2"), PATTERNS.items(), ids=PATTERNS)
 def test_plain_regular_expressions_have_a_form(java: str, re2: str) -> None:
-    assert regex(java) == re2
+    assert translate_regex(java) == re2
 
 
 @pytest.mark.parametrize(
     "java", [r"\bx", "(?i)a", "a++", r"\p{L}", "[a&&b]", "a{2", r"\1", "(?=a)", "a$b", "*a", "[[a]]"]
 )
 def test_other_regular_expressions_have_none(java: str) -> None:
-    with pytest.raises(Refused):
-        regex(java)
+    with pytest.raises(Untranslatable):
+        translate_regex(java)
 
 
 def test_nan_is_found_although_parquet_has_no_statistics_of_it(tmp_path: Path) -> None:
@@ -128,15 +128,15 @@ def test_nan_is_found_although_parquet_has_no_statistics_of_it(tmp_path: Path) -
             "select count(*) as n from a.x where d > 5",
             "select count(*) as n from a.x where d = cast('NaN' as double)",
         ):
-            found = translate(parse(sql), SCHEMAS, {"a.x": f"read_parquet('{tmp_path}/x.parquet')"})
-            assert isinstance(found, Translated)
+            found = translate(parse_allowed_query(sql), SCHEMAS, {"a.x": f"read_parquet('{tmp_path}/x.parquet')"})
+            assert isinstance(found, DuckdbQuery)
             assert connection.sql(found.sql).fetchall() == [(1,)]
 
 
 def test_names_never_leave_their_quotes() -> None:
     name = 'x" ; drop table y; --'
-    found = translate(parse("select * from a.x"), {"a.x": {name: "int"}})
-    assert isinstance(found, Translated)
+    found = translate(parse_allowed_query("select * from a.x"), {"a.x": {name: "int"}})
+    assert isinstance(found, DuckdbQuery)
     with duckdb.connect() as connection:
         connection.execute('CREATE TABLE "a.x" ("x"" ; drop table y; --" INTEGER)')
         assert connection.sql(found.sql).columns == [name]
@@ -146,10 +146,10 @@ def test_names_never_leave_their_quotes() -> None:
     "text", ["decimal(12,2)", "array<struct<a:int,b:map<string,double>>>", "timestamp_ntz", "bigint"]
 )
 def test_types_are_read_and_written(text: str) -> None:
-    assert str(spark_type(text)) == text
+    assert str(parse_spark_type(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "nope", "array<int", "array<int,int>", "int x", "struct<a int>"])
 def test_other_types_are_refused(text: str) -> None:
     with pytest.raises(Mistake):
-        spark_type(text)
+        parse_spark_type(text)

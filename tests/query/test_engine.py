@@ -11,16 +11,16 @@ import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType
 
-from runnel.errors import Broken, Mistake, RunnelError
-from runnel.lake.history.commits import Change
-from runnel.lake.history.tags import tag
+from runnel.errors import CorruptData, Mistake, RunnelError
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import snapshots, table_metadata
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
-from runnel.query.engine import Limits, query
+from runnel.query.engine import DuckdbLimits, run_query
 from tests.lake.changes import (
     branch,
     columns,
@@ -38,19 +38,19 @@ T = "ods.orders"
 
 
 def ask(store: Store, sql: str, **options: Any) -> list[tuple[Any, ...]]:
-    return query(store, sql, engine="duckdb", **options).rows()
+    return run_query(store, sql, engine="duckdb", **options).rows()
 
 
 def test_a_query_reads_any_version(store: Store) -> None:
     first = create(store, T, rows((1, "d1", 5)))
-    tag(store, "v1", first.id)
+    create_tag(store, "v1", first.id)
     branch(store, "dev")
     add(store, T, rows((2, "d2", 7)), branch="dev")
     add(store, T, rows((3, "d3", 9)))
     seen = {ref: ask(store, f"select id from {T} order by id", at=ref) for ref in ("main", "dev", "v1", "main~1")}
     assert seen == {"main": [(1,), (3,)], "dev": [(1,), (2,)], "v1": [(1,)], "main~1": [(1,)]}
     assert ask(store, f"select count(*) from {T}", at=f"main@{first.at}") == [(1,)]
-    assert query(store, f"select * from {T}", at="v1").at == first.id
+    assert run_query(store, f"select * from {T}", at="v1").at == first.id
 
 
 EVOLVED: dict[str, tuple[Callable[[Any], object], str, list[tuple[Any, ...]]]] = {
@@ -78,11 +78,11 @@ def test_files_of_both_schemas_stand_side_by_side(store: Store) -> None:
     create(store, T, rows((1, "d1", 5)))
     evolve(store, T, columns(lambda u: u.add_column("note", StringType())))
     added = pa.table({"id": [2], "day": ["d2"], "amount": [7], "note": ["late"]})
-    write(
+    publish_edit(
         store,
         "main",
         TableName.parse(T),
-        lambda v: Edit(added=written(store, table_metadata.load(store, v.location), added)),
+        lambda v: VersionEdit(added=written(store, table_metadata.load_metadata(store, v.location), added)),
         "add",
     )
     assert ask(store, f"select id, note from {T} order by id") == [(1, None), (2, "late")]
@@ -117,10 +117,10 @@ def test_readers_see_all_or_nothing_of_a_commit(store: Store) -> None:
         state = store.versions(store.commit(), names)
         changes = []
         for name in names:
-            files = written(store, table_metadata.load(store, state[name].location), rows((number, "d", 1)))
-            staged = snapshots.stage(store, state[name].location, Edit(added=files))
-            changes.append(Change(name, state[name].location, staged))
-        publish(store.db, Draft("main", f"both {number}", "ada", tuple(changes)))
+            files = written(store, table_metadata.load_metadata(store, state[name].location), rows((number, "d", 1)))
+            staged = snapshots.stage_version(store, state[name].location, VersionEdit(added=files))
+            changes.append(CommitChange(name, state[name].location, staged))
+        publish(store.db, CommitDraft("main", f"both {number}", "ada", tuple(changes)))
 
     writer = threading.Thread(target=lambda: [publish_both(number) for number in range(1, 16)])
     writer.start()
@@ -155,7 +155,7 @@ def test_mistakes_name_what_was_meant(store: Store, sql: str, code: str, message
     create(store, T, rows((1, "d1", 5)))
     options = {"REF_UNKNOWN": {"at": "mian"}, "SQL_ENGINE": {"engine": "sparc"}}.get(code, {})
     with pytest.raises(Mistake, match=message) as caught:
-        query(store, sql, **options)
+        run_query(store, sql, **options)
     assert caught.value.code == code
 
 
@@ -172,28 +172,28 @@ NEEDS_SPARK: dict[str, tuple[str, str]] = {
 def test_what_duckdb_leaves_to_spark(store: Store, sql: str, reason: str, engine: str) -> None:
     create(store, T, rows((1, "d1", 5)))
     with pytest.raises(Mistake, match="SQL_NEEDS_SPARK") as caught:
-        query(store, sql, engine=engine)  # and no Spark to turn to
+        run_query(store, sql, engine=engine)  # and no Spark to turn to
     assert reason in caught.value.what and caught.value.fix
 
 
 def test_too_large_for_duckdb(store: Store) -> None:
     create(store, T, rows((1, "d1", 5)))
     with pytest.raises(Mistake, match=r"only Spark .* reads 0\.0 GB"):
-        query(store, f"select * from {T}", limits=Limits(duckdb_bytes=10))
+        run_query(store, f"select * from {T}", limits=DuckdbLimits(duckdb_bytes=10))
 
 
 def test_equality_deletes_need_spark(store: Store) -> None:
     create(store, T, rows((1, "d1", 5)))
     gone = equality_delete(files(store, T)[0])
-    write(store, "main", TableName.parse(T), lambda version: Edit(added=[gone]), "delete by value")
+    publish_edit(store, "main", TableName.parse(T), lambda version: VersionEdit(added=[gone]), "delete by value")
     with pytest.raises(Mistake, match="equality deletes"):
-        query(store, f"select * from {T}", engine="duckdb")
+        run_query(store, f"select * from {T}", engine="duckdb")
 
 
 def test_an_error_after_the_first_rows_is_told(store: Store) -> None:
     days = ["1"] * 500_000 + ["x"]
     create(store, T, pa.table({"id": range(len(days)), "day": days}))
-    with pytest.raises(RunnelError) as caught, query(store, f"select cast(day as int) from {T}") as result:
+    with pytest.raises(RunnelError) as caught, run_query(store, f"select cast(day as int) from {T}") as result:
         list(result.batches())
     assert caught.value.code in ("SQL_FAILED", "SQL_NEEDS_SPARK")
 
@@ -202,8 +202,8 @@ def test_a_file_that_is_gone_is_named(store: Store) -> None:
     create(store, T, rows((1, "d1", 5)))
     path = Path(files(store, T)[0].path)
     path.unlink()
-    with pytest.raises(Broken, match=path.name):
-        query(store, f"select * from {T}")
+    with pytest.raises(CorruptData, match=path.name):
+        run_query(store, f"select * from {T}")
 
 
 HOSTILE = {
@@ -225,7 +225,7 @@ HOSTILE = {
 def test_hostile_queries_are_refused(store: Store, sql: str) -> None:
     create(store, T, rows((1, "d1", 5)))
     with pytest.raises(Mistake):
-        query(store, sql, engine="duckdb")
+        run_query(store, sql, engine="duckdb")
 
 
 @pytest.mark.parametrize(
@@ -244,10 +244,10 @@ def test_hostile_queries_are_refused(store: Store, sql: str) -> None:
 def test_below_the_parser_duckdb_is_locked_in(store: Store, sql: str) -> None:
     import duckdb
 
-    from runnel.query.engines.duckdb_instance import opened
+    from runnel.query.engines.duckdb_instance import open_instance
 
     secret = [1]  # a variable is no table
-    with opened(store.warehouse) as found:
+    with open_instance(store.warehouse) as found:
         cursor = found.cursor()
         with pytest.raises(duckdb.Error):
             cursor.execute(sql.format(warehouse=store.warehouse)).fetchall()
@@ -267,10 +267,12 @@ def test_a_lake_may_lie_in_any_folder(tmp_path: Path, name: str) -> None:
 
 def test_files_in_the_current_schema_are_read_by_name(store: Store) -> None:
     """By field id DuckDB does not know how many rows there are, and orders joins badly."""
-    from runnel.query.file_pruning import source
+    from runnel.query.file_pruning import plan_scan
 
     def select() -> str:
-        return source(store, store.versions(store.commit(), [TableName.parse(T)])[TableName.parse(T)].location).select
+        return plan_scan(
+            store, store.versions(store.commit(), [TableName.parse(T)])[TableName.parse(T)].location
+        ).select
 
     create(store, T, rows((1, "d1", 5)))
     assert "schema = MAP" not in select()
@@ -286,7 +288,7 @@ def test_a_forked_child_leaves_its_parents_duckdb_alone(store: Store) -> None:
     import subprocess
 
     create(store, T, rows(*((n, "d", n) for n in range(1000))))
-    with query(store, f"select a.id from {T} a cross join {T} b") as result:
+    with run_query(store, f"select a.id from {T} a cross join {T} b") as result:
         done = subprocess.run(["true"], preexec_fn=lambda: os.umask(0o77), check=False)
         assert done.returncode == 0
         assert sum(batch.num_rows for batch in result.batches()) == 1_000_000
@@ -303,12 +305,14 @@ def test_a_uuid_is_text_as_in_spark(store: Store) -> None:
 
 
 def test_an_identity_partition_is_pruned(store: Store) -> None:
-    from runnel.query.engine import Question, _parsed, prepare
+    from runnel.query.engine import QueryRequest, _parse_cached, prepare_query
 
     create(store, T, rows(*((n, f"d{n:02}", n) for n in range(20))), by="day")
     evolve(store, T, partitions(lambda u: u.add_field("id", IdentityTransform(), "id")))
     sql = f"select amount from {T} where day in ('d03', 'd04') and id > 3"
     commit = store.commit()
-    prepared = prepare(Question(store, _parsed(sql), commit, store.versions(commit, [TableName.parse(T)])))
-    assert len(prepared.sources[0].paths) == 1
+    prepared = prepare_query(
+        QueryRequest(store, _parse_cached(sql), commit, store.versions(commit, [TableName.parse(T)]))
+    )
+    assert len(prepared.scans[0].paths) == 1
     assert ask(store, sql) == [(4,)]

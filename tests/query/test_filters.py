@@ -13,19 +13,19 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.query.allow_list import parse
-from runnel.query.dialect.translate import Translated, translate
-from runnel.query.file_pruning import planned
-from runnel.query.pushdown_filters import table_filters
-from runnel.query.table_schemas import column_types
+from runnel.query.allow_list import parse_allowed_query
+from runnel.query.dialect.translate import DuckdbQuery, translate
+from runnel.query.file_pruning import prune_files
+from runnel.query.pushdown_filters import derive_table_filters
+from runnel.query.table_schemas import to_spark_types
 from tests.lake.changes import delete_rows, evolve, files, partitions
 from tests.lake.factories import add, create
 
-DUCKDB = connect()
+DUCKDB = connect_duckdb()
 LONG = "a common beginning of more than sixteen letters "
 INTS = [None, -(2**31), -3, -1, 0, 1, 2, 7, 2**31 - 1]
 LONGS = [None, -(2**63), -5, 0, 1, 3_000_000_000, 2**63 - 1]
@@ -123,11 +123,11 @@ FORMS = (
 
 
 def answer(store: Store, location: str, sql: str, *, pruned: bool) -> list[tuple[Any, ...]]:
-    parsed, metadata = parse(sql), table_metadata.load(store, location)
-    wanted = table_filters(parsed.tree, {"ods.t": metadata.schema()})["ods.t"] if pruned else AlwaysTrue()
-    select = rows_sql(store, metadata, planned(store, metadata, wanted))
-    found = translate(parsed, {"ods.t": column_types(metadata.schema())}, {"ods.t": f"({select})"})
-    assert isinstance(found, Translated), found
+    parsed, metadata = parse_allowed_query(sql), table_metadata.load_metadata(store, location)
+    wanted = derive_table_filters(parsed.tree, {"ods.t": metadata.schema()})["ods.t"] if pruned else AlwaysTrue()
+    select = rows_sql(store, metadata, prune_files(store, metadata, wanted))
+    found = translate(parsed, {"ods.t": to_spark_types(metadata.schema())}, {"ods.t": f"({select})"})
+    assert isinstance(found, DuckdbQuery), found
     return sorted(DUCKDB.execute(found.sql).fetchall(), key=repr)
 
 
@@ -156,10 +156,10 @@ PRUNED = {
 @pytest.mark.parametrize("condition", PRUNED.values(), ids=PRUNED)
 def test_files_are_left_out(lake: tuple[Store, str], condition: str) -> None:
     store, location = lake
-    metadata = table_metadata.load(store, location)
-    tree = parse(f"select id from ods.t where {condition}").tree
-    wanted = table_filters(tree, {"ods.t": metadata.schema()})["ods.t"]
-    assert 0 < len(planned(store, metadata, wanted)) < len(planned(store, metadata, AlwaysTrue())) * 2 / 3
+    metadata = table_metadata.load_metadata(store, location)
+    tree = parse_allowed_query(f"select id from ods.t where {condition}").tree
+    wanted = derive_table_filters(tree, {"ods.t": metadata.schema()})["ods.t"]
+    assert 0 < len(prune_files(store, metadata, wanted)) < len(prune_files(store, metadata, AlwaysTrue())) * 2 / 3
 
 
 UNUSED = {
@@ -179,6 +179,6 @@ UNUSED = {
 @pytest.mark.parametrize("sql", UNUSED.values(), ids=UNUSED)
 def test_doubtful_conditions_are_left_alone(lake: tuple[Store, str], sql: str) -> None:
     store, location = lake
-    schema = table_metadata.load(store, location).schema()
-    found = table_filters(parse(sql).tree, {"ods.t": schema, "ods.u": schema})
+    schema = table_metadata.load_metadata(store, location).schema()
+    found = derive_table_filters(parse_allowed_query(sql).tree, {"ods.t": schema, "ods.u": schema})
     assert isinstance(found["ods.u"], AlwaysTrue)

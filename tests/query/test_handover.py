@@ -12,15 +12,15 @@ import pytest
 
 from runnel import temp_dirs
 from runnel.errors import Mistake, RunnelError
-from runnel.lake.history.commits import Change
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import snapshots, table_metadata
-from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.leases import slots
-from runnel.lake.publish import Draft, publish
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.query.engine import Limits, query
-from runnel.query.result import Result
+from runnel.query.engine import DuckdbLimits, run_query
+from runnel.query.result import QueryResult
 from tests.lake.changes import columns, evolve, written
 from tests.lake.factories import add, create, rows
 
@@ -39,8 +39,8 @@ class Asker:
         self.session = session
         self.calls = 0
 
-    def __call__(self, sql: str, **options: Any) -> Result:
-        return query(self.store, sql, spark=self.start, **options)
+    def __call__(self, sql: str, **options: Any) -> QueryResult:
+        return run_query(self.store, sql, spark=self.start, **options)
 
     def start(self) -> "SparkSession":
         self.calls += 1
@@ -59,7 +59,7 @@ def ask(
     monkeypatch.setattr(temp_dirs, "_own", None)
     create(store, T, rows((1, "d1", 5), (2, "d2", 7), (3, "d3", 9)))
     yield Asker(store, spark)
-    assert not store.db.read(slots.in_use)
+    assert not store.db.read(slots.list_slots_in_use)
     assert list(tmp_path.glob("runnel-*/process-*")) and not list(tmp_path.glob("runnel-*/process-*/answer-*"))
 
 
@@ -79,7 +79,7 @@ REASONS = {
         "DuckDB failed",
         [(date(1999, 1, 2),)],
     ),
-    "too large": (f"select count(*) as n from {T}", {"limits": Limits(duckdb_bytes=10)}, "GB", [(3,)]),
+    "too large": (f"select count(*) as n from {T}", {"limits": DuckdbLimits(duckdb_bytes=10)}, "GB", [(3,)]),
 }
 
 
@@ -159,10 +159,12 @@ def test_readers_see_all_or_nothing_of_a_commit(ask: Asker, store: Store) -> Non
             state = store.versions(store.commit(), names)
             changes = []
             for name in names:
-                files = written(store, table_metadata.load(store, state[name].location), rows((number, "d", 1)))
-                staged = snapshots.stage(store, state[name].location, Edit(added=files))
-                changes.append(Change(name, state[name].location, staged))
-            publish(store.db, Draft("main", f"both {number}", "ada", tuple(changes)))
+                files = written(
+                    store, table_metadata.load_metadata(store, state[name].location), rows((number, "d", 1))
+                )
+                staged = snapshots.stage_version(store, state[name].location, VersionEdit(added=files))
+                changes.append(CommitChange(name, state[name].location, staged))
+            publish(store.db, CommitDraft("main", f"both {number}", "ada", tuple(changes)))
 
     writer = threading.Thread(target=publish_both)
     writer.start()
@@ -179,10 +181,10 @@ def test_readers_see_all_or_nothing_of_a_commit(ask: Asker, store: Store) -> Non
 
 def test_deletes_and_columns_of_another_engine(ask: Asker, store: Store, spark: "SparkSession") -> None:
     from runnel.spark.catalog_conf import CatalogSettings
-    from runnel.spark.session import slot_session
+    from runnel.spark.session import create_slot_session
 
     address = store.db.url.render_as_string(hide_password=False)
-    outside = slot_session(spark, CatalogSettings("main", address, store.warehouse))
+    outside = create_slot_session(spark, CatalogSettings("main", address, store.warehouse))
     for mode in ("delete", "update", "merge"):
         outside.sql(f"alter table {T} set tblproperties ('write.{mode}.mode' = 'merge-on-read')")
     outside.sql(f"delete from {T} where id = 2")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from runnel.query.allow_list import parse
-from runnel.query.dialect.translate import Translated, translate
+from runnel.query.allow_list import parse_allowed_query
+from runnel.query.dialect.translate import DuckdbQuery, translate
 from tests.query.conftest import SCHEMAS
 from tests.query.test_corpus import QUICK, rows
 
@@ -102,9 +102,9 @@ def test_random_expressions_agree(spark, lab, expressions: list[str]) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for number, column in enumerate(listed):
-            query = parse(f"select id, {column} from lab.facts order by id")
+            query = parse_allowed_query(f"select id, {column} from lab.facts order by id")
             found = translate(query, SCHEMAS, {"lab.facts": f"read_parquet('{lab['facts']}')"})
-            if isinstance(found, Translated):
+            if isinstance(found, DuckdbQuery):
                 answers[number] = (found, connection.sql(found.sql).to_arrow_table())
     assert len(answers) > len(listed) / 2
     asked = ", ".join(listed[number] for number in answers)

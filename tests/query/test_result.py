@@ -13,9 +13,9 @@ import pytest
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.store import Store
-from runnel.query.engine import query
+from runnel.query.engine import run_query
 from runnel.query.engines import duckdb_instance
-from runnel.query.engines.delayed_pin import Hold
+from runnel.query.engines.delayed_pin import DelayedPin
 from tests.lake.factories import create
 
 VALUES = {
@@ -41,13 +41,13 @@ VALUES = {
 @pytest.mark.parametrize(("values", "expected"), VALUES.values(), ids=VALUES)
 def test_json_rows_hold_what_json_can(store: Store, values: pa.Array, expected: list[object]) -> None:
     create(store, "ods.t", pa.table({"n": pa.array(range(len(values)), pa.int64()), "v": values}))
-    found = [row[0] for row in query(store, "select v from ods.t order by n").json_rows()]
+    found = [row[0] for row in run_query(store, "select v from ods.t order by n").json_rows()]
     assert json.loads(json.dumps(found, allow_nan=False)) == expected + [None] * (len(values) - len(expected))
 
 
 def test_an_answer_has_many_forms(store: Store) -> None:
     create(store, "ods.t", pa.table({"a": [1, 2], "b": ["x", None]}))
-    with query(store, "select a, b, a as A, b as b from ods.t order by 1") as result:
+    with run_query(store, "select a, b, a as A, b as b from ods.t order by 1") as result:
         assert result.columns == ["a", "b", "A", "b"]
         assert result.rows() == [(1, "x", 1, "x"), (2, None, 2, None)]
         assert result.table().num_rows == 2
@@ -58,11 +58,11 @@ def test_an_answer_has_many_forms(store: Store) -> None:
 
 
 def test_a_stream_is_read_once(store: Store) -> None:
-    result = query(store, "select 1 as a")
+    result = run_query(store, "select 1 as a")
     assert list(result.json_rows()) == [[1]]
     with pytest.raises(Mistake, match="RESULT_READ"):
         result.table()
-    closed = query(store, "select 1 as a")
+    closed = run_query(store, "select 1 as a")
     closed.close()
     with pytest.raises(Mistake, match="RESULT_READ"):
         list(closed.batches())
@@ -70,22 +70,22 @@ def test_a_stream_is_read_once(store: Store) -> None:
 
 def test_no_rows_still_have_columns(store: Store) -> None:
     create(store, "ods.t", pa.table({"a": [1]}))
-    found = query(store, "select a, a + 1 as b from ods.t where a > 5").table()
+    found = run_query(store, "select a, a + 1 as b from ods.t where a > 5").table()
     assert found.num_rows == 0 and found.schema.names == ["a", "b"]
 
 
 def test_closing_early_gives_everything_back(store: Store) -> None:
     create(store, "ods.n", pa.table({"a": range(3000)}))
-    with query(store, "select x.a, y.a as b from ods.n x cross join ods.n y") as result:
+    with run_query(store, "select x.a, y.a as b from ods.n x cross join ods.n y") as result:
         next(result.batches())
-        with duckdb_instance.opened(store.warehouse) as found:
-            assert found.users == 2
-    with duckdb_instance.opened(store.warehouse) as found:
-        assert found.users == 1
-    forgotten = query(store, "select x.a, y.a as b from ods.n x cross join ods.n y")
+        with duckdb_instance.open_instance(store.warehouse) as found:
+            assert found.active_queries == 2
+    with duckdb_instance.open_instance(store.warehouse) as found:
+        assert found.active_queries == 1
+    forgotten = run_query(store, "select x.a, y.a as b from ods.n x cross join ods.n y")
     del forgotten
-    with duckdb_instance.opened(store.warehouse) as found:
-        assert found.users == 1
+    with duckdb_instance.open_instance(store.warehouse) as found:
+        assert found.active_queries == 1
 
 
 def test_a_long_read_pins_its_commit(store: Store) -> None:
@@ -94,14 +94,14 @@ def test_a_long_read_pins_its_commit(store: Store) -> None:
     def pins() -> list[str | None]:
         return list(store.db.read(lambda c: c.execute(schema.pins.select()).mappings().all()))
 
-    hold = Hold(store.db, store.commit().id, after_seconds=0)
+    hold = DelayedPin(store.db, store.commit().id, after_seconds=0)
     while not pins():
         time.sleep(0.01)
     assert [(pin["kind"], pin["commit_id"]) for pin in pins()] == [("read", store.commit().id)]
     hold.release()
     hold.release()
     assert not pins()
-    Hold(store.db, store.commit().id, after_seconds=60).release()
+    DelayedPin(store.db, store.commit().id, after_seconds=60).release()
     assert not pins()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,14 +50,14 @@ class Project:
             lake.__dict__["spark"] = self.spark
         return lake
 
-    def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> Ran:
+    def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> RunResult:
         """Run, and return what became of it, failures too."""
         from runnel.project.execution.run_project import run_project
-        from runnel.project.planning.run_request import Wish
+        from runnel.project.planning.run_request import RunRequest
 
         with self.open(overrides=params) as lake:
             branch, full = options.get("branch", "main"), options.get("full_refresh", False)
-            wish = Wish(select, options.get("exclude", ()), branch, full, options.get("verify", False))
+            wish = RunRequest(select, options.get("exclude", ()), branch, full, options.get("verify", False))
             return run_project(lake, wish)
 
     def plan(self, *select: str, params: tuple[str, ...] = (), branch: str = "main") -> "Plan":
@@ -76,7 +76,7 @@ class Project:
             return len(lake.log(branch))
 
 
-def did(ran: Ran) -> dict[str, str]:
+def did(ran: RunResult) -> dict[str, str]:
     """Return what was done to which table; what was skipped is left out."""
     return {str(step.table): step.action for step in ran.steps if step.state == "succeeded"}
 

@@ -5,7 +5,7 @@ The oracle is DuckDB over the rows of the lake's tables, or a function of the te
 
 from typing import TYPE_CHECKING, Any
 
-from runnel.run.results.run_result import Done, Ran
+from runnel.run.results.run_result import RunResult, StepResult
 from tests.run.project import Project
 
 if TYPE_CHECKING:
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 
-def step_of(ran: Ran, table: str) -> Done:
+def step_of(ran: RunResult, table: str) -> StepResult:
     """Return what became of one table; what a run has done well is taken for granted."""
     assert not ran.errors, ran.errors[0]
     return next(step for step in ran.steps if str(step.table) == table)
 
 
-def actions(ran: Ran) -> dict[str, str]:
+def actions(ran: RunResult) -> dict[str, str]:
     """Return what was done to each table that a task makes, and why for those that were left alone."""
     assert not ran.errors, ran.errors[0]
     return {str(step.table): step.action for step in ran.steps if step.action != "ingest"}
 
 
-def numbers(ran: Ran) -> dict[str, int | None]:
+def numbers(ran: RunResult) -> dict[str, int | None]:
     """Return how many rows were written to each table that was computed by slices."""
     assert not ran.errors, ran.errors[0]
     return {str(step.table): step.rows for step in ran.steps if step.action == "slices"}
 
 
-def counted(ran: Ran, table: str) -> str:
+def counted(ran: RunResult, table: str) -> str:
     """Return how many slices of how many were computed: `2 of 10`."""
     step = step_of(ran, table)
     assert step.action == "slices", f"{step.action}: {step.reason}"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runnel.declare.model.flow import Options, Task
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.flow import Task, TaskOptions
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
 
 ROOT = Path(__file__).parent
@@ -14,13 +14,17 @@ MARK = "# <- here"
 ORDERS, ITEMS = TableName("ods", "orders"), TableName("ods", "items")
 
 
-def task_of(function: Callable[..., Any], options: Options | None = None, **parts: Any) -> Task:
+def task_of(function: Callable[..., Any], options: TaskOptions | None = None, **parts: Any) -> Task:
     """Return the task that a function is: its parameters `orders` and `items` are tables, `spark` the session."""
     names = list(inspect.signature(function).parameters)
     inputs = tuple((name, TableName("ods", name)) for name in names if name in ("orders", "items"))
     file = Path(inspect.getsourcefile(function) or "").name
-    place = Place(file, inspect.getsourcelines(function)[1])
-    given: dict[str, Any] = {"inputs": inputs, "takes_spark": "spark" in names, "options": options or Options()} | parts
+    place = SourceLocation(file, inspect.getsourcelines(function)[1])
+    given: dict[str, Any] = {
+        "inputs": inputs,
+        "takes_spark": "spark" in names,
+        "options": options or TaskOptions(),
+    } | parts
     return Task(TableName("dws", "made"), function.__name__, place, function=function, **given)
 
 

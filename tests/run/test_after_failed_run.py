@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.project import Project, did
 from tests.run.slicing import step_of
 
@@ -51,7 +51,7 @@ def check(project: Project, rows: list[tuple[int, str, int]], factor: int = 1) -
     assert {str(day): amount for day, amount in project.rows("dwd.sliced")} == days
 
 
-def computed(ran: Ran) -> dict[str, str]:
+def computed(ran: RunResult) -> dict[str, str]:
     assert not ran.errors, ran.errors[0]
     return {table: action for table, action in did(ran).items() if table.startswith("dwd.")}
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from runnel.declare.model.flow import Options
+from runnel.declare.model.flow import TaskOptions
 from runnel.errors import Mistake
 from runnel.lake.leases import slots
 from runnel.lake.store import Store
-from runnel.run.analysis.slice_alignment import SlicedInput, unfollowed
+from runnel.run.analysis.slice_alignment import SlicedInput, check_slice_alignment
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import slot_session
+from runnel.spark.session import create_slot_session
 from tests.lake.factories import create
 from tests.run.tasks import task_of
 
@@ -62,7 +62,7 @@ class Slot:
             for name, text in (KEYS | keys).items()
             if len(by) == 1 or name != "past"
         }
-        return unfollowed(task_of(_task, Options(by=by)), frame, sliced)
+        return check_slice_alignment(task_of(_task, TaskOptions(by=by)), frame, sliced)
 
 
 def _task(orders: Any) -> Any:
@@ -76,9 +76,9 @@ def slot(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ite
     for name, (schema, rows) in TABLES.items():
         made = [dict(zip(schema.names, row, strict=True)) for row in rows]
         create(store, f"ods.{name}", pa.Table.from_pylist(made, schema))
-    taken = slots.take(store.db, "alignment", 0, store.commit("main"), store.state("main"))
+    taken = slots.acquire_slot(store.db, "alignment", 0, store.commit("main"), store.state("main"))
     address = store.db.url.render_as_string(hide_password=False)
-    session = slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
+    session = create_slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
     frames = {name: session.table(f"{taken.name}.ods.{name}") for name in TABLES}
     for name, frame in frames.items():
         frame.createOrReplaceTempView(name)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from runnel.declare.model.flow import Options
+from runnel.declare.model.flow import TaskOptions
 from runnel.errors import Mistake
 from runnel.lake.leases import slots
 from runnel.lake.store import Store
-from runnel.run.analysis.slice_alignment import SlicedInput, unfollowed
-from runnel.run.slices.keys import Keys, restrict
+from runnel.run.analysis.slice_alignment import SlicedInput, check_slice_alignment
+from runnel.run.slices.keys import SliceKeys, restrict_to_slices
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import slot_session
+from runnel.spark.session import create_slot_session
 from tests.lake.factories import create
 from tests.run.law.bodies import Case, case
 from tests.run.law.mutations import SWIFT
@@ -76,9 +76,9 @@ def rows(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Data
     folder = tmp_path_factory.mktemp("alignment_law")
     store = Store.open(f"sqlite:///{folder}/lake/catalog.db", f"{folder}/lake/warehouse")
     create(store, "ods.rows", pa.Table.from_pylist(_rows(), SCHEMA))
-    taken = slots.take(store.db, "alignment_law", 0, store.commit("main"), store.state("main"))
+    taken = slots.acquire_slot(store.db, "alignment_law", 0, store.commit("main"), store.state("main"))
     address = store.db.url.render_as_string(hide_password=False)
-    session = slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
+    session = create_slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
     for name, value in (SWIFT | {"spark.sql.shuffle.partitions": "1"}).items():
         session.conf.set(name, value)
     assert taken.name == IDENTIFIER.partition(".")[0]
@@ -97,7 +97,7 @@ def judged(rows: "DataFrame", given: Case) -> str:
         return "no SQL"
     sliced = {IDENTIFIER: SlicedInput(rows, (given.expression,), given.lookback)}
     try:
-        if unfollowed(task_of(_task, Options(by=("z",))), frame, sliced) is not None:
+        if check_slice_alignment(task_of(_task, TaskOptions(by=("z",))), frame, sliced) is not None:
             return "in full"
     except Mistake:
         return "refused"
@@ -113,9 +113,9 @@ def _made(rows: "DataFrame", given: Case) -> "DataFrame":
 def _refuse_wrong(rows: "DataFrame", given: Case, whole: "DataFrame") -> None:
     """Compute two slices from their own rows, and hold them against those of the whole."""
     named = rows.selectExpr(f"({given.expression}) as z").distinct().orderBy("z")
-    keys = Keys(2, frame=named.offset(given.seed % 4).limit(2).localCheckpoint())
-    some = _made(restrict(rows, replace(keys, back=given.lookback), [given.expression]), given)
-    expected, found = (Counter(map(repr, restrict(one, keys, ["`z`"]).collect())) for one in (whole, some))
+    keys = SliceKeys(2, frame=named.offset(given.seed % 4).limit(2).localCheckpoint())
+    some = _made(restrict_to_slices(rows, replace(keys, lookback=given.lookback), [given.expression]), given)
+    expected, found = (Counter(map(repr, restrict_to_slices(one, keys, ["`z`"]).collect())) for one in (whole, some))
     assert found == expected, f"RUNNEL_ALIGNMENT_SEED={given.seed}\n{given}\n{found - expected}\n{expected - found}"
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runnel.declare.model.flow import Options
+from runnel.declare.model.flow import TaskOptions
 from runnel.errors import Mistake
 from runnel.lake.leases import slots
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.run.analysis.plan_checks import Analysis, analyse, judge, same_use
+from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan, check_analysis, uses_same_columns
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.session import slot_session
+from runnel.spark.session import create_slot_session
 from tests.lake.factories import create, rows
 from tests.run.tasks import ITEMS, ORDERS, task_of
 
@@ -46,8 +46,8 @@ class Slot:
     def known(self) -> dict[str, TableName]:
         return {f"{self.name}.{table}": table for table in (ORDERS, ITEMS)}
 
-    def analyse(self, make: "Callable[[Slot], DataFrame]") -> Analysis:
-        return analyse(make(self), self.known)
+    def analyse(self, make: "Callable[[Slot], DataFrame]") -> PlanAnalysis:
+        return analyse_plan(make(self), self.known)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,9 @@ def slot(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Ite
     for name in ("orders", "items", "other"):
         create(store, f"ods.{name}", rows((1, "d1", 5), (2, "d2", 7)))
     (folder / "x.csv").write_text("a,b\n1,2\n")
-    taken = slots.take(store.db, "analysis", 0, store.commit("main"), store.state("main"))
+    taken = slots.acquire_slot(store.db, "analysis", 0, store.commit("main"), store.state("main"))
     address = store.db.url.render_as_string(hide_password=False)
-    session = slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
+    session = create_slot_session(spark, CatalogSettings(taken.name, address, store.warehouse))
     yield Slot(taken.name, session, folder, f"{folder}/lake/catalog.db")
     slots.release(store.db, taken)
     store.close()
@@ -151,8 +151,8 @@ HIDING: dict[str, Make] = {
 @pytest.mark.parametrize("make", HIDING.values(), ids=HIDING)
 def test_what_hides_its_reads(slot: Slot, make: Make) -> None:
     found = slot.analyse(make)
-    assert found.hidden and not same_use({ORDERS: ALL}, found, {ORDERS: {"note"}})
-    assert "an RDD" in found.blocks_rowwise and "RDD or a checkpoint" in judge(task_of(_task), found)[0]
+    assert found.hidden and not uses_same_columns({ORDERS: ALL}, found, {ORDERS: {"note"}})
+    assert "an RDD" in found.blocks_rowwise and "RDD or a checkpoint" in check_analysis(task_of(_task), found)[0]
 
 
 def _udf(deterministic: bool) -> Any:
@@ -306,7 +306,7 @@ def _deep(frame: "DataFrame") -> "DataFrame":
 @pytest.mark.parametrize(("make", "orders", "items"), COLUMNS.values(), ids=COLUMNS)
 def test_columns_that_are_used(slot: Slot, make: Make, orders: tuple[str, ...], items: tuple[str, ...] | None) -> None:
     frame = make(slot)
-    found = analyse(frame, slot.known).columns
+    found = analyse_plan(frame, slot.known).columns
     assert (found[ORDERS], found.get(ITEMS)) == (orders, items)
     assert _scanned(frame) <= {name for names in found.values() for name in names}, "Spark itself reads more"
 
@@ -322,23 +322,28 @@ def _task(orders: Any) -> Any:
     return orders
 
 
-JUDGED: dict[str, tuple[Analysis, Options, str, str]] = {
+JUDGED: dict[str, tuple[PlanAnalysis, TaskOptions, str, str]] = {
     "undeclared": (
-        Analysis(undeclared=("ods.other",)),
-        Options(volatile=True),
+        PlanAnalysis(undeclared=("ods.other",)),
+        TaskOptions(volatile=True),
         "RUN_UNDECLARED_INPUT",
         "reads `ods.other`(?s:.*)add it as a parameter, or to inputs=",
     ),
     "by name": (
-        Analysis(undeclared=("ods.orders",)),
-        Options(),
+        PlanAnalysis(undeclared=("ods.orders",)),
+        TaskOptions(),
         "RUN_UNDECLARED_INPUT",
         "through the parameter `orders`",
     ),
-    "outside": (Analysis(outside=("/x.csv",)), Options(), "RUN_OUTSIDE_READ", r"reads `/x\.csv`(?s:.*)volatile=True"),
+    "outside": (
+        PlanAnalysis(outside=("/x.csv",)),
+        TaskOptions(),
+        "RUN_OUTSIDE_READ",
+        r"reads `/x\.csv`(?s:.*)volatile=True",
+    ),
     "not rowwise": (
-        Analysis(blocks_rowwise=("join", "limit")),
-        Options(rowwise=True),
+        PlanAnalysis(blocks_rowwise=("join", "limit")),
+        TaskOptions(rowwise=True),
         "RUN_NOT_ROWWISE",
         "`join` and `limit`",
     ),
@@ -346,29 +351,29 @@ JUDGED: dict[str, tuple[Analysis, Options, str, str]] = {
 
 
 @pytest.mark.parametrize(("analysis", "options", "code", "told"), JUDGED.values(), ids=JUDGED)
-def test_what_is_refused(analysis: Analysis, options: Options, code: str, told: str) -> None:
+def test_what_is_refused(analysis: PlanAnalysis, options: TaskOptions, code: str, told: str) -> None:
     task = task_of(_task, options)
     with pytest.raises(Mistake, match=told) as caught:
-        judge(task, analysis)
+        check_analysis(task, analysis)
     assert (caught.value.code, caught.value.at) == (code, str(task.place))
 
 
 def test_what_is_only_named() -> None:
-    found = Analysis(outside=("/x.csv",), nondeterministic=("rand", "now"), blocks_rowwise=("join",))
-    assert judge(task_of(_task, Options(volatile=True)), found) == ()
-    warnings = judge(task_of(_task), Analysis(nondeterministic=("rand", "now"), blocks_rowwise=("join",)))
+    found = PlanAnalysis(outside=("/x.csv",), nondeterministic=("rand", "now"), blocks_rowwise=("join",))
+    assert check_analysis(task_of(_task, TaskOptions(volatile=True)), found) == ()
+    warnings = check_analysis(task_of(_task), PlanAnalysis(nondeterministic=("rand", "now"), blocks_rowwise=("join",)))
     assert warnings == ("uses `rand` and `now`, which may differ whenever it is computed",)
 
 
-SAME: dict[str, tuple[Analysis, bool]] = {
-    "not used": (Analysis(columns={ORDERS: ("id", "day")}), True),
-    "used": (Analysis(columns={ORDERS: ("id", "day", "note")}), False),
-    "another one is used now": (Analysis(columns={ORDERS: ("id",)}), False),
-    "not in the plan": (Analysis(), False),
-    "hidden": (Analysis(columns={ORDERS: ("id", "day")}, hidden=True), False),
+SAME: dict[str, tuple[PlanAnalysis, bool]] = {
+    "not used": (PlanAnalysis(columns={ORDERS: ("id", "day")}), True),
+    "used": (PlanAnalysis(columns={ORDERS: ("id", "day", "note")}), False),
+    "another one is used now": (PlanAnalysis(columns={ORDERS: ("id",)}), False),
+    "not in the plan": (PlanAnalysis(), False),
+    "hidden": (PlanAnalysis(columns={ORDERS: ("id", "day")}, hidden=True), False),
 }
 
 
 @pytest.mark.parametrize(("analysis", "expected"), SAME.values(), ids=SAME)
-def test_a_new_column_that_is_not_used(analysis: Analysis, expected: bool) -> None:
-    assert same_use({ORDERS: ("day", "id")}, analysis, {ORDERS: {"note"}}) is expected
+def test_a_new_column_that_is_not_used(analysis: PlanAnalysis, expected: bool) -> None:
+    assert uses_same_columns({ORDERS: ("day", "id")}, analysis, {ORDERS: {"note"}}) is expected

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from runnel.errors import Mistake, RunnelError
-from runnel.project.execution.backfill import Backfilled, Preview
+from runnel.project.execution.backfill import BackfillPreview, BackfillResult
 from tests.run.project import Project, did
 
 FLOW = """
@@ -44,12 +44,12 @@ def shop(project: Project) -> Project:
     return project
 
 
-def backfill(project: Project, first: str, last: str, select: str = "ods.orders", **options: Any) -> Backfilled:
+def backfill(project: Project, first: str, last: str, select: str = "ods.orders", **options: Any) -> BackfillResult:
     with project.open() as lake:
         return lake.backfill(select, first, last, **options)
 
 
-def preview(project: Project, first: str, last: str, select: str = "ods.orders", **options: Any) -> Preview:
+def preview(project: Project, first: str, last: str, select: str = "ods.orders", **options: Any) -> BackfillPreview:
     with project.open() as lake:
         return lake.preview(select, first, last, **options)
 
@@ -82,12 +82,12 @@ def test_days_are_computed_again_with_everything_downstream(shop: Project) -> No
 def test_chunks_are_commits_and_what_has_no_dates_is_computed_once_unless_it_changes(shop: Project) -> None:
     found = preview(shop, "2026-01-01", "2026-01-04", "dws.day", chunk="2d")
     assert [str(chunk) for chunk in found.chunks] == ["2026-01-01 to 2026-01-02", "2026-01-03 to 2026-01-04"]
-    assert {str(line.table): (line.action, line.chunks, line.slices) for line in found.lines} == {
+    assert {str(line.table): (line.action, line.chunks, line.slices) for line in found.tables} == {
         "dws.day": ("slices", 2, 4),
         "dws.double": ("slices", 2, 4),
         "dws.total": ("full", 1, None),
     }
-    assert found.lines[0].rows == 4 and found.rows > 4 and found.bytes > 0
+    assert found.tables[0].rows == 4 and found.rows > 4 and found.bytes > 0
     before = shop.commits()
     done = backfill(shop, "2026-01-01", "2026-01-04", "dws.day", chunk="2d")
     assert [did(run)["dws.total"] for run in done.runs] == ["full", "full"]
@@ -120,7 +120,7 @@ def test_a_chunk_that_fails_says_where_to_go_on(shop: Project, monkeypatch: pyte
 def test_days_without_data_and_most_days(shop: Project) -> None:
     assert backfill(shop, "2026-03-01", "2026-03-31").state == "nothing"
     found = preview(shop, "2026-01-01", "2026-01-08", "dws.day")
-    assert (found.lines[0].action, found.lines[0].reason) == (
+    assert (found.tables[0].action, found.tables[0].reason) == (
         "full",
         "8 of 10, asked for by backfill, 2026-01-01 to 2026-01-08: that is most of them",
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.run.verify.compare_frames import differences
+from runnel.run.verify.compare_frames import compare_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ CASES = {
 
 @pytest.mark.parametrize(("schema", "left", "right", "expected"), CASES.values(), ids=CASES)
 def test_rows(spark: "SparkSession", schema: str, left: list, right: list, expected: tuple[int, int]) -> None:
-    found = differences(spark.createDataFrame(left, schema), spark.createDataFrame(right, schema))
+    found = compare_frames(spark.createDataFrame(left, schema), spark.createDataFrame(right, schema))
     assert (found.only_left, found.only_right) == expected
     assert bool(found) == (expected != (0, 0))
 
@@ -52,8 +52,8 @@ def test_rows(spark: "SparkSession", schema: str, left: list, right: list, expec
 def test_first_rows_by_key(spark: "SparkSession") -> None:
     left = spark.createDataFrame([(2, "a", 1.0), (1, "b", 2.0), (3, "c", 1.0)], "id long, b string, x double")
     right = spark.createDataFrame([(2.0, "B", 1), (1.0, "a", 2), (9.0, None, 4)], "x double, b string, id long")
-    found = differences(left, right, ["ID"])
-    assert found.lines("the table", "the copy") == [
+    found = compare_frames(left, right, ["ID"])
+    assert found.describe_lines("the table", "the copy") == [
         "2 rows only in the table, 2 only in the copy",
         "id 1: b b in the table, B in the copy",
         "id 3, b c, x 1.0: only in the table",
@@ -65,7 +65,7 @@ def test_rows_that_share_a_key_are_told_apart_by_their_other_columns(spark: "Spa
     schema = "day string, x double, seller long"
     left = spark.createDataFrame([("d", 1.0, 1), ("d", 2.0, 2), ("d", 3.0, 3)], schema)
     right = spark.createDataFrame([("d", 1.5, 1), ("d", 2.5, 2), ("d", 3.0, 3)], schema)
-    assert differences(left, right, ["day"]).lines("the table", "the copy")[1:] == [
+    assert compare_frames(left, right, ["day"]).describe_lines("the table", "the copy")[1:] == [
         "day d, seller 1: x 1.0 in the table, 1.5 in the copy",
         "day d, seller 2: x 2.0 in the table, 2.5 in the copy",
     ]
@@ -76,6 +76,6 @@ def test_columns_differ(spark: "SparkSession") -> None:
         spark.createDataFrame([(1, 2)], "a int, b long"),
         spark.createDataFrame([(1, "2")], "a short, b string"),
     )
-    found = differences(left, right)
+    found = compare_frames(left, right)
     assert found and found.columns == ("b",)
-    assert differences(left, left.drop("b")).columns == ("b",)
+    assert compare_frames(left, left.drop("b")).columns == ("b",)

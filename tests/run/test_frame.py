@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runnel.declare.model.column_types import columns
-from runnel.declare.model.flow import Options, Task
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.column_types import parse_columns
+from runnel.declare.model.flow import Task, TaskOptions
+from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import RunnelError
 from runnel.names import TableName
-from runnel.run.task.build_frame import build
+from runnel.run.task.build_frame import build_frame
 from tests.run.tasks import ITEMS, ORDERS, ROOT, marked, task_of
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def test_frames_params_and_session_by_name(session: "SparkSession", frames: "dic
         return orders.where(orders.amount >= least).select("id")
 
     task = task_of(made, params=(("least", 6), ("factor", 2)))
-    assert [tuple(row) for row in build(task, frames, session, ROOT).collect()] == [(2,)]
+    assert [tuple(row) for row in build_frame(task, frames, session, ROOT).collect()] == [(2,)]
 
 
 def test_sql_with_parameters(session: "SparkSession", frames: "dict[TableName, DataFrame]") -> None:
     sql = "select o.id, i.label from ods.orders o join ods.items i on i.id = o.id where o.amount >= :least"
     params = (("least", 5), ("unused", 1))
     inputs = (("orders", ORDERS), ("items", ITEMS))
-    task = Task(TableName("dws", "made"), "made", Place("made.sql", 1), inputs, params, sql=sql)
-    assert [tuple(row) for row in build(task, frames, session, ROOT).collect()] == [(1, "pen")]
+    task = Task(TableName("dws", "made"), "made", SourceLocation("made.sql", 1), inputs, params, sql=sql)
+    assert [tuple(row) for row in build_frame(task, frames, session, ROOT).collect()] == [(1, "pen")]
 
 
 def test_sql_with_an_unknown_column(
@@ -64,17 +64,17 @@ def test_sql_with_an_unknown_column(
 ) -> None:
     sql = "select id,\n       amuont\nfrom ods.orders"
     (tmp_path / "made.sql").write_text(f"-- options\n{sql}")
-    task = Task(TableName("dws", "made"), "made", Place("made.sql", 1), (("orders", ORDERS),), sql=sql)
+    task = Task(TableName("dws", "made"), "made", SourceLocation("made.sql", 1), (("orders", ORDERS),), sql=sql)
     with pytest.raises(RunnelError, match=r"`ods\.orders` has no such column; close: `amount`") as caught:
-        build(task, {ORDERS: frames[ORDERS]}, session, tmp_path)
+        build_frame(task, {ORDERS: frames[ORDERS]}, session, tmp_path)
     assert (caught.value.code, caught.value.at) == ("RUN_COLUMN_UNKNOWN", "made.sql:3")
 
 
-DECLARED = Options(schema=columns("amount long, ID long, day string"))
+DECLARED = TaskOptions(schema=parse_columns("amount long, ID long, day string"))
 
 
 def test_declared_columns_come_in_their_order(session: "SparkSession", frames: "dict[TableName, DataFrame]") -> None:
-    found = build(task_of(lambda orders: orders, DECLARED), frames, session, ROOT)
+    found = build_frame(task_of(lambda orders: orders, DECLARED), frames, session, ROOT)
     assert found.columns == ["amount", "ID", "day"] and found.first()[1] == 1  # type: ignore[index]
 
 
@@ -221,43 +221,48 @@ def recurses(orders: Any) -> Any:
 
 
 Function = Callable[..., Any]
-REFUSED: dict[str, tuple[Function, Options, str, str]] = {
-    "None": (nothing, Options(), "RUN_NOT_A_FRAME", "returns nothing\n.*did you forget `return`"),
+REFUSED: dict[str, tuple[Function, TaskOptions, str, str]] = {
+    "None": (nothing, TaskOptions(), "RUN_NOT_A_FRAME", "returns nothing\n.*did you forget `return`"),
     "pandas": (
         pandas_frame,
-        Options(),
+        TaskOptions(),
         "RUN_NOT_A_FRAME",
         r"a pandas\.DataFrame, not a Spark frame\n.*createDataFrame",
     ),
-    "groups": (groups, Options(), "RUN_NOT_A_FRAME", r"without an aggregate\n.*\.agg"),
-    "a list": (a_list, Options(), "RUN_NOT_A_FRAME", "a value of type list"),
-    "a generator": (yields, Options(), "RUN_NOT_A_FRAME", "a generator"),
-    "a column": (a_column, Options(), "RUN_NOT_A_FRAME", "a value of type Column"),
-    "duplicates": (duplicates, Options(), "RUN_DUPLICATE_COLUMN", "the column `id` and `ID` more than once"),
-    "joined": (joined, Options(), "RUN_DUPLICATE_COLUMN", "the column `id` more than once"),
-    "void": (void, Options(), "RUN_VOID_COLUMN", "`note` with nothing but nulls.*\n.*cast it"),
-    "nested void": (nested_void, Options(), "RUN_VOID_COLUMN", r"`notes\.element`"),
-    "interval": (interval, Options(), "RUN_COLUMN_TYPE", "`pause` of type interval day"),
-    "no columns": (no_columns, Options(), "RUN_NO_COLUMNS", "without columns"),
+    "groups": (groups, TaskOptions(), "RUN_NOT_A_FRAME", r"without an aggregate\n.*\.agg"),
+    "a list": (a_list, TaskOptions(), "RUN_NOT_A_FRAME", "a value of type list"),
+    "a generator": (yields, TaskOptions(), "RUN_NOT_A_FRAME", "a generator"),
+    "a column": (a_column, TaskOptions(), "RUN_NOT_A_FRAME", "a value of type Column"),
+    "duplicates": (duplicates, TaskOptions(), "RUN_DUPLICATE_COLUMN", "the column `id` and `ID` more than once"),
+    "joined": (joined, TaskOptions(), "RUN_DUPLICATE_COLUMN", "the column `id` more than once"),
+    "void": (void, TaskOptions(), "RUN_VOID_COLUMN", "`note` with nothing but nulls.*\n.*cast it"),
+    "nested void": (nested_void, TaskOptions(), "RUN_VOID_COLUMN", r"`notes\.element`"),
+    "interval": (interval, TaskOptions(), "RUN_COLUMN_TYPE", "`pause` of type interval day"),
+    "no columns": (no_columns, TaskOptions(), "RUN_NO_COLUMNS", "without columns"),
     "missing": (missing, DECLARED, "RUN_SCHEMA", r"lacks `amount` \(close: `amuont`\).*returns `amuont`"),
     "extra": (extra, DECLARED, "RUN_SCHEMA", "returns `more`, which its schema does not declare"),
     "retyped": (retyped, DECLARED, "RUN_SCHEMA", "declared bigint, but the task returns double\n.*cast it"),
-    "another session": (elsewhere, Options(), "RUN_OTHER_SESSION", "another Spark session"),
-    "an exception": (raises, Options(), "RUN_TASK_FAILED", "failed: KeyError: 'nope'"),
-    "in a library": (raises_in_a_library, Options(), "RUN_TASK_FAILED", "failed: JSONDecodeError: Expecting"),
-    "many lines": (many_lines, Options(), "RUN_TASK_FAILED", "failed: ValueError: first line x+…"),
-    "select": (selects, Options(), "RUN_COLUMN_UNKNOWN", "`amuont`, but its input `ods.orders` has no .*: `amount`"),
-    "filter": (filters, Options(), "RUN_COLUMN_UNKNOWN", "`lable`, but its input `ods.items` has no .*: `label`"),
-    "attribute": (attribute, Options(), "RUN_COLUMN_UNKNOWN", "`amuont`.*close: `amount`"),
-    "item": (item, Options(), "RUN_COLUMN_UNKNOWN", "`amuont`.*close: `amount`"),
-    "after a step": (after_a_step, Options(), "RUN_COLUMN_UNKNOWN", "`totla`, .* at that point; close: `total`"),
-    "mixed types": (mixed_types, Options(), "RUN_TASK_FAILED", r"data type mismatch.*\[DATATYPE_MISMATCH"),
-    "no table": (no_table, Options(), "RUN_UNDECLARED_INPUT", r"reads `\S*nothing`"),
-    "bad SQL": (bad_sql, Options(), "RUN_TASK_FAILED", "Syntax error at or near 'selec'"),
-    "sys.exit": (exits, Options(), "RUN_TASK_EXIT", r"calls sys\.exit\(\)"),
-    "spark.stop": (stops, Options(), "RUN_SPARK_STOPPED", r"calls spark\.stop\(\)"),
-    "another stop": (stops_another, Options(), "RUN_SPARK_STOPPED", r"calls spark\.stop\(\)"),
-    "recursion": (recurses, Options(), "RUN_TASK_FAILED", "RecursionError"),
+    "another session": (elsewhere, TaskOptions(), "RUN_OTHER_SESSION", "another Spark session"),
+    "an exception": (raises, TaskOptions(), "RUN_TASK_FAILED", "failed: KeyError: 'nope'"),
+    "in a library": (raises_in_a_library, TaskOptions(), "RUN_TASK_FAILED", "failed: JSONDecodeError: Expecting"),
+    "many lines": (many_lines, TaskOptions(), "RUN_TASK_FAILED", "failed: ValueError: first line x+…"),
+    "select": (
+        selects,
+        TaskOptions(),
+        "RUN_COLUMN_UNKNOWN",
+        "`amuont`, but its input `ods.orders` has no .*: `amount`",
+    ),
+    "filter": (filters, TaskOptions(), "RUN_COLUMN_UNKNOWN", "`lable`, but its input `ods.items` has no .*: `label`"),
+    "attribute": (attribute, TaskOptions(), "RUN_COLUMN_UNKNOWN", "`amuont`.*close: `amount`"),
+    "item": (item, TaskOptions(), "RUN_COLUMN_UNKNOWN", "`amuont`.*close: `amount`"),
+    "after a step": (after_a_step, TaskOptions(), "RUN_COLUMN_UNKNOWN", "`totla`, .* at that point; close: `total`"),
+    "mixed types": (mixed_types, TaskOptions(), "RUN_TASK_FAILED", r"data type mismatch.*\[DATATYPE_MISMATCH"),
+    "no table": (no_table, TaskOptions(), "RUN_UNDECLARED_INPUT", r"reads `\S*nothing`"),
+    "bad SQL": (bad_sql, TaskOptions(), "RUN_TASK_FAILED", "Syntax error at or near 'selec'"),
+    "sys.exit": (exits, TaskOptions(), "RUN_TASK_EXIT", r"calls sys\.exit\(\)"),
+    "spark.stop": (stops, TaskOptions(), "RUN_SPARK_STOPPED", r"calls spark\.stop\(\)"),
+    "another stop": (stops_another, TaskOptions(), "RUN_SPARK_STOPPED", r"calls spark\.stop\(\)"),
+    "recursion": (recurses, TaskOptions(), "RUN_TASK_FAILED", "RecursionError"),
 }
 
 
@@ -266,13 +271,13 @@ def test_what_is_refused(
     session: "SparkSession",
     frames: "dict[TableName, DataFrame]",
     function: Function,
-    options: Options,
+    options: TaskOptions,
     code: str,
     told: str,
 ) -> None:
     task = task_of(function, options)
     with pytest.raises(RunnelError) as caught:
-        build(task, {table: frames[table] for table in task.reads}, session, ROOT)
+        build_frame(task, {table: frames[table] for table in task.input_tables}, session, ROOT)
     lines = str(caught.value).splitlines()
     without_place = "\n".join(line for line in lines if not line.startswith("  at "))
     assert "task `dws.made`" in caught.value.what

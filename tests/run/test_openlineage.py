@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from runnel.declare.settings import load
+from runnel.declare.settings import load_settings
 from runnel.errors import Mistake
 from runnel.names import TableName
-from runnel.project.execution.run_project import Taken, run_project
-from runnel.project.planning.run_request import Wish
-from runnel.run.openlineage.sender import sender_of
-from runnel.run.results.run_result import Ran
+from runnel.project.execution.run_project import ClaimedRun, run_project
+from runnel.project.planning.run_request import RunRequest
+from runnel.run.openlineage.sender import get_sender
+from runnel.run.results.run_result import RunResult
 from tests.http_server import Server
 from tests.run.project import Project
 
@@ -30,7 +30,7 @@ RUNS = '[project]\nname = "shop"\n[openlineage]\nurl = "{url}"\n'
 
 def told(project: Project) -> bool:
     """Wait until everything was sent."""
-    sender = sender_of(load(project.root).openlineage)
+    sender = get_sender(load_settings(project.root).openlineage)
     return sender is not None and sender.flush(30)
 
 
@@ -71,10 +71,10 @@ def test_a_run_with_its_steps(project: Project) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OL_KEY", "hush")
             with project.open() as lake:
-                taken = Taken("20260102t020000-aaaaaaaa", cause="schedule/nightly", due="2026-01-02T02:00:00Z")
-                ran = run_project(lake, Wish(), taken=taken)
+                taken = ClaimedRun("20260102t020000-aaaaaaaa", cause="schedule/nightly", due="2026-01-02T02:00:00Z")
+                ran = run_project(lake, RunRequest(), claimed_run=taken)
                 state = lake.store.state("main")
-                sender = sender_of(lake.settings.openlineage)
+                sender = get_sender(lake.settings.openlineage)
                 assert sender is not None and sender.flush(30) and "hush" in lake.settings.secrets
         found = events(server)
     assert ran.state == "succeeded"
@@ -154,7 +154,7 @@ def source_only(root: Path) -> Project:
     return project
 
 
-def log_of(ran: Ran) -> list[str]:
+def log_of(ran: RunResult) -> list[str]:
     assert ran.log is not None
     return [line for line in Path(ran.log).read_text().splitlines() if "OpenLineage" in line]
 
@@ -176,7 +176,7 @@ def test_a_server_that_is_slow(tmp_path: Path) -> None:
         tell(project, server)
         server.fail("slow", times=100, path="/hook")
         ran = project.run()
-        sender = sender_of(load(project.root).openlineage)
+        sender = get_sender(load_settings(project.root).openlineage)
         assert ran.state == "succeeded" and ran.commit is not None and server.posts == []
         assert sender is not None and not sender.flush(0.05)
 
@@ -202,17 +202,17 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 def test_the_environment(tmp_path: Path, environ: pytest.MonkeyPatch) -> None:
     project = source_only(tmp_path)
-    assert sender_of(load(project.root).openlineage) is None
+    assert get_sender(load_settings(project.root).openlineage) is None
     with Server() as server:
         environ.setenv("OPENLINEAGE_URL", server.url("/hook/"))
         assert project.run().state == "succeeded" and told(project)
         assert by_job(events(server))["ods.orders"] == ["START", "COMPLETE"]
     environ.setenv("OPENLINEAGE_DISABLED", "true")
-    assert sender_of(load(project.root).openlineage) is None
+    assert get_sender(load_settings(project.root).openlineage) is None
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     project = Project(tmp_path)
     (project.root / "runnel.toml").write_text(RUNS.format(url="marquez:5000"))
     with pytest.raises(Mistake, match=r"openlineage\.url"):
-        load(project.root)
+        load_settings(project.root)

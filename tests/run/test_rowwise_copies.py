@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.law.mutations import thresholds
 from tests.run.project import Project
 from tests.run.slicing import step_of
@@ -56,7 +56,7 @@ def rows(first: int, number: int) -> list[tuple[int, str, int]]:
     return [(at, DAY, at % 3) for at in range(first, first + number)]
 
 
-def reason(ran: Ran, table: str) -> tuple[str, str]:
+def reason(ran: RunResult, table: str) -> tuple[str, str]:
     step = step_of(ran, table)
     return step.action, step.reason
 

@@ -7,11 +7,11 @@ import pytest
 
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake.flow_state import runs
-from runnel.lake.leases.slots import in_use
+from runnel.lake.leases.slots import list_slots_in_use
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import Wish
+from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event
-from runnel.run.retry import attempt
+from runnel.run.retry import retry_transient
 from tests.run.project import Project, did
 
 DAYS = """
@@ -44,7 +44,7 @@ def test_somebody_else_was_faster(project: Project) -> None:
             other.append(project.run("ods.orders"))
 
     with project.open() as lake:
-        done = run_project(lake, Wish(), watch=watch)
+        done = run_project(lake, RunRequest(), watch=watch)
     assert (done.state, other[0].state) == ("succeeded", "succeeded")
     assert [row[1] for row in project.rows("dws.day")] == [12]
     assert len(project.rows("ods.orders")) == 2
@@ -62,8 +62,8 @@ def test_nothing_is_left_behind(project: Project) -> None:
     project.orders("a", (1, "2026-01-01", 5))
     done = project.run()
     with project.open() as lake:
-        assert lake.store.db.read(in_use) == []
-        (known,) = lake.store.db.read(runs.runs)
+        assert lake.store.db.read(list_slots_in_use) == []
+        (known,) = lake.store.db.read(runs.list_runs)
         assert (known.id, known.state, known.commit) == (done.run, "succeeded", done.commit)
         commit = lake.log(limit=1)[0]
         assert (commit.run, commit.kind) == (done.run, "run")
@@ -93,7 +93,7 @@ def test_independent_tasks_go_side_by_side(project: Project) -> None:
             most[0] = max(most[0], len(under_way))
 
     with project.open() as lake:
-        assert set(did(run_project(lake, Wish(), watch=watch)).values()) == {"full"}
+        assert set(did(run_project(lake, RunRequest(), watch=watch)).values()) == {"full"}
     assert most[0] >= 2
 
 
@@ -106,7 +106,7 @@ def test_a_lost_connection_is_tried_again() -> None:
             raise Unreachable("DATABASE_UNREACHABLE", "gone")
         return 7
 
-    assert attempt(work, 2, threading.Event(), lambda number, pause, error: paused.append((number, pause))) == 7
+    assert retry_transient(work, 2, threading.Event(), lambda number, pause, error: paused.append((number, pause))) == 7
     assert paused == [(1, 1.0), (2, 2.0)]
 
 
@@ -116,7 +116,7 @@ def test_a_wrong_column_is_never_tried_again(error: RunnelError) -> None:
         raise error
 
     with pytest.raises(RunnelError) as caught:
-        attempt(work, 5, threading.Event(), lambda *_: pytest.fail("tried again"))
+        retry_transient(work, 5, threading.Event(), lambda *_: pytest.fail("tried again"))
     assert caught.value is error
 
 
@@ -128,4 +128,4 @@ def test_a_cancelled_run_is_not_tried_again() -> None:
         raise Unreachable("DATABASE_UNREACHABLE", "gone")
 
     with pytest.raises((Cancelled, Unreachable)):
-        attempt(work, 5, cancelled, lambda *_: None)
+        retry_transient(work, 5, cancelled, lambda *_: None)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from runnel.lake.files.remove import remove
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.files.remove import remove_files
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.names import TableName
 from runnel.run.slices import partition_layout
 from tests.run.project import Project, did, reasons
@@ -115,7 +115,7 @@ def test_one_of_a_thousand_images(project: Project) -> None:
     with project.open() as lake:
         lake.put("ods.images", folder / "03/3.png", prefix="03")
         lake.put("ods.images", folder / "04/new.png", prefix="04")
-        remove(lake.store, TableName.parse("ods.images"), ["05/5.png"])
+        remove_files(lake.store, TableName.parse("ods.images"), ["05/5.png"])
     done = project.run()
     assert numbers(done) == {"dwd.pixels": 2, "dwd.parts": 5, "dws.folder": 3}
     assert [counted(done, table) for table in ("dwd.pixels", "dwd.parts")] == ["3 of 1,000"] * 2
@@ -188,7 +188,7 @@ def test_a_table_that_is_parted(project: Project, option: str, stays: bool) -> N
 def data_files(project: Project, table: str) -> set[str]:
     with project.open() as lake:
         location = lake.store.state("main")[TableName.parse(table)].location
-        return {entry.path for entry in entries(lake.store, load(lake.store, location))}
+        return {entry.path for entry in read_entries(lake.store, load_metadata(lake.store, location))}
 
 
 def test_a_table_of_large_slices_is_parted_by_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

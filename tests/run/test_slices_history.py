@@ -9,7 +9,7 @@ import pytest
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase
 from runnel.names import TableName
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.project import Project, did, reasons
 from tests.run.slicing import actions, counted, numbers, oracle, step_of
 from tests.run.test_scenarios import gain_column
@@ -108,9 +108,9 @@ def test_a_merge_of_branches_that_changed_different_slices_computes_these_only(p
     assert numbers(project.run(branch="dev")) == {"dwd.rows": 6, "dws.day": 2}
     load(project, [(902, 3, 2), (903, 4, 2)])
     assert numbers(project.run()) == {"dwd.rows": 6, "dws.day": 2}
-    ran: list[Ran] = []
+    ran: list[RunResult] = []
     with project.open() as lake:
-        merge_and_run(lake, "dev", "main", ran=ran.append)
+        merge_and_run(lake, "dev", "main", on_result=ran.append)
     assert numbers(ran[0]) == {"dwd.rows": 3 + 4, "dws.day": 2}  # what dev changed, on top of main
     check(project)
     assert project.run().state == "nothing"

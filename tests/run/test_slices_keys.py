@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.project import Project
 from tests.run.slicing import Row, counted, oracle, step_of
 
@@ -147,7 +147,7 @@ def totals(name: str, after: bool) -> Counter[Row]:
 
 
 @pytest.fixture(scope="module")
-def changed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Project, Ran]:
+def changed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Project, RunResult]:
     """Return a project with a source and a task for each kind of key, and the run after a file of each changed."""
     project = Project(tmp_path_factory.mktemp("keys"), spark)
     calls = (f"total({name!r}, {[f'k{n}' for n in range(len(kind.types))]})" for name, kind in KINDS.items())
@@ -165,7 +165,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> tuple[Proje
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_keys_of_every_kind(changed: tuple[Project, Ran], name: str) -> None:
+def test_keys_of_every_kind(changed: tuple[Project, RunResult], name: str) -> None:
     project, done = changed
     kind, expected = KINDS[name], totals(name, after=True)
     step = step_of(done, f"dws.{name}")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.names import TableName
 from tests.run.law.mutations import thresholds
 from tests.run.project import Project, did
@@ -25,7 +25,10 @@ def files(project: Project, table: str) -> dict[str, int | None]:
     """Return the files of a table with the bucket of each."""
     with project.open() as lake:
         state = lake.store.state()[TableName.parse(table)]
-        return {entry.path: entry.file.partition[0] for entry in entries(lake.store, load(lake.store, state.location))}
+        return {
+            entry.path: entry.file.partition[0]
+            for entry in read_entries(lake.store, load_metadata(lake.store, state.location))
+        }
 
 
 @pytest.fixture

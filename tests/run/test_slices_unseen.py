@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.project import Project, reasons
 from tests.run.slicing import actions, step_of
 
@@ -59,7 +59,7 @@ def ten_days(project: Project) -> None:
         project.orders(f"{number}", (number % 3, f"2026-01-{number:02}", 5 + number))
 
 
-def warned(ran: Ran, table: str) -> str:
+def warned(ran: RunResult, table: str) -> str:
     return " ".join(step_of(ran, table).warnings)
 
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.client.json_views.run import whole_json
-from runnel.lake.control.run_history import Item
-from runnel.phase_timer import PASS, Clock, Segment, kept, phase, sums
+from runnel.client.json_views.run import run_detail_json
+from runnel.lake.control.run_history import RunRecord
+from runnel.phase_timer import PASS, PhaseClock, PhaseSegment, measure_phase, record_phases, sum_durations
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import Wish
-from runnel.run.metrics.phase_times import by_phase, shared
-from runnel.run.metrics.spark_metrics import Stage, effort, stages
-from runnel.run.results.run_result import Event, Ran
+from runnel.project.planning.run_request import RunRequest
+from runnel.run.metrics.phase_times import split_passes, sum_by_phase
+from runnel.run.metrics.spark_metrics import StageMetrics, read_stages, summarize_stages
+from runnel.run.results.run_result import Event, RunResult
 from tests.run.project import Project
 
 if TYPE_CHECKING:
@@ -22,40 +22,46 @@ READS = {"input_rows": 9}
 MIXES = {"input_rows": 9, "output_rows": 9}
 ENDS = {"shuffle_read_bytes": 5, "output_rows": 1}
 # name: (the stages that ran in a pass from 10 to 20, what its time went to)
-PASSES: dict[str, tuple[list[Stage], dict[str, float]]] = {
+PASSES: dict[str, tuple[list[StageMetrics], dict[str, float]]] = {
     "Spark tells nothing": ([], {"compute": 10}),
-    "one stage that does it all": ([Stage(12, 19, **MIXES)], {"plan": 2, "compute": 7, "write": 1}),
+    "one stage that does it all": ([StageMetrics(12, 19, **MIXES)], {"plan": 2, "compute": 7, "write": 1}),
     "a scan, a shuffle, a write": (
-        [Stage(11, 14, **READS), Stage(14, 18, **ENDS)],
+        [StageMetrics(11, 14, **READS), StageMetrics(14, 18, **ENDS)],
         {"plan": 1, "read": 3, "compute": 4, "write": 2},
     ),
     "two scans at once": (
-        [Stage(11, 14, **READS), Stage(11, 16, **READS), Stage(16, 20, **ENDS)],
+        [StageMetrics(11, 14, **READS), StageMetrics(11, 16, **READS), StageMetrics(16, 20, **ENDS)],
         {"plan": 1, "read": 5, "compute": 4},
     ),
-    "a scan beside something else": ([Stage(10, 16, **READS), Stage(14, 20, **ENDS)], {"read": 4, "compute": 6}),
-    "Spark thinks between stages": ([Stage(10, 12, **READS), Stage(15, 20, **ENDS)], {"read": 2, "compute": 8}),
-    "stages of before and after": ([Stage(1, 9, **READS), Stage(21, 25, **ENDS)], {"compute": 10}),
-    "times that stick out": ([Stage(9.999, 20.001, **MIXES)], {"compute": 10}),
+    "a scan beside something else": (
+        [StageMetrics(10, 16, **READS), StageMetrics(14, 20, **ENDS)],
+        {"read": 4, "compute": 6},
+    ),
+    "Spark thinks between stages": (
+        [StageMetrics(10, 12, **READS), StageMetrics(15, 20, **ENDS)],
+        {"read": 2, "compute": 8},
+    ),
+    "stages of before and after": ([StageMetrics(1, 9, **READS), StageMetrics(21, 25, **ENDS)], {"compute": 10}),
+    "times that stick out": ([StageMetrics(9.999, 20.001, **MIXES)], {"compute": 10}),
 }
 
 
 @pytest.mark.parametrize(("ran", "expected"), PASSES.values(), ids=PASSES)
-def test_a_pass_is_shared_out(ran: list[Stage], expected: dict[str, float]) -> None:
-    found = shared([Segment("plan", 0, 10), Segment(PASS, 10, 20)], ran)
+def test_a_pass_is_shared_out(ran: list[StageMetrics], expected: dict[str, float]) -> None:
+    found = split_passes([PhaseSegment("plan", 0, 10), PhaseSegment(PASS, 10, 20)], ran)
     assert sum(one.seconds for one in found) == pytest.approx(20)
-    assert by_phase(found) == pytest.approx({**expected, "plan": 10 + expected.get("plan", 0)})
+    assert sum_by_phase(found) == pytest.approx({**expected, "plan": 10 + expected.get("plan", 0)})
 
 
 def test_a_clock_is_in_one_phase_at_a_time() -> None:
-    with kept("plan") as clock:
-        with phase("compute"), phase("check"):
-            inside = Clock("read").stop()
+    with record_phases("plan") as clock:
+        with measure_phase("compute"), measure_phase("check"):
+            inside = PhaseClock("read").stop()
         did = clock.stop()
     assert [one.phase for one in did] == ["plan", "compute", "check", "compute", "plan"]
     assert all(one.end == other.start for one, other in itertools.pairwise(did))
-    assert set(sums(did)) == {"plan", "compute", "check"} and [one.phase for one in inside] == ["read"]
-    with phase("write"):
+    assert set(sum_durations(did)) == {"plan", "compute", "check"} and [one.phase for one in inside] == ["read"]
+    with measure_phase("write"):
         assert clock.segments == list(did)  # nobody keeps a clock here
 
 
@@ -73,12 +79,15 @@ def test_spark_tells_what_it_did(spark: "SparkSession") -> None:
         session.sql(f"select {nap} from range(0, 4, 1, 4)").collect()
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
-    spill, skew = effort(stages(session, "spent spill")), effort(stages(session, "spent skew"))
+    spill, skew = (
+        summarize_stages(read_stages(session, "spent spill")),
+        summarize_stages(read_stages(session, "spent skew")),
+    )
     assert spill is not None and skew is not None
     assert spill["spill_memory_bytes"] > 0 and spill["tasks"] >= 2 and spill["shuffle_read_bytes"] > 0
     assert skew["tasks"] == 4
     assert skew["skew"]["longest_seconds"] >= max(0.6, skew["skew"]["median_seconds"]) and skew["skew"]["times"] >= 1
-    assert stages(session, "nobody's") == () and effort(()) is None
+    assert read_stages(session, "nobody's") == () and summarize_stages(()) is None
 
 
 def test_a_run_says_where_its_time_went(project: Project) -> None:
@@ -97,7 +106,7 @@ def test_a_run_says_where_its_time_went(project: Project) -> None:
     assert day.spark is not None and day.spark["output_rows"] == 2 and day.spark["shuffle_write_bytes"] > 0
     with project.open() as lake:
         (found,) = lake.runs(ran.run)
-    whole = whole_json(Item(None, (found,)))
+    whole = run_detail_json(RunRecord(None, (found,)))
     assert (whole["spent"], whole["timeline"]) == (ran.spent, dict(ran.timeline))
     assert {"plan", "spark", "steps", "publish"} <= set(ran.timeline) and ran.timeline["queue"] == 0
     assert whole["steps"] == [step.json() for step in ran.steps]
@@ -124,7 +133,7 @@ def test_a_run_that_is_planned_again(project: Project) -> None:
             return orders.groupBy("day").agg(F.sum("amount").alias("revenue"))
     """)
     project.orders("a", (1, "2026-01-01", 5))
-    others: list[Ran] = []
+    others: list[RunResult] = []
 
     def watch(event: Event) -> None:
         if event.kind == "start" and str(event.table) == "dws.day" and not others:
@@ -132,6 +141,6 @@ def test_a_run_that_is_planned_again(project: Project) -> None:
             others.append(project.run("ods.orders"))
 
     with project.open() as lake:
-        ran = run_project(lake, Wish(), watch=watch)
+        ran = run_project(lake, RunRequest(), watch=watch)
     assert ran.state == "succeeded" and ran.timeline["again"] > 0
     assert "again" not in others[0].timeline

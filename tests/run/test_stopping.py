@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runnel.lake.leases.slots import in_use
-from runnel.project.execution.run_project import Taken, run_project
-from runnel.project.planning.run_request import Wish
+from runnel.lake.leases.slots import list_slots_in_use
+from runnel.project.execution.run_project import ClaimedRun, run_project
+from runnel.project.planning.run_request import RunRequest
 from runnel.run import step_executor, step_threads
 from runnel.run.results.run_result import Event
-from runnel.thread_interrupt import Interrupted, interruptible, stragglers, uninterrupted
+from runnel.thread_interrupt import Interrupted, allow_interrupts, defer_interrupts, list_abandoned_threads
 from tests.run.project import Project
 
 BODIES = {
@@ -42,7 +42,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (step_executor, step_threads):
         monkeypatch.setattr(module, "GRACE_SECONDS", 0.6)
     yield
-    until(lambda: not stragglers(), "a thread stays behind")
+    until(lambda: not list_abandoned_threads(), "a thread stays behind")
 
 
 def until(is_so: Callable[[], object], what: str) -> None:
@@ -57,7 +57,7 @@ def test_a_timeout_ends_it(project: Project, name: str) -> None:
     project.flow(FLOW.format(options=', timeout="1 second"', body=BODIES[name]))
     project.orders("a", (1, "2026-01-01", 5))
     done = project.run()
-    is_left = bool(stragglers())
+    is_left = bool(list_abandoned_threads())
     (error,) = done.errors
     assert (done.state, error.code) == ("failed", "RUN_TIMEOUT")
     assert str(error).startswith(
@@ -65,10 +65,10 @@ def test_a_timeout_ends_it(project: Project, name: str) -> None:
     )
     assert {str(step.table): step.state for step in done.steps}["dws.fine"] == "succeeded", "others are finished"
     assert is_left == (name in WAITS_IN_C)
-    until(lambda: not stragglers(), "a thread stays behind")
+    until(lambda: not list_abandoned_threads(), "a thread stays behind")
     with project.open() as lake:
         assert "dws.slow" not in lake.tables()
-        assert lake.store.db.read(in_use) == []
+        assert lake.store.db.read(list_slots_in_use) == []
     project.flow(FLOW.format(options="", body="pass"))
     assert project.run().state == "succeeded", "what was left behind has no part in what comes next"
 
@@ -77,16 +77,16 @@ def test_a_timeout_ends_it(project: Project, name: str) -> None:
 def test_a_cancel_ends_it(project: Project, name: str) -> None:
     project.flow(FLOW.format(options="", body=BODIES[name]))
     project.orders("a", (1, "2026-01-01", 5))
-    taken = Taken("20260102t080000-1a2b3c4d")
+    taken = ClaimedRun("20260102t080000-1a2b3c4d")
 
     def watch(event: Event) -> None:
         if event.kind == "start" and str(event.table) == "dws.slow":
             threading.Timer(0.5, taken.cancelled.set).start()
 
     with project.open() as lake:
-        done = run_project(lake, Wish(), watch=watch, taken=taken)
-        assert (done.state, bool(stragglers())) == ("cancelled", name in WAITS_IN_C)
-        assert lake.store.db.read(in_use) == [] and "dws.slow" not in lake.tables()
+        done = run_project(lake, RunRequest(), watch=watch, claimed_run=taken)
+        assert (done.state, bool(list_abandoned_threads())) == ("cancelled", name in WAITS_IN_C)
+        assert lake.store.db.read(list_slots_in_use) == [] and "dws.slow" not in lake.tables()
 
 
 def test_what_must_not_be_torn_is_not() -> None:
@@ -95,9 +95,9 @@ def test_what_must_not_be_torn_is_not() -> None:
 
     def work() -> None:
         try:
-            with interruptible() as interruption:
+            with allow_interrupts() as interruption:
                 handles.append(interruption)
-                with uninterrupted(), uninterrupted():
+                with defer_interrupts(), defer_interrupts():
                     inside.set()
                     while not go_on.is_set():
                         pass

@@ -8,8 +8,8 @@ from pyspark.sql.types import _parse_datatype_string
 from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.store import Store
-from runnel.plan.facts import Head
-from runnel.run.write.target_layout import prepare
+from runnel.model.table_version import TableVersion
+from runnel.run.write.target_layout import prepare_table
 from tests.run.contexts import task_with
 
 
@@ -18,14 +18,14 @@ def schema_of(text: str) -> Any:
 
 
 def prepared(store: Store, text: str, base: str | None = None, **options: Any) -> str:
-    head = Head(base, base) if base else None
-    return prepare(store, task_with(**options), schema_of(text), head)
+    head = TableVersion(base, base) if base else None
+    return prepare_table(store, task_with(**options), schema_of(text), head)
 
 
 def shape(store: Store, location: str) -> list[str]:
     return [
         f"{field.field_id} {field.name} {field.field_type}"
-        for field in table_metadata.load(store, location).schema().fields
+        for field in table_metadata.load_metadata(store, location).schema().fields
     ]
 
 
@@ -49,7 +49,7 @@ def test_a_frame_of_these_columns_makes(store: Store, text: str, expected: list[
 
 def test_what_a_task_says_about_its_table(store: Store) -> None:
     options: dict[str, Any] = {"partition": ("day",), "sort": ("id desc",), "key": ("ID",), "properties": (("x", "y"),)}
-    made = table_metadata.load(
+    made = table_metadata.load_metadata(
         store, prepared(store, "id long, day date", schema="id long comment 'which', day date", **options)
     )
     assert [field.name for field in made.spec().fields] == ["day"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
-from runnel.run.errors.task_errors import full_trace, is_transient, tell
-from runnel.run.task.build_frame import build
+from runnel.run.errors.task_errors import format_full_trace, is_transient, to_task_error
+from runnel.run.task.build_frame import build_frame
 from tests.run.tasks import ORDERS, ROOT, marked, task_of
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def test_a_failed_task(
 ) -> None:
     orders = spark.sql("select * from values (1L, 'd1', 5L), (2L, 'd2', 7L) as t(id, day, amount)")
     task = task_of(function)
-    frame = build(task, {ORDERS: orders}, spark, ROOT)
+    frame = build_frame(task, {ORDERS: orders}, spark, ROOT)
     with pytest.raises(Exception) as caught:
         frame.write.format("noop").mode("overwrite").save()
-    trace = full_trace(caught.value)
-    found = tell(caught.value.with_traceback(None), task, ROOT)  # no line of the project starts a job
+    trace = format_full_trace(caught.value)
+    found = to_task_error(caught.value.with_traceback(None), task, ROOT)  # no line of the project starts a job
     assert (found.code, found.at) == (code, marked(function)) and told in found.what
     assert found.what.startswith("task `dws.made` ") and found.fix and len(found.what) <= 300
     assert not any(noise in str(found) for noise in ("\tat ", "SQLSTATE", "org.apache", "spark.sql.ansi", "Py4J"))
@@ -176,10 +176,10 @@ TOLD: dict[str, tuple[BaseException, bool, str, str]] = {
 @pytest.mark.parametrize(("error", "transient", "code", "told"), TOLD.values(), ids=TOLD)
 def test_whether_to_try_again(error: BaseException, transient: bool, code: str, told: str) -> None:
     task = task_of(_nothing)
-    found = tell(error, task, ROOT)
+    found = to_task_error(error, task, ROOT)
     assert (found.code, found.at) == (code, str(task.place)) and told in found.what and "\n" not in found.what
     assert is_transient(error) is transient
-    assert full_trace(error)
+    assert format_full_trace(error)
     wrapped = RunnelError("RUN_TASK_FAILED", "told")
     wrapped.__cause__ = error
     assert is_transient(wrapped) is transient
@@ -192,15 +192,15 @@ def test_a_cause_in_the_chain() -> None:
         except ConnectionResetError:
             raise OSError("could not fetch the rates")  # noqa: B904
     except OSError as error:
-        assert is_transient(error) and "ConnectionResetError" in full_trace(error)
+        assert is_transient(error) and "ConnectionResetError" in format_full_trace(error)
 
 
 def test_the_java_process_is_gone() -> None:
     from py4j.protocol import Py4JNetworkError
 
-    found = tell(Py4JNetworkError("Answer from Java side is empty"), task_of(_nothing), ROOT)
+    found = to_task_error(Py4JNetworkError("Answer from Java side is empty"), task_of(_nothing), ROOT)
     assert isinstance(found, Unreachable) and found.code == "SPARK_LOST"
 
 
 def test_ctrl_c() -> None:
-    assert isinstance(tell(KeyboardInterrupt(), task_of(_nothing), ROOT), Cancelled)
+    assert isinstance(to_task_error(KeyboardInterrupt(), task_of(_nothing), ROOT), Cancelled)

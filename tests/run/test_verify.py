@@ -87,12 +87,14 @@ def test_all_tables_equal_a_full_computation(fill: Callable[..., Project]) -> No
 def test_a_planted_bug_in_the_slices_is_found(fill: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
     shop = fill(DAYS)
     shop.orders("late", (9, "2026-01-02", 1), (10, "2026-01-03", 1))
-    real = keys.Keys.condition
+    real = keys.SliceKeys.condition
     with monkeypatch.context() as patch:  # forgets the last of several keys
         patch.setattr(
-            keys.Keys,
+            keys.SliceKeys,
             "condition",
-            lambda self, texts: real(keys.Keys(1, self.values[:-1]) if len(self.values or ()) > 1 else self, texts),
+            lambda self, texts: real(
+                keys.SliceKeys(1, self.values[:-1]) if len(self.values or ()) > 1 else self, texts
+            ),
         )
         done = shop.run("+dws.day", verify=True)
     assert (done.state, done.commit, verified(done)["dws.day"]) == ("failed", None, False)

@@ -8,20 +8,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 from runnel.lake.control import alarms, declarations, run_queue, schedules
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.declarations import Declared, Fed, Listener, Watched
-from runnel.lake.control.run_queue import Entry
+from runnel.lake.control.declarations import AlertDeclaration, ProjectDeclarations, SinkDeclaration, TableDeclaration
+from runnel.lake.control.run_queue import QueueRequest
 from runnel.lake.store import Store
-from runnel.service.alarms.monitor import Watchman
+from runnel.service.alarms.monitor import AlarmMonitor
 
 TABLES = {
-    "ods.orders": Watched("ods.orders", readers=("dws.day",), schedules=("nightly",)),
-    "dws.day": Watched("dws.day", readers=("dws.month",), schedules=("nightly",)),
-    "dws.month": Watched("dws.month", schedules=("nightly",)),
+    "ods.orders": TableDeclaration("ods.orders", readers=("dws.day",), schedules=("nightly",)),
+    "dws.day": TableDeclaration("dws.day", readers=("dws.month",), schedules=("nightly",)),
+    "dws.month": TableDeclaration("dws.month", schedules=("nightly",)),
 }
-SINKS = {"dws.month:files-1": Fed("dws.month:files-1", "dws.month")}
+SINKS = {"dws.month:files-1": SinkDeclaration("dws.month:files-1", "dws.month")}
 NIGHTLY = {"name": "nightly", "cron": "0 2 * * *"}
 
 
@@ -31,7 +31,7 @@ class Site:
     def __init__(self, store: Store, at: str = "2026-01-02T01:00") -> None:
         self.store = store
         self.at = datetime.fromisoformat(at).replace(tzinfo=UTC)
-        self.watchman = Watchman(store.db, self.now)
+        self.watchman = AlarmMonitor(store.db, self.now)
         self.declare()
         schedules.declare(store.db, [NIGHTLY])
         self.queued()
@@ -42,36 +42,36 @@ class Site:
     def pass_(self, **amount: float) -> None:
         self.at += timedelta(**amount)
 
-    def declare(self, *listeners: Listener, **deadlines: str) -> None:
+    def declare(self, *listeners: AlertDeclaration, **deadlines: str) -> None:
         """Declare the tables, with deadlines by the last part of their names, long ago."""
         tables = {
-            name: Watched(name, one.readers, one.schedules, deadlines.get(name.partition(".")[2]))
+            name: TableDeclaration(name, one.readers, one.schedules, deadlines.get(name.partition(".")[2]))
             for name, one in TABLES.items()
         }
-        declarations.declare(self.store.db, Declared(tables, SINKS, listeners))
+        declarations.write_declarations(self.store.db, ProjectDeclarations(tables, SINKS, listeners))
         self.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
 
     def queued(self) -> None:
         """Let the schedule have queued what was due until now."""
-        slot = json.dumps({"slot": stamp(self.at)})
+        slot = json.dumps({"slot": format_time(self.at)})
         self.write(schema.schedules.update().values(cursor=slot))
 
     def look(self) -> list[Alarm]:
-        self.watchman.look()
+        self.watchman.update_alarms()
         return self.open()
 
     def open(self) -> list[Alarm]:
-        return self.store.db.read(alarms.alarms)
+        return self.store.db.read(alarms.read_alarms)
 
     def ran(self, cause: str = "schedule/nightly", state: str = "succeeded", seconds: float = 60, **how: Any) -> str:
         """Let a run have begun now, and have ended `seconds` later; return its id."""
         wish = {"select": how.get("select", [])}
-        entry = Entry(wish, "ada", cause=cause, branch=how.get("branch", "main"), retries=0)
+        entry = QueueRequest(wish, "ada", cause=cause, branch=how.get("branch", "main"), retries=0)
         self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
         held = run_queue.claim(self.store.db, "w1")
         assert held is not None and held.id == entry.id
         run_queue.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
-        values = {"started_at": stamp(self.at), "ended_at": stamp(self.at + timedelta(seconds=seconds))}
+        values = {"started_at": format_time(self.at), "ended_at": format_time(self.at + timedelta(seconds=seconds))}
         self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(values))
         self.queued()
         self.pass_(seconds=seconds)
@@ -79,9 +79,9 @@ class Site:
 
     def wait(self, cause: str = "user") -> str:
         """Let a run wait since now."""
-        entry = Entry({"select": []}, "ada", cause=cause)
+        entry = QueueRequest({"select": []}, "ada", cause=cause)
         self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
-        self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(queued_at=stamp(self.at)))
+        self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(queued_at=format_time(self.at)))
         return entry.id
 
     def write(self, statement: "sa.sql.dml.DMLWhereBase | sa.Update") -> None:

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 from runnel.lake.control import alarms, declarations, run_queue, schedules, workers
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.declarations import Declared, Watched
+from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
 from runnel.lake.flow_state import sink_positions, streams
 from runnel.lake.store import Store
 from runnel.names import TableName
-from runnel.service.alarms.message import Message
-from runnel.service.alarms.monitor import Watchman
+from runnel.service.alarms.message import AlarmMessage
+from runnel.service.alarms.monitor import AlarmMonitor
 from tests.lake.factories import create, rows
 from tests.service.alarming import NIGHTLY, Site, keys, steps
 
@@ -45,13 +45,13 @@ def test_a_failed_schedule_is_one_alarm_until_it_succeeds(both: Store) -> None:
 
 def test_the_message_says_what_since_when_what_it_blocks_and_what_to_do() -> None:
     alarm = Alarm("k", "failed", "schedule `a` failed: x", "2026-01-02T02:03:04.000000Z", blocks=("d.b",), fix="do y")
-    assert Message(alarm, "alarm", "shop").text.splitlines() == [
+    assert AlarmMessage(alarm, "alarm", "shop").text.splitlines() == [
         "shop: schedule `a` failed: x",
         "since 2026-01-02 02:03:04 UTC",
         "blocks `d.b`",
         "to do: do y",
     ]
-    over = Message(replace(alarm, over_at="2026-01-02T03:00:00.000000Z"), "over", "shop")
+    over = AlarmMessage(replace(alarm, over_at="2026-01-02T03:00:00.000000Z"), "over", "shop")
     assert over.text.splitlines() == [
         "shop: over: schedule `a` failed: x",
         "it was so from 2026-01-02 02:03:04 UTC to 2026-01-02 03:00:00 UTC",
@@ -107,9 +107,9 @@ def test_mended_by_a_run_outside_of_the_queue(site: Site) -> None:
     site.pass_(minutes=1)
     published(site, "dws.day")
     assert site.look() == []
-    site.watchman.leave()
-    site.watchman = Watchman(site.store.db, site.now)
-    assert site.look() == [] and len(site.store.db.read(lambda c: alarms.alarms(c, over_after=""))) == 1
+    site.watchman.release_lease()
+    site.watchman = AlarmMonitor(site.store.db, site.now)
+    assert site.look() == [] and len(site.store.db.read(lambda c: alarms.read_alarms(c, over_after=""))) == 1
 
 
 def test_a_backfill_that_is_given_up_is_over(site: Site) -> None:
@@ -122,17 +122,17 @@ def test_a_backfill_that_is_given_up_is_over(site: Site) -> None:
 def test_who_looks_anew_knows_the_same(site: Site) -> None:
     site.ran(state="failed")
     site.look()
-    site.watchman.leave()
-    site.watchman = Watchman(site.store.db, site.now)
+    site.watchman.release_lease()
+    site.watchman = AlarmMonitor(site.store.db, site.now)
     assert [one.number for one in site.look()] == [1]
 
 
 def test_of_two_who_look_one_does(both: Store) -> None:
     site = Site(both)
-    other = Watchman(both.db, site.now)
+    other = AlarmMonitor(both.db, site.now)
     site.look()
     site.ran(state="failed")
-    other.look()
+    other.update_alarms()
     assert site.open() == []
     assert len(site.look()) == 1
 
@@ -142,7 +142,7 @@ def test_a_stream_that_fails_for_a_minute(site: Site) -> None:
 
     def is_now(state: str) -> None:
         problem = "SOURCE_GONE: Kafka does not answer\n  fix: start it" if state == "failed" else None
-        streams.told(site.store.db, "main", table, state, problem)
+        streams.record_state(site.store.db, "main", table, state, problem)
 
     is_now("failed")
     assert site.look() == []
@@ -165,30 +165,30 @@ def test_a_stream_that_fails_for_a_minute(site: Site) -> None:
 
 
 def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
-    with sink_positions.held(site.store.db, "dws.month:files-1") as hold:
+    with sink_positions.lease_sink(site.store.db, "dws.month:files-1") as hold:
         assert hold is not None
-        hold.fail("the disk is full")
+        hold.record_failure("the disk is full")
     site.look()
     site.pass_(minutes=1)
     (alarm,) = site.look()
     assert (alarm.key, alarm.kind) == ("sink/dws.month:files-1", "sink")
     assert alarm.what == "the sink `dws.month:files-1` of `dws.month` fails: the disk is full"
-    sink_positions.reset(site.store.db, "dws.month:files-1")
+    sink_positions.reset_position(site.store.db, "dws.month:files-1")
     site.look()
     site.pass_(minutes=1)
     assert site.look() == []
 
 
 def test_runs_that_wait_for_room(site: Site) -> None:
-    workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
-    run_queue.submit(site.store.db, run_queue.Entry({"select": ["dws.day"]}, "ada"))
+    workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
+    run_queue.submit(site.store.db, run_queue.QueueRequest({"select": ["dws.day"]}, "ada"))
     held = run_queue.claim(site.store.db, "w1")
     assert held is not None
     error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}
-    run_queue.finish(site.store.db, held.claim, "failed", {"error": error}, again=True, counts=False)
+    run_queue.finish(site.store.db, held.claim, "failed", {"error": error}, retry=True, counts_as_attempt=False)
     assert site.look() == []
     site.pass_(minutes=2)
-    workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
+    workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
     (alarm,) = site.look()
     assert (alarm.key, alarm.kind) == ("disk", "disk")
     assert alarm.what == "a disk is full, and 1 run waits for room: no space left on device"
@@ -200,7 +200,7 @@ def test_nobody_works(site: Site) -> None:
     site.pass_(minutes=1)
     (alarm,) = site.look()
     assert (alarm.key, alarm.what) == ("worker", "no worker is there, and 1 run waits in the queue")
-    workers.tell(site.store.db, "w1", workers.WORKER, "ready", {})
+    workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
     site.look()
     site.pass_(minutes=1)
     assert site.look() == []
@@ -225,12 +225,12 @@ def test_a_warning_then_late_then_over(both: Store) -> None:
     assert site.open() == []
     site.at = site.at.replace(hour=0)
     (alarm,) = site.look()
-    assert (alarm.key, alarm.level, alarm.since) == ("late/dws.day", "warning", stamp(site.at))
+    assert (alarm.key, alarm.level, alarm.since) == ("late/dws.day", "warning", format_time(site.at))
     assert alarm.what == "`dws.day` will be late: forecast ready at 09:00, and its deadline is 08:00 UTC"
     assert alarm.blocks == ("dws.month", "sink dws.month:files-1")
     site.at = site.at.replace(hour=8)
     (alarm,) = site.look()
-    assert (alarm.level, alarm.since, alarm.number) == ("alarm", stamp(site.at), 1)
+    assert (alarm.level, alarm.since, alarm.number) == ("alarm", format_time(site.at), 1)
     assert alarm.what.startswith("`dws.day` is late: it was to be ready by 08:00 UTC")
     site.ran(seconds=60)
     assert site.look() == []
@@ -247,7 +247,7 @@ def test_a_run_outside_of_the_queue_makes_it_ready(site: Site) -> None:
 def published(site: Site, table: str) -> None:
     """Let a run in somebody's own process have published a table now."""
     create(site.store, table, rows())
-    site.write(schema.commits.update().values(run="20260102t100000-1", at=stamp(site.at)))
+    site.write(schema.commits.update().values(run="20260102t100000-1", at=format_time(site.at)))
 
 
 def test_what_was_over_long_ago_is_forgotten(site: Site) -> None:
@@ -255,10 +255,10 @@ def test_what_was_over_long_ago_is_forgotten(site: Site) -> None:
     site.look()
     site.ran()
     site.look()
-    assert alarms.forget_old(site.store.db, 3600.0, site.at) == 0
+    assert alarms.delete_old(site.store.db, 3600.0, site.at) == 0
     site.pass_(hours=2)
-    assert alarms.forget_old(site.store.db, 3600.0, site.at) == 1
-    assert site.store.db.read(lambda c: alarms.alarms(c, over_after="")) == []
+    assert alarms.delete_old(site.store.db, 3600.0, site.at) == 1
+    assert site.store.db.read(lambda c: alarms.read_alarms(c, over_after="")) == []
 
 
 def test_a_pause_of_a_schedule_keeps_its_alarm(site: Site) -> None:
@@ -278,8 +278,8 @@ def test_a_deadline_that_cannot_be_read_hides_nothing_else(site: Site) -> None:
 
 
 def test_a_schedule_that_cannot_be_read_takes_no_deadline_along(site: Site) -> None:
-    tables = {"dws.day": Watched("dws.day", schedules=("nightly", "never"), deadline="08:00")}
-    declarations.declare(site.store.db, Declared(tables))
+    tables = {"dws.day": TableDeclaration("dws.day", schedules=("nightly", "never"), deadline="08:00")}
+    declarations.write_declarations(site.store.db, ProjectDeclarations(tables))
     site.write(schema.declared.update().values(since="2025-01-01T00:00:00.000000Z"))
     schedules.declare(site.store.db, [NIGHTLY, {"name": "never", "cron": "0 0 31 2 *"}])
     site.queued(), site.pass_(hours=9)

@@ -13,21 +13,21 @@ import pytest
 
 from runnel.lake.control import alarms, notifications
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.declarations import Listener
-from runnel.lake.control.notifications import Telling
+from runnel.lake.control.declarations import AlertDeclaration
+from runnel.lake.control.notifications import Notification
 from runnel.lake.store import Store
-from runnel.project.inspection.alarms import Open
-from runnel.service.alarms.command_channel import call
-from runnel.service.alarms.email_channel import send
-from runnel.service.alarms.message import Message
-from runnel.service.alarms.notifier import Herald
+from runnel.project.inspection.alarms import AlarmStatus
+from runnel.service.alarms.command_channel import run_command
+from runnel.service.alarms.email_channel import send_email
+from runnel.service.alarms.message import AlarmMessage
+from runnel.service.alarms.notifier import Notifier
 from tests.http_server import Server, certificate
 from tests.service.alarming import Site
 from tests.smtp import Server as MailServer
 
 ALL = ("failed", "late", "stream", "sink", "worker")
 ALARM = Alarm("failed/x", "failed", "schedule `x` failed: ünlucky", "2026-01-02T02:00:00.000000Z", fix="mend it")
-MESSAGE = Message(ALARM, "alarm", "shop")
+MESSAGE = AlarmMessage(ALARM, "alarm", "shop")
 
 
 class Told(Site):
@@ -35,20 +35,20 @@ class Told(Site):
 
     def __init__(self, store: Store, root: Path) -> None:
         super().__init__(store)
-        self.herald = Herald(store.db, "shop", root, self.now)
+        self.herald = Notifier(store.db, "shop", root, self.now)
 
-    def tell(self, *heralds: Herald) -> None:
+    def tell(self, *heralds: Notifier) -> None:
         """Look, and tell what is due, to the end."""
         self.look()
         for herald in heralds or (self.herald,):
-            herald.look()
+            herald.start_due_notifications()
         for herald in heralds or (self.herald,):
             herald.finish(30)
 
-    def known(self) -> list[Telling]:
-        with self.store.db.reading() as connection:
-            found = alarms.alarms(connection, over_after="")
-            return sorted(notifications.tellings(connection, found), key=lambda one: (one.alert, one.word))
+    def known(self) -> list[Notification]:
+        with self.store.db.read_transaction() as connection:
+            found = alarms.read_alarms(connection, over_after="")
+            return sorted(notifications.list_notifications(connection, found), key=lambda one: (one.alert, one.word))
 
 
 @pytest.fixture
@@ -62,8 +62,10 @@ def hook() -> Iterator[Server]:
         yield server
 
 
-def listener(url: str, name: str = "team", on: tuple[str, ...] = ALL, tables: Any = None, **way: Any) -> Listener:
-    return Listener(name, on, tables, {"webhook": url, **way})
+def listener(
+    url: str, name: str = "team", on: tuple[str, ...] = ALL, tables: Any = None, **way: Any
+) -> AlertDeclaration:
+    return AlertDeclaration(name, on, tables, {"webhook": url, **way})
 
 
 def test_a_webhook_is_told_once_and_once_more_when_it_is_over(both: Store, tmp_path: Path, hook: Server) -> None:
@@ -92,7 +94,7 @@ def test_of_several_who_would_tell_it_at_once_one_does(both: Store, tmp_path: Pa
     site.ran(state="failed")
     (alarm,) = site.look()
     for tries, now in enumerate((site.now(), site.now() + timedelta(minutes=5))):
-        one = Telling(alarm, "team", "alarm", tries)
+        one = Notification(alarm, "team", "alarm", tries)
         with ThreadPoolExecutor(4) as pool:
             claims = list(pool.map(lambda _, one=one, now=now: notifications.claim(both.db, one, now), range(8)))
         assert sum(claims) == 1
@@ -102,7 +104,7 @@ def test_two_services_tell_it_once(both: Store, tmp_path: Path, hook: Server) ->
     site = Told(both, tmp_path)
     site.declare(listener(hook.url("/hook")))
     site.ran(state="failed")
-    site.tell(*(Herald(both.db, "shop", tmp_path, site.now) for _ in range(4)))
+    site.tell(*(Notifier(both.db, "shop", tmp_path, site.now) for _ in range(4)))
     assert len(hook.posts) == 1
 
 
@@ -172,7 +174,7 @@ def test_one_that_hangs_holds_up_no_other(site: Told, hook: Server) -> None:
     site.declare(listener(hook.url("/hook/slow"), "a"), listener(hook.url("/hook/fast"), "b"))
     site.ran(state="failed")
     site.look()
-    site.herald.look()
+    site.herald.start_due_notifications()
     until(lambda: any(one.path == "/hook/fast" for one in hook.posts))
     assert [one.problem for one in site.known() if one.alert == "a"] in ([], [None])  # it is still at it
     site.herald.finish(30)
@@ -185,7 +187,7 @@ def test_secrets_come_from_the_environment(site: Told, hook: Server, monkeypatch
     site.tell()
     (known,) = site.known()
     assert known.problem == "the secret HOOK_AUTH comes from the variable HOOK_AUTH, which is not set"
-    (shown,) = [Open(known.alarm, (known,))]
+    (shown,) = [AlarmStatus(known.alarm, (known,))]
     assert shown.json()["told"][0]["problem"] == known.problem
     assert shown.lines()[-1] == f"  could not be told to team: {known.problem}"
     monkeypatch.setenv("HOOK_AUTH", "Bearer hush")
@@ -208,7 +210,7 @@ def test_that_it_is_over_is_told_to_whom_it_was_not_new(site: Told, hook: Server
 def test_an_e_mail(site: Told) -> None:
     with MailServer() as server:
         way = {"email": ["ada@example.org", "bob@example.org"], "smtp": f"smtp://127.0.0.1:{server.port}"}
-        site.declare(Listener("mail", ALL, None, way))
+        site.declare(AlertDeclaration("mail", ALL, None, way))
         site.ran(state="failed")
         site.tell()
         site.ran()
@@ -228,7 +230,7 @@ def test_an_e_mail_over_tls_with_a_password(scheme: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("SMTP_PASSWORD", "hush")
     with MailServer(pem, all_tls=scheme == "smtps", password="hush") as server:
         way = {"email": ["ada@example.org"], "smtp": f"{scheme}://runnel%40shop.org@127.0.0.1:{server.port}"}
-        send({**way, "password": {"secret": "SMTP_PASSWORD"}}, MESSAGE)
+        send_email({**way, "password": {"secret": "SMTP_PASSWORD"}}, MESSAGE)
         (mail,) = server.mails
     assert (mail.is_secure, mail.user, mail.sender) == (True, "runnel@shop.org", "runnel@shop.org")
     assert "ünlucky" in mail.message["Subject"]
@@ -243,10 +245,10 @@ def test_a_certificate_that_nobody_knows_and_a_wrong_password(tmp_path: Path, mo
         way = {"email": ["ada@example.org"], "smtp": f"smtp://ada@127.0.0.1:{server.port}"}
         way = {**way, "password": {"secret": "SMTP_PASSWORD"}}
         with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
-            send(way, MESSAGE)
+            send_email(way, MESSAGE)
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
         with pytest.raises(Unreachable, match="535") as told:
-            send(way, MESSAGE)
+            send_email(way, MESSAGE)
         assert "wrong" not in str(told.value).replace("wrong password", "")
         assert server.mails == []
 
@@ -260,7 +262,7 @@ def script(folder: Path, text: str) -> str:
 
 def test_a_command(site: Told, tmp_path: Path) -> None:
     command = script(tmp_path, 'cat > "$1.json"; pwd > where')
-    site.declare(Listener("pager", ALL, None, {"command": f"{command} 'a $HOME'"}))
+    site.declare(AlertDeclaration("pager", ALL, None, {"command": f"{command} 'a $HOME'"}))
     site.ran(state="failed")
     site.tell()
     told = json.loads((tmp_path / "a $HOME.json").read_text())
@@ -281,11 +283,11 @@ def test_a_command_that_goes_wrong(tmp_path: Path, text: str, expected: str | No
 
     command = script(tmp_path, text)
     if expected is None:
-        call(command, MESSAGE, tmp_path)
+        run_command(command, MESSAGE, tmp_path)
         return
     start = time.monotonic()
     with pytest.raises(RunnelError, match=expected):
-        call(command, MESSAGE, tmp_path, 0.3 if "sleep" in text else 30)
+        run_command(command, MESSAGE, tmp_path, 0.3 if "sleep" in text else 30)
     assert time.monotonic() - start < 10
 
 
@@ -293,7 +295,7 @@ def test_a_command_that_there_is_not(tmp_path: Path) -> None:
     from runnel.errors import RunnelError
 
     with pytest.raises(RunnelError, match=r"`nowhere.sh` can't be started: No such file"):
-        call("nowhere.sh", MESSAGE, tmp_path)
+        run_command("nowhere.sh", MESSAGE, tmp_path)
 
 
 def until(is_so: Callable[[], object], seconds: float = 20.0) -> None:
@@ -308,7 +310,7 @@ def catalog_text(store: Store) -> str:
     from runnel.lake.catalog import schema
 
     found = []
-    for table in (schema.declared, schema.alarms, schema.tellings):
+    for table in (schema.declared, schema.alarms, schema.notifications):
         found += [
             str(row) for row in store.db.read(lambda connection, table=table: connection.execute(table.select()).all())
         ]

@@ -11,10 +11,10 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.catalog import schema
 from runnel.lake.control import declarations, run_queue, schedules
-from runnel.lake.control.run_queue import Entry
-from runnel.project.inspection.declarations import declared_of
-from runnel.project.planning.plan_project import flow_of
-from runnel.service.server.server_process import Serving
+from runnel.lake.control.run_queue import QueueRequest
+from runnel.project.inspection.declarations import collect_declarations
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.service.server.server_process import ServerProcess
 from tests.cli import conftest as commands
 from tests.http_server import Server
 from tests.service.alarming import steps
@@ -52,17 +52,17 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 def test_what_the_catalog_is_told_of_a_flow(lake: Lake) -> None:
     db = lake.store.db
-    declarations.declare(db, declared_of(flow_of(lake)))
-    found = db.read(declarations.declared)
+    declarations.write_declarations(db, collect_declarations(load_project_flow(lake)))
+    found = db.read(declarations.read_declarations)
     day = found.tables["dws.day"]
     assert (day.readers, day.schedules, day.deadline) == (("dws.month",), ("all", "nightly"), "08:00 Asia/Shanghai")
     assert found.tables["dws.month"].schedules == ("all",)
-    assert found.blocked(["ods.orders"]) == ["dws.day", "dws.month", "sink month_out"]
-    mail, team = found.listeners
+    assert found.find_blocked(["ods.orders"]) == ["dws.day", "dws.month", "sink month_out"]
+    mail, team = found.alerts
     assert (mail.on, mail.tables) == (("late",), frozenset({"dws.day", "dws.month"}))
-    assert mail.way == {"email": ["ada@example.org"], "smtp": "smtp://ada@host", "password": {"secret": "P"}}
+    assert mail.channel == {"email": ["ada@example.org"], "smtp": "smtp://ada@host", "password": {"secret": "P"}}
     assert team.tables is None
-    assert team.way == {
+    assert team.channel == {
         "webhook": {"secret": "HOOK_URL"},
         "headers": [["X-Key", {"secret": "HOOK_KEY"}], ["X-Team", "data"]],
     }
@@ -72,8 +72,8 @@ def test_another_deadline_counts_from_now_on(lake: Lake) -> None:
     db, flow = lake.store.db, lake.settings.root / "flows/flow.py"
 
     def since() -> dict[str, str]:
-        declarations.declare(db, declared_of(flow_of(lake)))
-        return {name: one.since for name, one in db.read(declarations.declared).tables.items()}
+        declarations.write_declarations(db, collect_declarations(load_project_flow(lake)))
+        return {name: one.since for name, one in db.read(declarations.read_declarations).tables.items()}
 
     first = since()
     assert since() == first
@@ -85,13 +85,13 @@ def test_another_deadline_counts_from_now_on(lake: Lake) -> None:
 
 
 def test_the_service_tells_and_status_shows_it(lake: Lake, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    db, flow = lake.store.db, flow_of(lake)
+    db, flow = lake.store.db, load_project_flow(lake)
     schedules.declare(db, [one.json() for one in flow.schedules])
-    declarations.declare(db, declared_of(flow))
+    declarations.write_declarations(db, collect_declarations(flow))
     monkeypatch.setenv("HOOK_KEY", "hush")
     with Server() as hook:
         monkeypatch.setenv("HOOK_URL", hook.url("/hook"))
-        serving = Serving(lake)
+        serving = ServerProcess(lake)
         thread = threading.Thread(target=serving.run, daemon=True)
         thread.start()
         run(lake, "failed")
@@ -113,7 +113,7 @@ def test_the_service_tells_and_status_shows_it(lake: Lake, cli: Cli, monkeypatch
 
 def run(lake: Lake, state: str) -> None:
     """Let a run of the schedule end so."""
-    entry = Entry({"select": ["+dws.day"]}, "ada", cause="schedule/nightly")
+    entry = QueueRequest({"select": ["+dws.day"]}, "ada", cause="schedule/nightly")
     run_queue.submit(lake.store.db, entry)
     held = run_queue.claim(lake.store.db, "w1")
     assert held is not None

@@ -11,7 +11,7 @@ DAYS = ["2026-01-01", "2026-01-08", "2026-01-15"]
 
 def make(store: Store, name: str = "b1") -> None:
     wishes = [{"select": ["dws.*"], "days": [day, day]} for day in DAYS]
-    backfills.make(store.db, name, wishes, "ada", "main")
+    backfills.create(store.db, name, wishes, "ada", "main")
 
 
 def state(store: Store, name: str = "b1") -> str:
@@ -22,7 +22,7 @@ def run(store: Store, how: str = "succeeded") -> str:
     held = run_queue.claim(store.db, "w1")
     assert held is not None
     run_queue.finish(store.db, held.claim, how, {})
-    return str(held.wish["days"][0])
+    return str(held.request["days"][0])
 
 
 def test_chunks_in_order(both: Store) -> None:
@@ -35,10 +35,10 @@ def test_chunks_in_order(both: Store) -> None:
 
 def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
     wishes = [{"select": ["dws.*"], "days": [day, day]} for day in DAYS]
-    made = [backfills.make(both.db, name, wishes, "ada", "main", key) for name, key in (("b1", "k"), ("b2", "k"))]
-    made.append(backfills.make(both.db, "b3", wishes, "ada", "main", "l"))
+    made = [backfills.create(both.db, name, wishes, "ada", "main", key) for name, key in (("b1", "k"), ("b2", "k"))]
+    made.append(backfills.create(both.db, "b3", wishes, "ada", "main", "l"))
     assert made == ["b1", "b1", "b3"]
-    assert len(both.db.read(run_queue.entries)) == 2 * len(DAYS)
+    assert len(both.db.read(run_queue.list_entries)) == 2 * len(DAYS)
 
 
 def test_one_at_a_time(both: Store) -> None:

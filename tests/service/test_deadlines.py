@@ -4,23 +4,30 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runnel.declare.options.deadline import deadline_of
-from runnel.service.alarms.deadlines import Term, Timed, coming_term, forecast, judge, passed_term
+from runnel.declare.options.deadline import parse_deadline
+from runnel.service.alarms.deadlines import (
+    DeadlineTerm,
+    TimedSchedule,
+    find_current_term,
+    find_passed_term,
+    forecast_ready_at,
+    judge_deadline,
+)
 
-NIGHTLY = Timed("nightly", cron="0 2 * * *", seconds=1200.0)
-EVENING = Timed("evening", cron="0 22 * * *", seconds=600.0)
-WORKDAYS = Timed("workdays", cron="0 2 * * mon-fri")
-OFTEN = Timed("often", every="10 minutes", seconds=60.0)
-MORNING = Timed("morning", cron="30 7 * * *", seconds=3300.0)
-CHANGES = Timed("changes", seconds=300.0)
+NIGHTLY = TimedSchedule("nightly", cron="0 2 * * *", run_seconds=1200.0)
+EVENING = TimedSchedule("evening", cron="0 22 * * *", run_seconds=600.0)
+WORKDAYS = TimedSchedule("workdays", cron="0 2 * * mon-fri")
+OFTEN = TimedSchedule("often", every="10 minutes", run_seconds=60.0)
+MORNING = TimedSchedule("morning", cron="30 7 * * *", run_seconds=3300.0)
+CHANGES = TimedSchedule("changes", run_seconds=300.0)
 
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-01-{text}").replace(tzinfo=UTC)
 
 
-def going(one: Timed, since: str) -> Timed:
-    return Timed(one.name, one.cron, one.tz, one.every, one.is_paused, one.seconds, at(since))
+def going(one: TimedSchedule, since: str) -> TimedSchedule:
+    return TimedSchedule(one.name, one.cron, one.tz, one.every, one.is_paused, one.run_seconds, at(since))
 
 
 # deadline, schedules, when it was last made, now: what is told (January 2026: the 2nd is a Friday)
@@ -53,7 +60,7 @@ CASES = {
     ),
     "due right now, and about to be queued": (
         "08:00",
-        [Timed("nightly", cron="0 2 * * *", seconds=1200.0, queued=at("01T02:00"))],
+        [TimedSchedule("nightly", cron="0 2 * * *", run_seconds=1200.0, last_queued_at=at("01T02:00"))],
         "01T02:20",
         "02T02:00",
         None,
@@ -69,14 +76,14 @@ CASES = {
     "a schedule that comes often": ("08:00", [OFTEN], "02T00:01", "02T07:59", None),
     "a paused schedule is no forecast": (
         "08:00",
-        [Timed("n", cron="0 2 * * *", is_paused=True)],
+        [TimedSchedule("n", cron="0 2 * * *", is_paused=True)],
         "01T02:20",
         "02T02:30",
         None,
     ),
     "a paused schedule is late": (
         "08:00",
-        [Timed("n", cron="0 2 * * *", is_paused=True)],
+        [TimedSchedule("n", cron="0 2 * * *", is_paused=True)],
         "01T02:20",
         "02T08:30",
         "late since 08:00, ready None",
@@ -100,32 +107,34 @@ CASES = {
 
 
 @pytest.mark.parametrize(("deadline", "schedules", "made", "now", "expected"), CASES.values(), ids=CASES)
-def test_late_or_not(deadline: str, schedules: list[Timed], made: str | None, now: str, expected: str | None) -> None:
-    found = judge(deadline_of(deadline), schedules, at(made) if made else None, at("01T00:00"), at(now))
+def test_late_or_not(
+    deadline: str, schedules: list[TimedSchedule], made: str | None, now: str, expected: str | None
+) -> None:
+    found = judge_deadline(parse_deadline(deadline), schedules, at(made) if made else None, at("01T00:00"), at(now))
     if expected is None:
         assert found is None
         return
     assert found is not None
     ready = f"{found.ready_at:%dT%H:%M}" if found.ready_at else "None"
-    told = f"{'late since' if found.is_late else 'will be late'} {found.term.by:%dT%H:%M}, ready {ready}"
+    told = f"{'late since' if found.is_late else 'will be late'} {found.term.due_at:%dT%H:%M}, ready {ready}"
     expected = expected.replace(" 08:00", " 02T08:00")
     assert told.startswith(expected), told
 
 
 def test_deadlines_before_it_was_declared_do_not_count() -> None:
-    deadline = deadline_of("08:00")
-    assert judge(deadline, [NIGHTLY], None, at("02T08:30"), at("02T09:00")) is None
-    assert judge(deadline, [NIGHTLY], None, at("02T08:30"), at("03T09:00")) is not None
+    deadline = parse_deadline("08:00")
+    assert judge_deadline(deadline, [NIGHTLY], None, at("02T08:30"), at("02T09:00")) is None
+    assert judge_deadline(deadline, [NIGHTLY], None, at("02T08:30"), at("03T09:00")) is not None
 
 
 def test_where_the_clock_is_put_forward_the_day_is_shorter() -> None:
-    deadline = deadline_of("08:00 Europe/Berlin")
+    deadline = parse_deadline("08:00 Europe/Berlin")
     march = datetime(2026, 3, 29, 7, tzinfo=UTC)
     start, by = datetime(2026, 3, 28, 23, tzinfo=UTC), datetime(2026, 3, 29, 6, tzinfo=UTC)
-    assert passed_term(deadline, [], march) == Term(start, by)
-    assert coming_term(deadline, [], march) is None
+    assert find_passed_term(deadline, [], march) == DeadlineTerm(start, by)
+    assert find_current_term(deadline, [], march) is None
 
 
 def test_the_first_schedule_that_ends_counts() -> None:
-    assert forecast([NIGHTLY, OFTEN], at("02T01:05")) == at("02T01:11")
-    assert forecast([], at("02T01:05")) is None
+    assert forecast_ready_at([NIGHTLY, OFTEN], at("02T01:05")) == at("02T01:11")
+    assert forecast_ready_at([], at("02T01:05")) is None

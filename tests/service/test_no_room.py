@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.errors import NoRoom, RunnelError, no_room
+from runnel.errors import NoRoom, RunnelError, find_disk_full
 from runnel.run.run_log import RunLog
-from runnel.service.api.problem_json import status_of
-from runnel.service.log_files import Kept
-from runnel.service.worker.loops.loop import Part
+from runnel.service.api.problem_json import choose_status
+from runnel.service.log_files import LogFileHandler
+from runnel.service.worker.loops.loop import Loop
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -32,12 +32,12 @@ MET = {
 
 @pytest.mark.parametrize("error", MET.values(), ids=MET)
 def test_a_full_disk_is_known_whoever_met_it(error: Exception) -> None:
-    found = no_room(error)
-    assert found is not None and (found.code, found.exit_code, status_of(found)) == ("DISK_FULL", 1, 503)
-    assert no_room(OSError(errno.EIO, "Input/output error")) is None
+    found = find_disk_full(error)
+    assert found is not None and (found.code, found.exit_code, choose_status(found)) == ("DISK_FULL", 1, 503)
+    assert find_disk_full(OSError(errno.EIO, "Input/output error")) is None
 
 
-class Full(Part):
+class Full(Loop):
     """A part that finds no room, and can't even write down that it does, until there is some."""
 
     def __init__(self, told: list[str]) -> None:
@@ -48,7 +48,7 @@ class Full(Part):
         self.looks += 1
         if self.looks == 1:
             raise FULL
-        self.well()
+        self.mark_healthy()
         self.stop.set()
 
     def troubled(self, state: str, problem: str | None) -> None:
@@ -72,7 +72,7 @@ def test_no_run_fails_for_its_log(tmp_path: Path) -> None:
 
 
 def test_nobody_is_shown_a_trace_for_a_line_that_finds_no_room(capsys: pytest.CaptureFixture[str]) -> None:
-    handler = Kept("/dev/full", delay=True)
+    handler = LogFileHandler("/dev/full", delay=True)
     logger = logging.Logger("full")
     logger.addHandler(handler)
     logger.error("a line")

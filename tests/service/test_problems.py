@@ -11,15 +11,15 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.control import schedules, workers
-from runnel.lake.control.declarations import sources
-from runnel.lake.history.commits import Change
-from runnel.lake.publish import Draft, publish
+from runnel.lake.control.declarations import read_sources
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
-from runnel.service.loop_errors import Problems
-from runnel.service.server.server_process import Serving
-from runnel.service.worker.continuous import Keeping
-from runnel.service.worker.flow_cache import Flows
-from runnel.service.worker.loops.compaction_loop import MOST_FILES, Upkeep
+from runnel.service.loop_errors import LoopProblems
+from runnel.service.server.server_process import ServerProcess
+from runnel.service.worker.continuous import ContinuousWork
+from runnel.service.worker.flow_cache import FlowCache
+from runnel.service.worker.loops.compaction_loop import MOST_FILES, CompactionLoop
 from tests.lake.factories import add, create, rows
 
 FLOW = """
@@ -48,9 +48,9 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def test_flow_files_that_cannot_be_loaded_are_shown_until_they_are_mended(lake: Lake) -> None:
-    flow, problems = lake.settings.root / "flows/flow.py", Problems()
+    flow, problems = lake.settings.root / "flows/flow.py", LoopProblems()
     flow.write_text(FLOW.replace("0 2 * * *", "0 0 31 2 *"))
-    keeping = Keeping(lake, Flows(lake, os.environ), "main", lambda _: None, problems)
+    keeping = ContinuousWork(lake, FlowCache(lake, os.environ), "main", lambda _: None, problems)
     keeping.start()
     try:
         until(problems.json, "it is not shown")
@@ -60,12 +60,12 @@ def test_flow_files_that_cannot_be_loaded_are_shown_until_they_are_mended(lake: 
         until(lambda: not problems.json(), "it is still shown")
     finally:
         keeping.end()
-    assert [one.name for one in lake.store.db.read(schedules.standing)] == ["nightly"]
-    assert lake.store.db.read(sources) is not None
+    assert [one.name for one in lake.store.db.read(schedules.list_schedules)] == ["nightly"]
+    assert lake.store.db.read(read_sources) is not None
 
 
 def test_a_loop_of_the_service_that_fails_is_shown_and_the_others_go_on(lake: Lake) -> None:
-    serving = Serving(lake)
+    serving = ServerProcess(lake)
     failing, going_on = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -73,9 +73,9 @@ def test_a_loop_of_the_service_that_fails_is_shown_and_the_others_go_on(lake: La
         raise ZeroDivisionError("division by zero")
 
     loops = [
-        serving._every("runnel broken", 0.05, fail),
-        serving._every("runnel other", 0.05, going_on.set),
-        serving._every("runnel presence", 0.05, serving._beat),
+        serving._start_loop("runnel broken", 0.05, fail),
+        serving._start_loop("runnel other", 0.05, going_on.set),
+        serving._start_loop("runnel presence", 0.05, serving._send_heartbeat),
     ]
 
     def problems() -> list[str]:
@@ -90,15 +90,15 @@ def test_a_loop_of_the_service_that_fails_is_shown_and_the_others_go_on(lake: La
     serving.stop.set()
     for loop in loops:
         loop.join(10)
-    workers.leave(lake.store.db, serving._name)
+    workers.remove(lake.store.db, serving._name)
     serving._socket.close()
 
 
 def test_upkeep_of_a_table_that_cannot_be_read_holds_up_no_other(lake: Lake) -> None:
-    store, stop, problems = lake.store, threading.Event(), Problems()
+    store, stop, problems = lake.store, threading.Event(), LoopProblems()
     broken, sound = TableName.parse("ods.broken"), TableName.parse("ods.sound")
-    lost = Change(broken, None, f"file://{lake.settings.root}/nowhere/metadata.json")
-    publish(store.db, Draft("main", "a table whose files are gone", "ada", (lost,)))
+    lost = CommitChange(broken, None, f"file://{lake.settings.root}/nowhere/metadata.json")
+    publish(store.db, CommitDraft("main", "a table whose files are gone", "ada", (lost,)))
     create(store, str(sound), rows((0, "d", 1)))
     for number in range(1, MOST_FILES + 2):
         add(store, str(sound), rows((number, "d", 1)))
@@ -106,10 +106,10 @@ def test_upkeep_of_a_table_that_cannot_be_read_holds_up_no_other(lake: Lake) -> 
     def note(part: str, problem: str | None) -> None:
         problems.clear(part) if problem is None else problems.note(part, problem)
 
-    upkeep = Upkeep(lake, [broken, sound], "main", stop, lambda _: None, note)
-    assert upkeep.worn(sound) is not None
+    upkeep = CompactionLoop(lake, [broken, sound], "main", stop, lambda _: None, note)
+    assert upkeep.find_target_bytes(sound) is not None
     upkeep.start()
-    until(lambda: upkeep.worn(sound) is None, "it is not put together")
+    until(lambda: upkeep.find_target_bytes(sound) is None, "it is not put together")
     until(problems.json, "what is wrong is not shown")
     stop.set()
     assert upkeep.join(30) and [one["part"] for one in problems.json()] == ["upkeep"]

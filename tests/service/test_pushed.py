@@ -16,10 +16,10 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake import failpoints
 from runnel.lake.control import declarations, tokens
-from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.flow_state.inbox_reader import InboxReader
 from runnel.names import TableName
-from runnel.project.inspection.declarations import declared_of
-from runnel.project.planning.plan_project import flow_of
+from runnel.project.inspection.declarations import collect_declarations
+from runnel.project.planning.plan_project import load_project_flow
 from tests.stream.crash import Up, below, tail, until
 
 EVENTS = TableName("ods", "events")
@@ -68,8 +68,8 @@ class Shop:
             return dict(json.load(answer))
 
     def inbox(self) -> list[int]:
-        inbox = Inbox(self.lake.store.db)
-        lots = inbox.kept(EVENTS, 0, inbox.level(EVENTS).last)
+        inbox = InboxReader(self.lake.store.db)
+        lots = inbox.read_batches(EVENTS, 0, inbox.read_level(EVENTS).last)
         return [json.loads(line)["id"] for lot in lots for line in lot.body.splitlines()]
 
     def ids(self, table: str = "ods.events") -> list[int]:
@@ -114,7 +114,7 @@ def test_what_was_answered_lands_by_itself_whoever_is_killed(shop: Shop) -> None
 @pytest.mark.crash
 @pytest.mark.parametrize("point", [failpoints.INBOX_BEFORE_COMMIT, failpoints.INBOX_AFTER_COMMIT])
 def test_a_request_whose_answer_was_lost_is_repeated_with_its_key(shop: Shop, point: str) -> None:
-    declarations.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
+    declarations.write_declarations(shop.lake.store.db, collect_declarations(load_project_flow(shop.lake)))
     shop.start("service", f"{point}:kill@2")
     shop.push(1)
     with pytest.raises(UNANSWERED):
@@ -127,7 +127,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_with_its_key(shop: Shop, po
 
 @pytest.mark.crash
 def test_a_kill_while_many_push_loses_nothing_that_was_answered(shop: Shop) -> None:
-    declarations.declare(shop.lake.store.db, declared_of(flow_of(shop.lake)))
+    declarations.write_declarations(shop.lake.store.db, collect_declarations(load_project_flow(shop.lake)))
     shop.start("service", f"{failpoints.INBOX_AFTER_COMMIT}:kill@10")
 
     def client(number: int) -> list[int]:
@@ -148,4 +148,4 @@ def test_a_kill_while_many_push_loses_nothing_that_was_answered(shop: Shop) -> N
 
 
 def _is_declared(shop: Shop) -> bool:
-    return bool(shop.lake.store.db.read(declarations.sources))
+    return bool(shop.lake.store.db.read(declarations.read_sources))

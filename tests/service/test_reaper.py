@@ -1,9 +1,9 @@
 """Claims that nobody renews are ended by a clock that never jumps."""
 
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import CLAIM_SECONDS, Entry
+from runnel.lake.control.run_queue import CLAIM_SECONDS, QueueRequest
 from runnel.lake.store import Store
-from runnel.service.stale_claims import Reaper
+from runnel.service.stale_claims import StaleClaimReaper
 
 
 class Ticks:
@@ -16,14 +16,14 @@ class Ticks:
 
 def test_only_what_is_not_renewed_for_long_enough(both: Store) -> None:
     ticks = Ticks()
-    reaper = Reaper(both.db, ticks)
-    both.db.write(lambda c: run_queue.add(c, both.db, [Entry({}, "ada"), Entry({}, "ada")]))
+    reaper = StaleClaimReaper(both.db, ticks)
+    both.db.write(lambda c: run_queue.add(c, both.db, [QueueRequest({}, "ada"), QueueRequest({}, "ada")]))
     lost, kept = run_queue.claim(both.db, "w1"), run_queue.claim(both.db, "w2")
     assert lost is not None and kept is not None
-    assert reaper.look() == []
+    assert reaper.release_stale_claims() == []
     ticks.now += CLAIM_SECONDS + 1
     run_queue.renew(both.db, [kept.claim])
-    assert [(one.id, one.state) for one in reaper.look()] == [(lost.id, "queued")]
+    assert [(one.id, one.state) for one in reaper.release_stale_claims()] == [(lost.id, "queued")]
     ticks.now += CLAIM_SECONDS + 1
-    assert [one.id for one in reaper.look()] == [kept.id]
-    assert reaper.look() == []
+    assert [one.id for one in reaper.release_stale_claims()] == [kept.id]
+    assert reaper.release_stale_claims() == []

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from runnel.lake.store import Store
-from runnel.project.inspection.schedule_times import due
+from runnel.project.inspection.schedule_times import list_due_times
 from runnel.service.server.scheduler import Scheduler
 from tests.service.test_scheduler import Clock, declare, slots
 
@@ -99,7 +99,7 @@ def numbers(text: str, high: int) -> set[int]:
 @example("* 0 * * *", ("Australia/Lord_Howe", datetime(2026, 4, 3, 13, 30, tzinfo=UTC)))  # put back by half an hour
 def test_times_are_those_of_the_model(cron: str, moment: tuple[str, datetime]) -> None:
     zone, start = moment
-    assert due(cron, zone, None, start, start + 2 * DAY, 10_000) == model(cron, zone, start, start + 2 * DAY)
+    assert list_due_times(cron, zone, None, start, start + 2 * DAY, 10_000) == model(cron, zone, start, start + 2 * DAY)
 
 
 JUMPS = st.lists(st.integers(-90_000, 90_000) | st.integers(0, 7_200), min_size=1, max_size=6)  # seconds
@@ -141,9 +141,9 @@ def assert_followed(store: Store, start: datetime, jumps: list[int], times: dict
 
 def assert_all_queued(one: Scheduler, other: Scheduler) -> None:
     """Let one queue all that is due, so many at a time; the other finds nothing left."""
-    while one.tick():
+    while one.queue_due_runs():
         pass
-    assert other.tick() == []
+    assert other.queue_due_runs() == []
 
 
 def queued(store: Store) -> list[datetime]:
@@ -160,9 +160,9 @@ def test_a_day_that_was_slept_through_is_made_up_for_as_the_policy_says(store: S
     clock = Clock("2026-03-28T12:00:30")
     declare(store, clock, {"name": "often", "cron": "*/5 * * * *", "tz": "Europe/Berlin", "catch_up": policy})
     clock.pass_(days=1)
-    while Scheduler(store, clock).tick():
+    while Scheduler(store, clock).queue_due_runs():
         pass
     found = slots(store)
     assert len(found) == most and found[-1] == "2026-03-29T12:00:00Z"
     clock.pass_(days=-1)
-    assert Scheduler(store, clock).tick() == []
+    assert Scheduler(store, clock).queue_due_runs() == []

@@ -19,11 +19,11 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.author import default_author
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 from runnel.lake.control import run_queue, schedules, workers
-from runnel.project.planning.run_request import Wish
+from runnel.project.planning.run_request import RunRequest
 from runnel.service import instance_file
-from runnel.service.local_handover import hand_over
+from runnel.service.local_handover import hand_over_run
 from tests.cli import conftest as commands
 from tests.stream.crash import Up, below, tail, until
 
@@ -68,11 +68,11 @@ class Shop:
         """Let a schedule have been taken out of the flow files while nothing was up."""
         db, removed = self.lake.store.db, {"name": "removed", "every": "1 hour", "catch_up": "all"}
         schedules.declare(db, [removed])
-        long_ago = stamp(datetime.now(UTC) - timedelta(hours=10))
+        long_ago = format_time(datetime.now(UTC) - timedelta(hours=10))
         db.write(lambda connection: connection.execute(schema.schedules.update().values(seen_at=long_ago)))
 
     def causes(self) -> set[str]:
-        return {one.cause for one in self.lake.store.db.read(lambda connection: run_queue.entries(connection))}
+        return {one.cause for one in self.lake.store.db.read(lambda connection: run_queue.list_entries(connection))}
 
     def ids(self) -> list[int]:
         if "ods.orders" not in self.lake.tables():
@@ -83,9 +83,9 @@ class Shop:
         until(lambda: self.ids() == list(ids), 60, lambda: f"it has {self.ids()}\n{tail(self.log)}", 0.05)
 
     def ask(self, path: str) -> Any:
-        found = instance_file.found(self.root / ".runnel")
+        found = instance_file.find_instance(self.root / ".runnel")
         assert found is not None
-        token = instance_file.token(self.root / ".runnel")
+        token = instance_file.read_token(self.root / ".runnel")
         request = urllib.request.Request(f"{found.url}{path}", headers={"Authorization": f"Bearer {token}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
@@ -96,14 +96,14 @@ class Shop:
         return found[0] if found else 0
 
     def there(self, kind: str = workers.WORKER) -> list[str]:
-        return [one.id for one in self.lake.store.db.read(lambda connection: workers.present(connection, kind))]
+        return [one.id for one in self.lake.store.db.read(lambda connection: workers.list_alive(connection, kind))]
 
-    def entry(self, name: str) -> run_queue.Queued:
+    def entry(self, name: str) -> run_queue.QueueEntry:
         return self.lake.store.db.read(lambda connection: run_queue.find(connection, name))
 
     def begin(self, table: str, **options: Any) -> str:
         """Queue a run, and return its id when a worker is at it."""
-        entry = run_queue.Entry({"select": [table]}, "ada", **options)
+        entry = run_queue.QueueRequest({"select": [table]}, "ada", **options)
         run_queue.submit(self.lake.store.db, entry)
         until(lambda: self.entry(entry.id).state == "running", 60, lambda: f"nobody took it\n{tail(self.log)}")
         return entry.id
@@ -141,7 +141,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     assert len(status["services"]) == len(status["workers"]) == 1
     assert cli("schedules", "pause", "often").code == 0
     until(
-        lambda: not shop.lake.store.db.read(lambda c: run_queue.entries(c, states=run_queue.OPEN)),
+        lambda: not shop.lake.store.db.read(lambda c: run_queue.list_entries(c, states=run_queue.OPEN_STATES)),
         30,
         lambda: "runs stay open",
     )
@@ -151,13 +151,13 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     ran = shop.lake.runs(done["run"])[0]
     assert (ran.detail["cause"], ran.author) == ("user", default_author())
     here = shop.lake.settings
-    handed = hand_over(here, Wish(("ods.orders",)), None, ())
+    handed = hand_over_run(here, RunRequest(("ods.orders",)), None, ())
     assert handed is not None
     ended = handed.follow(None, print)
     assert ended is not None and ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
-    assert hand_over(replace(here, catalog="sqlite:///another.db"), Wish(), None, ()) is None
-    assert hand_over(here, Wish(branch="unknown"), None, ()) is None  # who asks the catalog learns why
-    found = instance_file.found(shop.root / ".runnel")
+    assert hand_over_run(replace(here, catalog="sqlite:///another.db"), RunRequest(), None, ()) is None
+    assert hand_over_run(here, RunRequest(branch="unknown"), None, ()) is None  # who asks the catalog learns why
+    found = instance_file.find_instance(shop.root / ".runnel")
     assert found is not None
     with rn.open(found.url, token=token.read_text().strip()) as afar:
         shop.put(4)
@@ -168,7 +168,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     stopped = cli("down")
     assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
     assert shop.up.process.wait(30) == 0
-    assert hand_over(here, Wish(), None, ()) is None
+    assert hand_over_run(here, RunRequest(), None, ()) is None
     assert shop.there() == [] and "nothing is up here" in cli("down").out
 
 
@@ -224,7 +224,9 @@ def test_whoever_is_killed_comes_back_and_nothing_is_lost(shop: Shop) -> None:
         shop.put(number)
         shop.has(*range(1, number + 1))
     assert shop.up.is_alive
-    slots = [one.slot for one in shop.lake.store.db.read(lambda connection: run_queue.entries(connection)) if one.slot]
+    slots = [
+        one.slot for one in shop.lake.store.db.read(lambda connection: run_queue.list_entries(connection)) if one.slot
+    ]
     assert len(slots) == len(set(slots))
     until(lambda: not _lost(shop.lake), 60, lambda: f"runs stay open: {_lost(shop.lake)}")
 
@@ -245,7 +247,7 @@ def test_a_killed_supervisor_takes_its_children_along(shop: Shop) -> None:
 def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Shop) -> None:
     shop.has(1)
     worker = shop.child("worker --watched")
-    entry = run_queue.submit(shop.lake.store.db, run_queue.Entry({"select": ["ods.slow"]}, "ada"))
+    entry = run_queue.submit(shop.lake.store.db, run_queue.QueueRequest({"select": ["ods.slow"]}, "ada"))
     assert entry is not None
     find = lambda: shop.lake.store.db.read(lambda connection: run_queue.find(connection, entry))  # noqa: E731
     until(lambda: find().state == "running", 30, lambda: "nobody took it")
@@ -323,18 +325,21 @@ class _Command:
     def said(self) -> str:
         return self._log.read_text()
 
-    def entry(self) -> run_queue.Queued:
+    def entry(self) -> run_queue.QueueEntry:
         return next(one for one in self._entries() if one.id == self._entry)
 
-    def _entries(self) -> list[run_queue.Queued]:
-        found = self._shop.lake.store.db.read(lambda connection: run_queue.entries(connection))
+    def _entries(self) -> list[run_queue.QueueEntry]:
+        found = self._shop.lake.store.db.read(lambda connection: run_queue.list_entries(connection))
         return [one for one in found if one.cause == "user"]
 
 
 def _lost(lake: Lake) -> list[str]:
     """Return runs that say that they are running, although no entry of the queue is."""
     open_ = {
-        one.run for one in lake.store.db.read(lambda connection: run_queue.entries(connection, states=run_queue.OPEN))
+        one.run
+        for one in lake.store.db.read(
+            lambda connection: run_queue.list_entries(connection, states=run_queue.OPEN_STATES)
+        )
     }
     return [one.id for one in lake.runs() if one.state == "running" and one.id not in open_]
 

@@ -11,15 +11,15 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.errors import Mistake, RunnelError, no_room
+from runnel.errors import Mistake, RunnelError, find_disk_full
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import Queued
-from runnel.project.execution.follow_run import follow, is_served, submit
-from runnel.project.planning.run_request import Wish
-from runnel.project.planning.run_request_json import Asked
+from runnel.lake.control.run_queue import QueueEntry
+from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
+from runnel.project.planning.run_request import RunRequest
+from runnel.project.planning.run_request_json import SubmittedRequest
 from runnel.run.results.run_result import Event
-from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import Worker
 
 FLOW = """
@@ -54,7 +54,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def worker(lake: Lake) -> Iterator[Worker]:
-    worker = Worker(lake, Flows(lake, os.environ), name="w1", parallel=2)
+    worker = Worker(lake, FlowCache(lake, os.environ), name="w1", parallel=2)
     worker.start()
     yield worker
     (lake.settings.root / "gate").touch()
@@ -62,10 +62,10 @@ def worker(lake: Lake) -> Iterator[Worker]:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    return submit(lake, Asked(Wish(select or ("ods.orders",)), **options))
+    return submit_request(lake, SubmittedRequest(RunRequest(select or ("ods.orders",)), **options))
 
 
-def get(lake: Lake, entry: str) -> Queued:
+def get(lake: Lake, entry: str) -> QueueEntry:
     return lake.store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
@@ -79,28 +79,28 @@ def until(is_so: Callable[[], object], what: str) -> None:
 def test_a_run_is_taken_followed_and_published(lake: Lake, worker: Worker) -> None:
     seen: list[Event] = []
     entry = want(lake, message="by hand")
-    done = follow(lake, entry, seen.append)
+    done = follow_run(lake, entry, seen.append)
     assert (done.state, done.run, done.commit) == ("succeeded", entry, lake.log()[0].id)
     assert [(str(step.table), step.rows, step.action) for step in done.steps if step.rows] == [
         ("ods.orders", 2, "ingest")
     ]
     assert [event.kind for event in seen if event.kind != "progress"] == ["start", "end"]
     assert (lake.log()[0].message, lake.log()[0].run) == ("by hand", entry)
-    assert follow(lake, want(lake)).state == "nothing"
+    assert follow_run(lake, want(lake)).state == "nothing"
 
 
 def test_is_served_only_while_it_is_there(lake: Lake) -> None:
-    assert not is_served(lake)
-    worker = Worker(lake, Flows(lake, os.environ), parallel=1)
+    assert not has_worker(lake)
+    worker = Worker(lake, FlowCache(lake, os.environ), parallel=1)
     worker.start()
-    assert is_served(lake)
+    assert has_worker(lake)
     assert worker.end()
-    assert not is_served(lake)
+    assert not has_worker(lake)
 
 
 def test_a_mistake_is_told_as_if_it_were_computed_here(lake: Lake, worker: Worker) -> None:
     with pytest.raises(Mistake, match=r"close: `ods\.orders`") as told:
-        follow(lake, want(lake, "ods.ordres"))
+        follow_run(lake, want(lake, "ods.ordres"))
     assert told.value.exit_code == 2
 
 
@@ -108,53 +108,53 @@ def test_a_mistake_in_a_flow_file_is_told_and_mended(lake: Lake, worker: Worker)
     path = lake.settings.root / "flows/flow.py"
     path.write_text(FLOW + "\nrn.schedule('n', every='x')\n")
     with pytest.raises(RunnelError, match="must be a duration"):
-        follow(lake, want(lake))
+        follow_run(lake, want(lake))
     path.write_text(FLOW)
-    assert follow(lake, want(lake)).state == "succeeded"
+    assert follow_run(lake, want(lake)).state == "succeeded"
 
 
 def test_changed_files_are_picked_up(lake: Lake, worker: Worker) -> None:
-    follow(lake, want(lake))
+    follow_run(lake, want(lake))
     path = lake.settings.root / "flows/flow.py"
     path.write_text(FLOW + '\nrn.source("ods.more", rn.files("data/orders/*.csv", schema="id long, amount long"))\n')
-    assert follow(lake, want(lake, "ods.more")).state == "succeeded"
+    assert follow_run(lake, want(lake, "ods.more")).state == "succeeded"
 
 
 def test_cancelled_while_it_waits_for_a_source(lake: Lake, worker: Worker) -> None:
     entry = want(lake, "ods.slow")
-    until(lambda: worker.at == [entry], "nobody took it")
+    until(lambda: worker.active_run_ids == [entry], "nobody took it")
     run_queue.cancel(lake.store.db, entry)
     (lake.settings.root / "gate").touch()
-    assert follow(lake, entry).state == "cancelled"
+    assert follow_run(lake, entry).state == "cancelled"
     assert "ods.slow" not in lake.tables()
 
 
 def test_two_at_a_time_and_a_slow_one_holds_up_no_other(lake: Lake, worker: Worker) -> None:
     slow = want(lake, "ods.slow")
-    until(lambda: worker.at == [slow], "nobody took it")
-    assert follow(lake, want(lake)).state == "succeeded"
+    until(lambda: worker.active_run_ids == [slow], "nobody took it")
+    assert follow_run(lake, want(lake)).state == "succeeded"
     (lake.settings.root / "gate").touch()
-    done = follow(lake, slow)
+    done = follow_run(lake, slow)
     assert done.state == "succeeded", done.errors
 
 
 def test_who_lost_the_claim_publishes_nothing(lake: Lake, worker: Worker) -> None:
     """It was taken for dead, and another took the run over; then it comes back."""
     entry = want(lake, "ods.slow")
-    until(lambda: worker.at == [entry], "nobody took it")
+    until(lambda: worker.active_run_ids == [entry], "nobody took it")
     taken_over = run_queue.schema.queue.update().values(worker="w2", token="another", attempt=2)
     lake.store.db.write(lambda connection: connection.execute(taken_over))  # at once: else it would take it again
     (lake.settings.root / "gate").touch()
-    until(lambda: worker.at == [], "it did not end")
+    until(lambda: worker.active_run_ids == [], "it did not end")
     assert "ods.slow" not in lake.tables()
     assert get(lake, entry).worker == "w2"
 
 
 def test_what_it_cannot_finish_is_given_back(lake: Lake) -> None:
-    worker = Worker(lake, Flows(lake, os.environ), name="w1", parallel=1)
+    worker = Worker(lake, FlowCache(lake, os.environ), name="w1", parallel=1)
     worker.start()
     entry = want(lake, "ods.slow")
-    until(lambda: worker.at == [entry], "nobody took it")
+    until(lambda: worker.active_run_ids == [entry], "nobody took it")
     assert worker.end(seconds=0.2) is False
     assert get(lake, entry).state == "queued"
     (lake.settings.root / "gate").touch()
@@ -185,14 +185,14 @@ def odd(state):
     assert (found.state, found.attempt, found.retries, code in str(found.outcome)) == ("queued", 1, retries, True)
     (lake.settings.root / "gate").touch()
     lake.store.db.write(lambda connection: connection.execute(schema.queue.update().values(not_before="")))
-    assert follow(lake, entry).state == "succeeded"
+    assert follow_run(lake, entry).state == "succeeded"
 
 
 def test_no_room_for_spark_is_no_wish_to_stop(lake: Lake, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that breaks off stops its own steps; that nobody asked it to is still known."""
 
     def full(_: Lake) -> None:
-        raise no_room(OSError(28, "No space left on device")) or AssertionError("it is told otherwise")
+        raise find_disk_full(OSError(28, "No space left on device")) or AssertionError("it is told otherwise")
 
     monkeypatch.setattr(Lake, "spark", property(full))
     (lake.settings.root / "flows/task.py").write_text("""
@@ -209,32 +209,32 @@ def orders(orders):
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.Entry({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
+    entry = run_queue.QueueRequest({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
     run_queue.submit(lake.store.db, entry)
     opened = threading.Timer(3, (lake.settings.root / "gate").touch)
     opened.start()
     with pytest.raises(RunnelError, match="longer than the 1 s that it may"):
-        follow(lake, entry.id)
+        follow_run(lake, entry.id)
     opened.cancel()
 
 
 def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
     def ask(kind: str, wish: dict[str, Any]) -> Mapping[str, Any]:
-        entry = run_queue.Entry(wish, "ada", kind=kind, retries=0)
+        entry = run_queue.QueueRequest(wish, "ada", kind=kind, retries=0)
         run_queue.submit(lake.store.db, entry)
         until(lambda: not get(lake, entry.id).is_open, "nobody answers")
         return get(lake, entry.id).outcome or {}
 
     steps = ask("plan", {"select": ["ods.orders"]})["steps"]
     assert [(step["table"], step["action"]) for step in steps] == [("ods.orders", "ingest")]
-    follow(lake, want(lake))
+    follow_run(lake, want(lake))
     found = ask("query", {"sql": "select id, amount from ods.orders order by id", "limit": 1})
     assert (found["columns"], found["rows"], found["more"]) == (["id", "amount"], [[1, 10]], True)
     assert ask("query", {"sql": "select nothing from ods.orders"})["error"]["code"] == "SQL_COLUMN"
 
 
 def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.Entry({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
+    entry = run_queue.QueueRequest({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
     run_queue.submit(lake.store.db, entry)
     until(lambda: not get(lake, entry.id).is_open, "nobody took it")
     found = get(lake, entry.id)

@@ -13,12 +13,12 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import Queued
+from runnel.lake.control.run_queue import QueueEntry
 from runnel.run import step_executor, step_threads
 from runnel.service.worker import worker
-from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import Worker
-from runnel.thread_interrupt import stragglers
+from runnel.thread_interrupt import list_abandoned_threads
 from tests.run.project import Project
 
 FLOW = """
@@ -53,7 +53,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "GRACE_SECONDS", 0.5)
     monkeypatch.setattr(worker, "_GRACE_SECONDS", 2.0)
     yield
-    until(lambda: not stragglers(), "a thread stays behind")
+    until(lambda: not list_abandoned_threads(), "a thread stays behind")
 
 
 @pytest.fixture
@@ -73,17 +73,17 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    entry = run_queue.Entry({"select": list(select)}, "ada", **options)
+    entry = run_queue.QueueRequest({"select": list(select)}, "ada", **options)
     run_queue.submit(lake.store.db, entry)
     return entry.id
 
 
-def get(lake: Lake, entry: str) -> Queued:
+def get(lake: Lake, entry: str) -> QueueEntry:
     return lake.store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
 def start(lake: Lake) -> Worker:
-    worker = Worker(lake, Flows(lake, os.environ), name="w1", parallel=3)
+    worker = Worker(lake, FlowCache(lake, os.environ), name="w1", parallel=3)
     worker.start()
     return worker
 
@@ -97,7 +97,7 @@ def test_a_task_that_sleeps_fails_once_and_the_worker_is_replaced_after_its_othe
     with project.open() as lake:
         worker = start(lake)
         other = want(lake, "ods.gated")
-        until(lambda: worker.at == [other], "nobody took it")
+        until(lambda: worker.active_run_ids == [other], "nobody took it")
         entry = want(lake, "+dws.slow")
         until(lambda: not get(lake, entry).is_open, "it goes on")
         found = get(lake, entry)
@@ -105,7 +105,7 @@ def test_a_task_that_sleeps_fails_once_and_the_worker_is_replaced_after_its_othe
         assert "RUN_TIMEOUT" in str(found.outcome)
         until(worker.stop.is_set, "it takes more runs")
         late = want(lake, "ods.orders")
-        assert worker.is_torn and get(lake, other).state == "running"
+        assert worker.has_stuck_run and get(lake, other).state == "running"
         (project.root / "gate").touch()
         assert worker.end()
         assert (get(lake, other).state, get(lake, late).state) == ("succeeded", "queued")
@@ -116,12 +116,12 @@ def test_python_code_ends_by_a_cancel_and_by_the_timeout_of_its_run(plain: Proje
     with plain.open() as lake:
         worker = start(lake)
         cancelled, late = want(lake, "ods.looping"), want(lake, "ods.looping", timeout_seconds=1, retries=0)
-        until(lambda: len(worker.at) == 2, "nobody took them")
+        until(lambda: len(worker.active_run_ids) == 2, "nobody took them")
         run_queue.cancel(lake.store.db, cancelled)
         until(lambda: not get(lake, cancelled).is_open and not get(lake, late).is_open, "they go on")
         assert (get(lake, cancelled).state, get(lake, late).state) == ("cancelled", "failed")
         assert "took longer than the 1 s that it may" in str(get(lake, late).outcome)
-        assert not worker.is_torn and worker.end(), "nothing was left behind"
+        assert not worker.has_stuck_run and worker.end(), "nothing was left behind"
 
 
 def test_a_run_that_is_stuck_before_its_first_step_is_ended_by_the_queue(plain: Project) -> None:
@@ -130,10 +130,10 @@ def test_a_run_that_is_stuck_before_its_first_step_is_ended_by_the_queue(plain: 
         worker = start(lake)
         entry = want(lake, "ods.orders", timeout_seconds=1, retries=0)
         until(lambda: not get(lake, entry).is_open, "it goes on")
-        assert (get(lake, entry).state, worker.is_torn) == ("failed", True)
+        assert (get(lake, entry).state, worker.has_stuck_run) == ("failed", True)
         assert "took longer than the 1 s that it may" in str(get(lake, entry).outcome)
         assert worker.end()
-        until(lambda: not stragglers(), "it stays behind")
+        until(lambda: not list_abandoned_threads(), "it stays behind")
         assert "ods.orders" not in lake.tables(), "its token is void: it can't publish"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import runnel as rn
-from runnel.run.results.delivery_result import Sent
+from runnel.run.results.delivery_result import DeliveryResult
 from tests.faults.crew import killed, start
 from tests.run.project import Project
 
@@ -24,7 +24,7 @@ class Shop(Project):
         """Write a file of orders: (id, day, amount)."""
         self.orders(name, *rows)  # type: ignore[arg-type]
 
-    def sent(self) -> Sent:
+    def sent(self) -> DeliveryResult:
         """Run, and return what became of the one sink that something was delivered to."""
         (found,) = self.run().sinks
         return found
@@ -36,12 +36,12 @@ class Shop(Project):
 
     def states(self) -> list[dict[str, Any]]:
         """Return what `runnel sinks --json` says."""
-        from runnel.project.execution.deliver_sinks import sink_states
+        from runnel.project.execution.deliver_sinks import list_sink_states
 
         with self.open() as lake:
-            return [one.json() for one in sink_states(lake)]
+            return [one.json() for one in list_sink_states(lake)]
 
-    def deliver(self) -> tuple[Sent, ...]:
+    def deliver(self) -> tuple[DeliveryResult, ...]:
         """Do `runnel sinks deliver`."""
         from runnel.project.execution.deliver_sinks import deliver_now
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from runnel.errors import Conflict
 from runnel.lake.catalog import schema
-from runnel.lake.flow_state.sink_positions import held, reset, states
+from runnel.lake.flow_state.sink_positions import lease_sink, read_positions, reset_position
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.faults.crew import start
@@ -31,33 +31,33 @@ def send(rows):
 
 
 def test_one_holds_it_at_a_time(both: Store) -> None:
-    with held(both.db, "a") as mine:
+    with lease_sink(both.db, "a") as mine:
         assert mine is not None
-        with held(both.db, "a") as other:
+        with lease_sink(both.db, "a") as other:
             assert other is None
-        with held(both.db, "b") as other:
+        with lease_sink(both.db, "b") as other:
             assert other is not None
-    with held(both.db, "a") as mine:
+    with lease_sink(both.db, "a") as mine:
         assert mine is not None
 
 
 def test_it_moves_only_forward_for_who_holds_it(both: Store) -> None:
     commit = both.commit()
-    with held(both.db, "a") as mine:
+    with lease_sink(both.db, "a") as mine:
         assert mine is not None
-        mine.fail("no route")
-        mine.fail("no route")
-        state = mine.state()
+        mine.record_failure("no route")
+        mine.record_failure("no route")
+        state = mine.read_position()
         assert (state.attempts, state.problem, state.delivered) == (2, "no route", None)
-        mine.accept(commit, None, 5, epoch=0)
-        state = mine.state()
+        mine.record_delivery(commit, None, 5, epoch=0)
+        state = mine.read_position()
         assert (state.attempts, state.problem, state.delivered, state.rows) == (0, None, commit.id, 5)
-        reset(both.db, "a")
-        assert (mine.state().delivered, mine.state().epoch) == (None, 1)
-        refused = _raises(lambda: mine.accept(commit, None, 5, epoch=0))
+        reset_position(both.db, "a")
+        assert (mine.read_position().delivered, mine.read_position().epoch) == (None, 1)
+        refused = _raises(lambda: mine.record_delivery(commit, None, 5, epoch=0))
         assert refused is not None and refused.code == "SINK_LOST"
-    refused = _raises(lambda: mine.accept(commit, None, 5, epoch=1))
-    assert refused is not None and both.db.read(states)["a"].delivered is None
+    refused = _raises(lambda: mine.record_delivery(commit, None, 5, epoch=1))
+    assert refused is not None and both.db.read(read_positions)["a"].delivered is None
 
 
 def _raises(work: Callable[[], None]) -> Conflict | None:
@@ -107,7 +107,7 @@ def test_a_compaction_is_no_change(shop: Shop) -> None:
     shop.day("b", (3, "2026-01-03", "8.00"))
     assert shop.run().sinks == ()
     with shop.open() as lake:
-        (state,) = lake.store.db.read(states).values()
+        (state,) = lake.store.db.read(read_positions).values()
         assert state.location == lake.store.state()[TableName("ods", "hand")].location
         lake.load("ods.hand", shop.root / "data/orders/b.csv")
     assert [sent.rows for sent in shop.deliver()] == [1]

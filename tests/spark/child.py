@@ -8,7 +8,7 @@ from runnel.errors import RunnelError
 from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.jvm.jars import ensure_jars
 from runnel.spark.jvm.java_home import find_java
-from runnel.spark.session import SparkSettings, start, stop
+from runnel.spark.session import SparkSettings, start_spark, stop_spark
 
 
 def say(*words):
@@ -18,7 +18,7 @@ def say(*words):
 def session(folder, **conf):
     master = conf.pop("master", "local[1]")
     catalog = CatalogSettings("main", f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
-    return start(SparkSettings(master, {"spark.driver.memory": "1g", **conf}, (catalog,)))
+    return start_spark(SparkSettings(master, {"spark.driver.memory": "1g", **conf}, (catalog,)))
 
 
 def jvm_of(spark):
@@ -52,8 +52,8 @@ def interrupted(folder):
 def count(folder):
     spark = session(folder)
     say("rows", spark.range(7).count())
-    stop()
-    stop()
+    stop_spark()
+    stop_spark()
 
 
 def again(folder):

@@ -17,13 +17,13 @@ os.environ.setdefault("RUNNEL_CDS", "ready")
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """Start Spark once; tests add their lakes as slots or catalogs of their own names."""
-    from runnel.spark.session import SparkSettings, start, stop
+    from runnel.spark.session import SparkSettings, start_spark, stop_spark
 
     found: list[SparkSession] = []
     settings = SparkSettings(master="local[2]", conf={"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"})
     # The thread that starts Spark ends before the first test: the JVM must not end with it.
-    starter = threading.Thread(target=lambda: found.append(start(settings)))
+    starter = threading.Thread(target=lambda: found.append(start_spark(settings)))
     starter.start()
     starter.join()
     yield found[0]
-    stop()
+    stop_spark()

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from runnel.spark.arrow_allocators import Sweeper
+from runnel.spark.arrow_allocators import AllocatorSweeper
 
 
 def test_allocators_of_readers_that_have_ended_are_closed(spark: SparkSession, tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_allocators_of_readers_that_have_ended_are_closed(spark: SparkSession, t
     assert root.getChildAllocators().size() > before  # where this fails, Iceberg closes them, and sweeping can go
     used = root.newChildAllocator("in use", 0, 1 << 20)
     buffer = used.buffer(64)
-    sweeper = Sweeper(spark.sparkContext)
+    sweeper = AllocatorSweeper(spark.sparkContext)
     assert sweeper.sweep() > 0  # idle once is not enough
     assert sweeper.sweep() == 0
     assert [one.getName() for one in root.getChildAllocators()] == ["in use"]

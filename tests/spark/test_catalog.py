@@ -1,7 +1,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.spark.catalog_conf import CatalogSettings, catalog_conf
+from runnel.spark.catalog_conf import CatalogSettings, build_catalog_conf
 
 LOCKS = "?busy_timeout=30000&transaction_mode=IMMEDIATE"
 ADDRESSES = {
@@ -30,7 +30,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("address", "expected"), ADDRESSES.values(), ids=ADDRESSES)
 def test_address(address, expected):
-    conf = catalog_conf("dev", address, "/w")
+    conf = build_catalog_conf("dev", address, "/w")
     prefix = "spark.sql.catalog.dev."
     about = (f"{prefix}uri", f"{prefix}jdbc.")
     database = {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(about)}
@@ -40,7 +40,7 @@ def test_address(address, expected):
 @pytest.mark.parametrize(("address", "code", "told"), REFUSED.values(), ids=REFUSED)
 def test_refused_address(address, code, told):
     with pytest.raises(Mistake) as caught:
-        catalog_conf("dev", address, "/w")
+        build_catalog_conf("dev", address, "/w")
     assert caught.value.code == code
     assert told in caught.value.what
 

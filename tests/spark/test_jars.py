@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from runnel.errors import Broken, RunnelError, Unreachable
+from runnel.errors import CorruptData, RunnelError, Unreachable
 from runnel.spark.jvm import cache_dir, jars, network_options
-from runnel.spark.jvm.jars import LAKE, ensure_jars
+from runnel.spark.jvm.jars import LAKE_JARS, ensure_jars
 from runnel.spark.jvm.java_home import find_java
-from runnel.spark.jvm.maven_resolver import _size
+from runnel.spark.jvm.maven_resolver import _measure_folder
 
-POINTS = [jars.FETCHED, jars.CHECKED, jars.MOVED, f"{jars.MOVED}:kill@3"]
+POINTS = [jars.JARS_FETCHED, jars.JAR_CHECKED, jars.JAR_MOVED, f"{jars.JAR_MOVED}:kill@3"]
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def fetch(**env):
     return subprocess.Popen(line, env={**os.environ, **env}, stdout=subprocess.PIPE, text=True)
 
 
-ALL = sorted(jar.file_name for jar in LAKE)
+ALL = sorted(jar.file_name for jar in LAKE_JARS)
 
 
 def test_two_first_starts_at_once(stock, tmp_path):
@@ -60,34 +60,34 @@ def test_killed_and_started_again(stock, tmp_path, point):
     child = fetch(RUNNEL_FAIL=point)
     child.communicate(timeout=60)
     assert child.returncode == -9
-    assert all(jars.is_right(path, jar) for path, jar in zip(ensure_jars(find_java()), LAKE, strict=True))
+    assert all(jars.has_pinned_sum(path, jar) for path, jar in zip(ensure_jars(find_java()), LAKE_JARS, strict=True))
 
 
 def test_missing_jar_is_named(stock, tmp_path):
-    (stock / LAKE[2].file_name).unlink()
+    (stock / LAKE_JARS[2].file_name).unlink()
     with pytest.raises(Unreachable) as caught:
         ensure_jars(find_java())
     assert caught.value.code == "SPARK_JARS"
-    assert LAKE[2].file_name in caught.value.what
-    assert LAKE[1].file_name not in caught.value.what
+    assert LAKE_JARS[2].file_name in caught.value.what
+    assert LAKE_JARS[1].file_name not in caught.value.what
     assert "RUNNEL_JARS" in caught.value.fix
 
 
 def test_wrong_sum_is_not_used(stock, tmp_path):
-    bad = stock / LAKE[1].file_name
+    bad = stock / LAKE_JARS[1].file_name
     contents = bytearray(bad.read_bytes())
     contents[1000] ^= 1
     bad.unlink()
     bad.write_bytes(contents)
-    with pytest.raises(Broken) as caught:
+    with pytest.raises(CorruptData) as caught:
         ensure_jars(find_java())
     assert caught.value.code == "SPARK_JARS_SUM"
-    assert LAKE[1].file_name in caught.value.what
+    assert LAKE_JARS[1].file_name in caught.value.what
     assert cached(tmp_path) == []
 
 
 def test_full_disk(stock, tmp_path, monkeypatch):
-    monkeypatch.setenv("RUNNEL_FAIL", f"{jars.FETCHED}:enospc")
+    monkeypatch.setenv("RUNNEL_FAIL", f"{jars.JARS_FETCHED}:enospc")
     with pytest.raises(RunnelError) as caught:
         ensure_jars(find_java())
     assert caught.value.code == "SPARK_DISK"
@@ -96,7 +96,7 @@ def test_full_disk(stock, tmp_path, monkeypatch):
 
 def test_too_little_space_is_noticed_before(tmp_path):
     with pytest.raises(RunnelError) as caught:
-        cache_dir.need_space(tmp_path / "not" / "there", 10**18)
+        cache_dir.require_space(tmp_path / "not" / "there", 10**18)
     assert caught.value.code == "SPARK_DISK"
 
 
@@ -118,7 +118,7 @@ def test_no_network(tmp_path, monkeypatch):
     with pytest.raises(Unreachable) as caught:
         ensure_jars(find_java())
     assert caught.value.code == "SPARK_JARS"
-    assert all(jar.file_name in caught.value.what for jar in LAKE)
+    assert all(jar.file_name in caught.value.what for jar in LAKE_JARS)
     assert "RUNNEL_JARS" in caught.value.fix
     assert cached(tmp_path) == []
 
@@ -127,7 +127,7 @@ def test_java_reads_the_trust_store(tmp_path):
     import ssl
 
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
-    (tmp_path / "store").write_bytes(network_options.key_store(certificates))
+    (tmp_path / "store").write_bytes(network_options.build_key_store(certificates))
     line = [find_java().home / "bin" / "keytool", "-list", "-keystore", tmp_path / "store", "-storepass", "changeit"]
     listed = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout
     assert listed.count("trustedCertEntry") == len(certificates)
@@ -145,7 +145,7 @@ def test_folders_that_come_and_go_while_jars_arrive(tmp_path):
     thread = threading.Thread(target=stir)
     thread.start()
     try:
-        assert {_size(tmp_path) for _ in range(2000)} == {5}
+        assert {_measure_folder(tmp_path) for _ in range(2000)} == {5}
     finally:
         over.set()
         thread.join()

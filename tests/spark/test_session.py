@@ -6,8 +6,8 @@ import pytest
 
 from runnel.errors import Mistake
 from runnel.spark.catalog_conf import CatalogSettings
-from runnel.spark.doctor import facts
-from runnel.spark.session import SparkSettings, slot_session, start
+from runnel.spark.doctor import diagnose_spark
+from runnel.spark.session import SparkSettings, create_slot_session, start_spark
 from tests.spark.running import child, gone, line_from, outcome
 
 pytestmark = pytest.mark.spark
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 def test_catalog_round_trip(spark, catalog, tmp_path):
     (tmp_path / "lake").mkdir(exist_ok=True)
-    slot = slot_session(spark, CatalogSettings("main", catalog, str(tmp_path / "ware house")))
+    slot = create_slot_session(spark, CatalogSettings("main", catalog, str(tmp_path / "ware house")))
     slot.sql("create namespace ods")
     slot.sql("create table ods.t as select id, cast(id as string) s from range(5)")
     slot.sql("insert into main.ods.t values (5, null)")
@@ -27,7 +27,7 @@ def test_catalog_round_trip(spark, catalog, tmp_path):
 
 def test_slots_stay_apart(spark, tmp_path):
     database = f"sqlite:///{tmp_path}/catalog.db"
-    slots = [slot_session(spark, CatalogSettings(f"run_a_{n}", database, str(tmp_path / "w"))) for n in (1, 2)]
+    slots = [create_slot_session(spark, CatalogSettings(f"run_a_{n}", database, str(tmp_path / "w"))) for n in (1, 2)]
     for number, slot in enumerate(slots):
         slot.sql("create namespace ods")
         slot.sql(f"create table ods.t as select {number} as n")
@@ -55,12 +55,12 @@ def test_python_workers_are_this_python(spark):
 
 def test_other_settings_need_another_process(spark):
     with pytest.raises(Mistake) as caught:
-        start(SparkSettings(master="local[1]"))
+        start_spark(SparkSettings(master="local[1]"))
     assert caught.value.code == "SPARK_RUNNING"
 
 
 def test_doctor_knows(spark):
-    found = {fact.name: fact for fact in facts()}
+    found = {fact.name: fact for fact in diagnose_spark()}
     assert [found[name].state for name in ("pyspark", "java", "jars")] == ["ok"] * 3
     assert all(fact.fix for fact in found.values() if fact.state != "ok")
 

@@ -281,13 +281,13 @@ class Up:
 
 def keep(root: str) -> None:
     """Do what `runnel up` does for a project without streams, with more upkeep than usual, until killed."""
-    from runnel.project.planning.plan_project import flow_of
+    from runnel.project.planning.plan_project import load_project_flow
     from runnel.service.worker.loops import compaction_loop
-    from runnel.service.worker.loops.loop_supervisor import Keeper
+    from runnel.service.worker.loops.loop_supervisor import LoopSupervisor
 
     compaction_loop.PAUSE_SECONDS, compaction_loop.MOST_FILES = 0.3, 5
     with rn.open(root) as lake:
-        Keeper(lake, flow_of(lake), "main", lambda _: None).run()
+        LoopSupervisor(lake, load_project_flow(lake), "main", lambda _: None).run()
 
 
 def until(is_so: Callable[[], bool], seconds: float, what: Callable[[], str], pause: float = 0.2) -> None:

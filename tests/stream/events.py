@@ -6,12 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.history.commits import Change
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
-from runnel.project.planning.plan_project import flow_of
-from runnel.run.results.run_result import Ran
-from runnel.run.task.build_frame import build
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.run.results.run_result import RunResult
+from runnel.run.task.build_frame import build_frame
 from tests.kafka import Server
 from tests.run.project import Project, did
 
@@ -49,7 +49,7 @@ class Events(Project):
         keys = ("buy", "click", "amount", "at")
         self._put("buys", [dict(zip(keys, (*row[:3], moment(row[3])), strict=True)) for row in rows])
 
-    def ran(self, *select: str, **options: Any) -> Ran:
+    def ran(self, *select: str, **options: Any) -> RunResult:
         """Run, which must succeed."""
         found = self.run(*select, **options)
         assert not found.errors, "\n".join(map(str, found.errors))
@@ -67,12 +67,14 @@ class Events(Project):
     def in_batch(self, table: str, change: "Callable[[DataFrame], DataFrame] | None" = None) -> list[Row]:
         """Return what a stream's task makes of all rows that are there, at once; `change` them before."""
         with self.open() as lake:
-            task = flow_of(lake).tasks[TableName.parse(table)]
+            task = load_project_flow(lake).tasks[TableName.parse(table)]
             frames = {name: self._frame(lake, str(source), change) for name, source in task.inputs}
             if task.function is not None:
                 return collected(task.function(**frames, **dict(task.params)))
             session = next(iter(frames.values())).sparkSession
-            return collected(build(task, {table: frames[name] for name, table in task.inputs}, session, self.root))
+            return collected(
+                build_frame(task, {table: frames[name] for name, table in task.inputs}, session, self.root)
+            )
 
     def _frame(self, lake: "Lake", table: str, change: "Callable[[DataFrame], DataFrame] | None") -> "DataFrame":
         found = lake.read(table)
@@ -111,5 +113,5 @@ def drop(project: Project, table: str) -> None:
     """Drop a table."""
     name = TableName.parse(table)
     with project.open() as lake:
-        change = Change(name, lake.store.state("main")[name].location, None)
-        publish(lake.store.db, Draft("main", f"drop {table}", "ada", (change,)))
+        change = CommitChange(name, lake.store.state("main")[name].location, None)
+        publish(lake.store.db, CommitDraft("main", f"drop {table}", "ada", (change,)))

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from runnel.names import TableName
-from runnel.plan.fingerprint.fingerprints import Fingerprints
-from runnel.project.planning.plan_project import flow_of
-from runnel.run.stream.stream_query import Course
+from runnel.plan.fingerprint.fingerprints import Fingerprinter
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.run.stream.stream_query import StreamQuery
 from tests.stream.clicks import Clicks
 
 BESIDE = """
@@ -24,18 +24,18 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def following(clicks: Clicks, table: str) -> Iterator[Course]:
+def following(clicks: Clicks, table: str) -> Iterator[StreamQuery]:
     """Keep a stream going beside the block."""
     with clicks.open() as lake, ExitStack() as stack:
-        flow = flow_of(lake)
+        flow = load_project_flow(lake)
         task, stop = flow.tasks[TableName.parse(table)], threading.Event()
-        code = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of(task)
-        course = Course.open(stack, lake.store, flow, task, "main", code, "r1", lake.spark)
+        code = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of(task)
+        course = StreamQuery.open(stack, lake.store, flow, task, "main", code, "r1", lake.spark)
         query = course.start(is_endless=True)
 
         def wind() -> None:
             while not stop.is_set() and query.isActive:
-                if not course.wind():
+                if not course.extend_logs():
                     stop.wait(0.01)
             course.finish()
 
@@ -79,4 +79,4 @@ def test_tables_beside_move_together(clicks: Clicks) -> None:
         found = until(clicks, 8)
     assert sorted(row[0] for row in found) == list(range(1, 9))
     assert all(left == right >= 3 for number, left, right in found if number > 3)
-    assert not course.batches.error
+    assert not course.publisher.error

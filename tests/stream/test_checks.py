@@ -39,7 +39,9 @@ def test_bad_rows_of_all_batches_are_set_aside(events: Events) -> None:
 
 
 def test_after_a_stop_it_goes_on_with_the_same_rows(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_log, "AHEAD", 1)  # so that what comes after the bad row has no room on the tape
+    monkeypatch.setattr(
+        append_log, "MAX_UNREAD_SNAPSHOTS", 1
+    )  # so that what comes after the bad row has no room on the tape
     events.streams(STOPPED)
     send(events, "/a", start=0)
     events.ran()

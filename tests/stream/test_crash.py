@@ -25,7 +25,7 @@ SEED = int(os.environ.get("SEED") or random.SystemRandom().getrandbits(32))
 WITHOUT_SPARK = 3  # kills; and two with it
 POINTS = (
     *feed.ALL,
-    sources.TAKEN,
+    sources.SOURCE_STAGED,
     lake.WRITE_BYTES,
     lake.WRITE_DATA,
     lake.WRITE_MANIFEST,

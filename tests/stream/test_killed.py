@@ -11,7 +11,7 @@ def minute(clicks):
     rows = clicks.where("ts < timestamp '2026-01-02'").groupBy(F.window("ts", "1 minute"), "page").count()
     return rows.selectExpr("window.start AS minute", "page", "count")
 """
-POINTS = (failpoints.WOUND, failpoints.BEGUN, failpoints.WRITTEN, failpoints.PUBLISHED)
+POINTS = (failpoints.LOGS_EXTENDED, failpoints.BATCH_STARTED, failpoints.BATCH_WRITTEN, failpoints.BATCH_PUBLISHED)
 
 
 def test_killed_at_every_point(events: Events) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from runnel.lake.flow_state import append_log
-from runnel.lake.flow_state.append_log import NotOnlyMore, Tape
-from runnel.lake.history.commits import Change
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.table_metadata import KEPT_SNAPSHOTS, load
-from runnel.lake.merge.revert import revert
-from runnel.lake.publish import Draft, publish
+from runnel.lake.flow_state.append_log import AppendLog, NotAppendOnly
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.table_metadata import RETAINED_SNAPSHOTS, load_metadata
+from runnel.lake.merge.revert import revert_commit
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
@@ -26,7 +26,7 @@ class Winding:
         self.store = store
         self.numbers = 0
         create(store, "ods.orders", rows())
-        self.tape = append_log.begin(store, ORDERS, *self._now())
+        self.tape = append_log.create(store, ORDERS, *self._now())
         self.add()
         self.wind()
 
@@ -38,19 +38,19 @@ class Winding:
         assert compact(self.store, ORDERS, force=True)[0].commit
 
     def revert(self, commit: str) -> None:
-        revert(self.store, commit, "main")
+        revert_commit(self.store, commit, "main")
 
     def wind(self, read: dict[int, int] | None = None) -> None:
-        self.tape = append_log.wind(
-            self.store, ORDERS, append_log.shorten(self.store, self.tape, read or {}), *self._now()
+        self.tape = append_log.extend(
+            self.store, ORDERS, append_log.trim(self.store, self.tape, read or {}), *self._now()
         )
 
     def on_tape(self) -> list[tuple[object, ...]]:
         """Return the rows of a table that has the files of the tape."""
         name = TableName.parse("tmp.tape")
         before = self.store.state("main").get(name)
-        change = Change(name, before.location if before else None, self.tape.location)
-        publish(self.store.db, Draft("main", "look", "ada", (change,)))
+        change = CommitChange(name, before.location if before else None, self.tape.location)
+        publish(self.store.db, CommitDraft("main", "look", "ada", (change,)))
         return read(self.store, "tmp.tape")
 
     def _now(self) -> tuple[str, str]:
@@ -110,32 +110,35 @@ def test_rows_that_it_has_went(store: Store) -> None:
     commit = winding.add()
     winding.wind()
     winding.revert(commit)
-    with pytest.raises(NotOnlyMore, match=r"rows went or changed in files of `ods\.orders`"):
+    with pytest.raises(NotAppendOnly, match=r"rows went or changed in files of `ods\.orders`"):
         winding.wind()
 
 
 def test_what_is_unread(store: Store) -> None:
     winding = Winding(store)
-    assert append_log.unread(store, winding.tape, {}) == 1
+    assert append_log.count_unread_snapshots(store, winding.tape, {}) == 1
     (first,) = [one.snapshot_id for one in _snapshots(store, winding.tape)[1:]]
-    assert append_log.unread(store, winding.tape, {first: 0}) == 1  # not all of its files
-    assert append_log.unread(store, winding.tape, {first: 1}) == 0
+    assert append_log.count_unread_snapshots(store, winding.tape, {first: 0}) == 1  # not all of its files
+    assert append_log.count_unread_snapshots(store, winding.tape, {first: 1}) == 0
     for _ in range(3):
         winding.add()
         winding.wind()
-    assert append_log.unread(store, winding.tape, {first: 1}) == 3
-    assert append_log.AHEAD < KEPT_SNAPSHOTS
+    assert append_log.count_unread_snapshots(store, winding.tape, {first: 1}) == 3
+    assert append_log.MAX_UNREAD_SNAPSHOTS < RETAINED_SNAPSHOTS
 
 
 def test_what_was_read_is_taken_off(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_log, "LONG", 2)
+    monkeypatch.setattr(append_log, "MAX_READ_FILES", 2)
     winding = Winding(store)
     for _ in range(4):
         winding.add()
         winding.wind({_snapshots(store, winding.tape)[-1].snapshot_id: 1})
-    assert len(list(entries(store, load(store, winding.tape.location)))) < 5
-    assert append_log.unread(store, winding.tape, {_snapshots(store, winding.tape)[-2].snapshot_id: 1}) == 1
+    assert len(list(read_entries(store, load_metadata(store, winding.tape.location)))) < 5
+    assert (
+        append_log.count_unread_snapshots(store, winding.tape, {_snapshots(store, winding.tape)[-2].snapshot_id: 1})
+        == 1
+    )
 
 
-def _snapshots(store: Store, found: Tape):  # type: ignore[no-untyped-def]
-    return load(store, found.location).snapshots
+def _snapshots(store: Store, found: AppendLog):  # type: ignore[no-untyped-def]
+    return load_metadata(store, found.location).snapshots

@@ -71,8 +71,8 @@ class Going:
         said = lambda: any(all(word in line for word in words) for line in self.up.said().splitlines())  # noqa: E731
         until(said, 30, lambda: f"it did not say {words}, but\n{tail(self.log)}", 0.05)
 
-    def status(self, table: str) -> streams.Stream:
-        found = self.lake.store.db.read(streams.streams)
+    def status(self, table: str) -> streams.StreamRecord:
+        found = self.lake.store.db.read(streams.list_streams)
         return found["main", TableName.parse(table)]
 
 
@@ -181,14 +181,14 @@ def test_a_stream_is_reset_unless_it_runs(tmp_path: Path, cli: Cli) -> None:
     views = TableName.parse("dwd.views")
     with rn.open(tmp_path) as lake:
         db = lake.store.db
-        with streams.hold(db, "main", views, "code") as held:
-            held.started("q1", "code")
+        with streams.acquire_lease(db, "main", views, "code") as held:
+            held.record_start("q1", "code")
             running = cli("stream", "reset", "dwd.views")
             assert (running.code, "STREAM_RUNNING" in running.err) == (1, True), running
         assert "close: `dwd.views`" in cli("stream", "reset", "dwd.view").err
         assert "begins anew" in cli("stream", "reset", "dwd.views").out
-        assert db.read(streams.streams) == {}
-        with streams.hold(db, "main", views, "code"):
-            streams._ours.clear()  # a process that had our number, and was killed
-            with streams.hold(db, "main", views, "code") as again:
-                again.told("idle")
+        assert db.read(streams.list_streams) == {}
+        with streams.acquire_lease(db, "main", views, "code"):
+            streams._own_tokens.clear()  # a process that had our number, and was killed
+            with streams.acquire_lease(db, "main", views, "code") as again:
+                again.set_state("idle")

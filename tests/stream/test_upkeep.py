@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.failpoint import Injected
+from runnel.failpoint import InjectedFault
 from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.relocate.relocate import relocate
@@ -39,8 +39,8 @@ def test_streams_go_on_after_rows_were_erased_and_the_project_was_moved(
     clicks.click((3, "b", "ann", "08:01:00"))
     clicks.click((4, "b", "bob", "08:02:00"), (5, "b", "ann", "08:02:00"))
     monkeypatch.setattr("runnel.failpoint._passed", {})
-    monkeypatch.setenv("RUNNEL_FAIL", f"{failpoints.WOUND}:error")
-    with pytest.raises(Injected):  # a tape reaches further than what was read of it
+    monkeypatch.setenv("RUNNEL_FAIL", f"{failpoints.LOGS_EXTENDED}:error")
+    with pytest.raises(InjectedFault):  # a tape reaches further than what was read of it
         clicks.run()
     monkeypatch.delenv("RUNNEL_FAIL")
     with clicks.open() as lake:

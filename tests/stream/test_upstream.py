@@ -71,7 +71,9 @@ GOES_ON: dict[str, Callable[[Events], None]] = {
 
 
 def test_it_goes_on(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_metadata.trimmed, "__defaults__", (4,))  # so that a tape soon loses its first snapshots
+    monkeypatch.setattr(
+        table_metadata.trim_snapshots, "__defaults__", (4,)
+    )  # so that a tape soon loses its first snapshots
     begun(events)
     for number, change in enumerate(GOES_ON.values(), 3):
         change(events)
@@ -118,7 +120,7 @@ def test_its_own_table_is_compacted_in_the_middle_of_a_batch(events: Events, mon
     done: list[str] = []
 
     def reach(point: str) -> None:
-        if point == failpoints.WRITTEN and not done:
+        if point == failpoints.BATCH_WRITTEN and not done:
             done.append(point)
             compacted(events, VIEWS)
 

@@ -32,7 +32,7 @@ def test_a_task_that_is_no_stream(clicks: Clicks, options: str, body: str, code:
     assert "JVM" not in str(error)
     with clicks.open() as lake:
         assert set(lake.tables()) == {"ods.clicks"}
-        assert lake.store.db.read(streams.streams) == {}
+        assert lake.store.db.read(streams.list_streams) == {}
 
 
 def test_update_needs_a_key(clicks: Clicks) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import runnel as rn
-from runnel.declare.settings import load
+from runnel.declare.settings import load_settings
 from runnel.lake.control import schedules
 from runnel.service.server.scheduler import Scheduler
 from runnel.telemetry import tracing
@@ -103,8 +103,8 @@ def test_a_schedule(tmp_path: Path) -> None:
             db, later = lake.store.db, datetime.now(UTC) + timedelta(hours=2)
             schedules.declare(db, [{"name": "often", "every": "1 hour", "select": "ods.*"}])
             scheduler = Scheduler(lake.store, lambda: later)
-            (entry,) = scheduler.tick()
-            assert scheduler.tick() == []
+            (entry,) = scheduler.queue_due_runs()
+            assert scheduler.queue_due_runs() == []
             wish = db.read(lambda c: queue_wish(c, entry))
         assert tracing.flush(30)
         (found,) = spans(server)
@@ -115,7 +115,7 @@ def test_a_schedule(tmp_path: Path) -> None:
 def queue_wish(connection: object, entry: str) -> dict[str, object]:
     from runnel.lake.control import run_queue
 
-    return dict(run_queue.find(connection, entry).wish)  # type: ignore[arg-type]
+    return dict(run_queue.find(connection, entry).request)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("trouble", ["away", "slow"])
@@ -139,13 +139,13 @@ def test_a_collector_in_trouble_holds_up_nothing(
 
 
 def test_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = load(Project(tmp_path).root).telemetry
-    assert not tracing.configure(settings, "shop") and tracing.current() is None
+    settings = load_settings(Project(tmp_path).root).telemetry
+    assert not tracing.configure(settings, "shop") and tracing.current_traceparent() is None
     with Server() as server, telling(server):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url("/hook"))
         assert tracing.configure(settings, "shop")
         with tracing.span("outer") as outer, tracing.span("inner", rows=3):
-            assert outer.trace is not None and tracing.current() != outer.trace
+            assert outer.traceparent is not None and tracing.current_traceparent() != outer.traceparent
         assert tracing.flush(30)
         first, second = spans(server)
         assert (first.name, second.parent, second.attributes) == ("outer", first.id, {"runnel.rows": 3})

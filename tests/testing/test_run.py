@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import runnel as rn
-from runnel.declare.registry import collecting
+from runnel.declare.registry import collect_declarations
 from runnel.errors import Mistake
 from runnel.testing.session import session
 
@@ -28,7 +28,7 @@ ORDERS = (
 @pytest.fixture(autouse=True)
 def declarations() -> Iterator[None]:
     """Let what a test declares be forgotten afterwards."""
-    with collecting("/nowhere") as registry:
+    with collect_declarations("/nowhere") as registry:
         registry.root = None  # as in a notebook: a mistake is raised, a second declaration replaces the first
         rn.source("ods.orders", rn.files("*.csv", schema=ORDERS))
         yield
@@ -231,7 +231,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_task_in_sql_by_its_path(project: Path) -> None:
-    with collecting(str(project)) as registry:
+    with collect_declarations(str(project)) as registry:
         registry.root = None  # nothing is imported here: the project's files say what the columns are
         given = {"ods.orders": [{"id": "1", "day": "2026-01-02", "amount": "3"}], "dwd.orders": []}
         made = rn.testing.run("flows/dws/day.sql", **given)

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, say, size
+from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.backfills import Backfill
-    from runnel.project.execution.backfill import Backfilled, Preview
-    from runnel.project.planning.run_request import Wish
-    from runnel.run.results.run_result import Watch
+    from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.planning.run_request import RunRequest
+    from runnel.run.results.run_result import ProgressCallback
 
 
 @command()
@@ -38,33 +38,35 @@ def backfill(
     as_json: bool,
 ) -> None:
     """Compute the slices of some days again, with everything downstream; sources are not read."""
-    from runnel.cli.run_progress import watching
+    from runnel.cli.run_progress import watch_run
     from runnel.project.execution import backfill
-    from runnel.project.planning.plan_project import flow_of
+    from runnel.project.planning.plan_project import load_project_flow
 
-    wish, number = backfill.wished(select, first, last, chunk=chunk, branch=branch)
-    with lake(overrides=values) as opened:
-        flow = flow_of(opened)
+    request, days_per_chunk = backfill.build_backfill_request(select, first, last, chunk=chunk, branch=branch)
+    with open_lake(overrides=values) as project_lake:
+        flow = load_project_flow(project_lake)
         if dry_run or (sys.stderr.isatty() and not as_json):
-            found = backfill.preview(opened, wish, number, flow)
+            preview = backfill.preview_backfill(project_lake, request, days_per_chunk, flow)
             if dry_run:
-                print_json(found.json()) if as_json else click.echo(_text(found))
+                print_json(preview.json()) if as_json else click.echo(_format_preview(preview))
                 return
-            say(_text(found) + "\n")
-        with watching(quiet=as_json) as watch:
-            name = None if local else _submitted(opened, wish, number, values)
-            if name is not None and not wait:
-                print_json({"backfill": name}) if as_json else click.echo(f"backfill {name} waits to be computed")
+            print_to_stderr(_format_preview(preview) + "\n")
+        with watch_run(quiet=as_json) as watch:
+            backfill_id = None if local else _submit_to_worker(project_lake, request, days_per_chunk, values)
+            if backfill_id is not None and not wait:
+                print_json({"backfill": backfill_id}) if as_json else click.echo(
+                    f"backfill {backfill_id} waits to be computed"
+                )
                 return
-            if name is not None:
-                done = _followed(opened, wish, number, name, watch)
+            if backfill_id is not None:
+                result = _follow_on_worker(project_lake, request, days_per_chunk, backfill_id, watch)
             else:
-                done = backfill.backfill(opened, wish, number, flow=flow, watch=watch)
+                result = backfill.backfill(project_lake, request, days_per_chunk, flow=flow, watch=watch)
     if as_json:
-        print_json(done.json())
+        print_json(result.json())
     else:
-        _show(done)
-    sys.exit({"failed": 1, "cancelled": 130}.get(done.state, 0))
+        _show_result(result)
+    sys.exit({"failed": 1, "cancelled": 130}.get(result.state, 0))
 
 
 @command()
@@ -76,78 +78,101 @@ def backfills(action: str | None, name: str | None, as_json: bool) -> None:
 
     if action is not None and name is None:
         raise click.UsageError(f"which backfill? write `runnel backfills {action} BACKFILL`")
-    with lake() as opened:
-        db = opened.store.db
+    with open_lake() as project_lake:
+        db = project_lake.store.db
         if action is not None and name is not None:
             change = {"pause": backfills.pause, "resume": backfills.resume, "cancel": backfills.cancel}[action]
-            found = [change(db, name)]
+            entries = [change(db, name)]
         else:
-            found = db.read(lambda connection: backfills.backfills(connection, 20))
+            entries = db.read(lambda connection: backfills.list_backfills(connection, 20))
     if as_json:
-        print_json(found[0].json() if action else [one.json() for one in found])
-    elif not found:
+        print_json(entries[0].json() if action else [entry.json() for entry in entries])
+    elif not entries:
         click.echo("no backfills yet; `runnel backfill` queues one where a worker is there")
     else:
-        rows = [_line(one) for one in found]
-        click.echo(grid(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
+        rows = [_build_row(entry) for entry in entries]
+        click.echo(format_table(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
 
 
-def _line(one: "Backfill") -> list[str]:
-    done = sum(chunk.state in ("succeeded", "nothing") for chunk in one.chunks)
-    days = f"{one.chunks[0].wish['days'][0]} to {one.chunks[-1].wish['days'][1]}"
-    select = " ".join(one.wish.get("select", ()))
-    return [one.id, one.state, one.branch, days, f"{done} of {len(one.chunks)}", one.author, select]
+def _build_row(entry: "Backfill") -> list[str]:
+    done_count = sum(chunk.state in ("succeeded", "nothing") for chunk in entry.chunks)
+    days = f"{entry.chunks[0].request['days'][0]} to {entry.chunks[-1].request['days'][1]}"
+    select = " ".join(entry.request.get("select", ()))
+    return [entry.id, entry.state, entry.branch, days, f"{done_count} of {len(entry.chunks)}", entry.author, select]
 
 
-def _submitted(opened: "Lake", wish: "Wish", number: int | None, values: tuple[str, ...]) -> str | None:
-    """Hand a backfill to a worker that is there, and return its id; None where nobody is."""
-    from runnel.cli.output import chosen
-    from runnel.project.execution.follow_run import is_served, submit_backfill
-    from runnel.project.planning.run_request_json import Asked
+def _submit_to_worker(
+    project_lake: "Lake", request: "RunRequest", days_per_chunk: int | None, values: tuple[str, ...]
+) -> str | None:
+    """Queue a backfill for a running worker and return its id; None if no worker runs."""
+    from runnel.cli.output import read_global_options
+    from runnel.project.execution.follow_run import has_worker, submit_backfill
+    from runnel.project.planning.run_request_json import SubmittedRequest
 
-    if not is_served(opened):
+    if not has_worker(project_lake):
         return None
-    assert wish.days is not None
-    asked = Asked(wish, None, (*chosen().get("overrides", ()), *values))
-    return submit_backfill(opened, asked, wish.days.chunks(number))
+    assert request.days is not None
+    submission = SubmittedRequest(request, None, (*read_global_options().get("overrides", ()), *values))
+    return submit_backfill(project_lake, submission, request.days.chunks(days_per_chunk))
 
 
-def _followed(opened: "Lake", wish: "Wish", number: int | None, name: str, watch: "Watch | None") -> "Backfilled":
-    from runnel.project.execution.backfill import Backfilled
+def _follow_on_worker(
+    project_lake: "Lake",
+    request: "RunRequest",
+    days_per_chunk: int | None,
+    backfill_id: str,
+    watch: "ProgressCallback | None",
+) -> "BackfillResult":
+    from runnel.project.execution.backfill import BackfillResult
     from runnel.project.execution.follow_run import follow_backfill
 
-    assert wish.days is not None
-    runs = follow_backfill(opened, name, watch, say)
-    ended = runs[-1].state
-    state = ended if ended in ("failed", "cancelled") else "succeeded" if any(run.commit for run in runs) else "nothing"
-    return Backfilled(wish.days, wish.days.chunks(number), tuple(runs), state)
+    assert request.days is not None
+    runs = follow_backfill(project_lake, backfill_id, watch, print_to_stderr)
+    last_state = runs[-1].state
+    state = (
+        last_state
+        if last_state in ("failed", "cancelled")
+        else "succeeded"
+        if any(run.commit for run in runs)
+        else "nothing"
+    )
+    return BackfillResult(request.days, request.days.chunks(days_per_chunk), tuple(runs), state)
 
 
-def _text(found: "Preview") -> str:
+def _format_preview(preview: "BackfillPreview") -> str:
     rows = [
         [
             line.table,
             line.action,
-            "" if line.slices is None else count(line.slices),
-            count(line.rows) if line.chunks else "",
-            size(line.bytes) if line.chunks else "",
+            "" if line.slices is None else format_count(line.slices),
+            format_count(line.rows) if line.chunks else "",
+            format_size(line.bytes) if line.chunks else "",
             line.reason,
         ]
-        for line in found.lines
+        for line in preview.tables
     ]
-    bound = "at least" if any(line.chunks and line.bytes is None for line in found.lines) else "about"
-    chunks = f"{count(len(found.chunks), 'chunk')}, a run and a commit each"
-    total = f"reads {bound} {count(found.rows, 'row')}, {size(found.bytes)}; {chunks}; on {found.branch}"
-    return grid(["table", "action", "slices", "rows", "bytes", "why"], rows, right=[2, 3, 4]) + f"\n\n{total}"
+    precision = "at least" if any(line.chunks and line.bytes is None for line in preview.tables) else "about"
+    chunks = f"{format_count(len(preview.chunks), 'chunk')}, a run and a commit each"
+    total = (
+        f"reads {precision} {format_count(preview.rows, 'row')}, "
+        f"{format_size(preview.bytes)}; {chunks}; on {preview.branch}"
+    )
+    return (
+        format_table(["table", "action", "slices", "rows", "bytes", "why"], rows, right_aligned=[2, 3, 4])
+        + f"\n\n{total}"
+    )
 
 
-def _show(done: "Backfilled") -> None:
-    from runnel.cli.flow.run import show
+def _show_result(result: "BackfillResult") -> None:
+    from runnel.cli.flow.run import show_run
 
-    for number, (chunk, run) in enumerate(zip(done.chunks, done.runs, strict=False), 1):
-        if len(done.chunks) > 1:
-            click.echo(("\n" if number > 1 else "") + f"chunk {number} of {len(done.chunks)}: {chunk}")
-        show(run)
-    if done.next is not None:
-        finished = sum(run.state in ("succeeded", "nothing") for run in done.runs)
-        say(f"{finished} of {count(len(done.chunks), 'chunk')} finished; go on with --from {done.next.first}")
+    for number, (chunk, run) in enumerate(zip(result.chunks, result.runs, strict=False), 1):
+        if len(result.chunks) > 1:
+            click.echo(("\n" if number > 1 else "") + f"chunk {number} of {len(result.chunks)}: {chunk}")
+        show_run(run)
+    if result.next is not None:
+        finished_count = sum(run.state in ("succeeded", "nothing") for run in result.runs)
+        print_to_stderr(
+            f"{finished_count} of {format_count(len(result.chunks), 'chunk')} "
+            f"finished; go on with --from {result.next.first}"
+        )

@@ -1,10 +1,10 @@
-"""`runnel cancel` and `runnel retry`: stop a run, or run again what it was asked for."""
+"""`runnel cancel` and `runnel retry`: stop a run, or submit its request again."""
 
 import sys
 
 import click
 
-from runnel.cli.output import command, lake, print_json, say
+from runnel.cli.output import command, open_lake, print_json, print_to_stderr
 
 
 @command()
@@ -13,32 +13,32 @@ from runnel.cli.output import command, lake, print_json, say
 def cancel(name: str, wait: bool, as_json: bool) -> None:
     """Stop a run that waits or goes on; nothing of it is published."""
     from runnel.lake.control import run_queue
-    from runnel.project.execution.follow_run import cancel as stop
+    from runnel.project.execution.follow_run import cancel_run as stop
 
-    with lake() as opened:
-        was = opened.store.db.read(lambda connection: run_queue.find(connection, name))
-        found = stop(opened, was.id, wait=wait)
+    with open_lake() as project_lake:
+        previous = project_lake.store.db.read(lambda connection: run_queue.find(connection, name))
+        entry = stop(project_lake, previous.id, wait=wait)
     if as_json:
-        print_json({"run": found.id, "state": found.state, "commit": found.commit})
-    elif not was.is_open:
-        click.echo(f"run {found.id} had ended before: {found.state}")
+        print_json({"run": entry.id, "state": entry.state, "commit": entry.commit})
+    elif not previous.is_open:
+        click.echo(f"run {entry.id} had ended before: {entry.state}")
     else:
-        told = {"cancelled": "is cancelled; nothing of it was published", "running": "is told to stop"}
-        click.echo(f"run {found.id} {told.get(found.state, f'has {found.state}: it was too late to stop it')}")
+        messages = {"cancelled": "is cancelled; nothing of it was published", "running": "is told to stop"}
+        click.echo(f"run {entry.id} {messages.get(entry.state, f'has {entry.state}: it was too late to stop it')}")
 
 
 @command()
 @click.argument("name", metavar="RUN")
 def retry(name: str, as_json: bool) -> None:
     """Run again what a run was asked for; what it finished is known."""
-    from runnel.cli.flow.run import show
-    from runnel.cli.run_progress import watching
-    from runnel.project.execution.follow_run import retry as again
+    from runnel.cli.flow.run import show_run
+    from runnel.cli.run_progress import watch_run
+    from runnel.project.execution.follow_run import retry_run as again
 
-    with lake() as opened, watching(quiet=as_json) as watch:
-        done = again(opened, name, watch, say)
+    with open_lake() as project_lake, watch_run(quiet=as_json) as watch:
+        result = again(project_lake, name, watch, print_to_stderr)
     if as_json:
-        print_json(done.json())
+        print_json(result.json())
     else:
-        show(done)
-    sys.exit(done.exit_code)
+        show_run(result)
+    sys.exit(result.exit_code)

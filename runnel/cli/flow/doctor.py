@@ -5,55 +5,62 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, print_json, settings
+from runnel.cli.output import command, format_count, load_project_settings, print_json
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
-    from runnel.spark.doctor import Fact
+    from runnel.spark.doctor import DoctorFinding
 
 
 @command()
 def doctor(as_json: bool) -> None:
     """Say what is installed, reachable, wrong; starts no Spark."""
-    from runnel.spark.doctor import facts
+    from runnel.spark.doctor import diagnose_spark
 
-    found = [*facts(), *_project()]
+    all_facts = [*diagnose_spark(), *_check_project()]
     if as_json:
         print_json(
-            {"facts": [{"name": one.name, "state": one.state, "what": one.what, "fix": one.fix} for one in found]}
+            {
+                "facts": [
+                    {"name": entry.name, "state": entry.state, "what": entry.what, "fix": entry.fix}
+                    for entry in all_facts
+                ]
+            }
         )
     else:
-        width = max(len(one.name) for one in found)
-        for one in found:
-            click.echo(f"{one.state:<4}  {one.name:<{width}}  {one.what}")
-            if one.fix and one.state != "ok":
-                click.echo(f"      {'':<{width}}  fix: {one.fix}")
-    if any(one.state == "fail" for one in found):
+        width = max(len(entry.name) for entry in all_facts)
+        for entry in all_facts:
+            click.echo(f"{entry.state:<4}  {entry.name:<{width}}  {entry.what}")
+            if entry.fix and entry.state != "ok":
+                click.echo(f"      {'':<{width}}  fix: {entry.fix}")
+    if any(entry.state == "fail" for entry in all_facts):
         sys.exit(1)
 
 
-def _project() -> "list[Fact]":
-    """Look at the project and its lake, if the command is called in one."""
+def _check_project() -> "list[DoctorFinding]":
+    """Check the project and its lake, if the command is called in a project."""
     from runnel.lake.iceberg.file_io import free_bytes
     from runnel.lake.store import Store
-    from runnel.spark.doctor import Fact as fact
+    from runnel.spark.doctor import DoctorFinding as fact
 
     try:
-        chosen = settings()
+        project_settings = load_project_settings()
     except RunnelError as error:
         if error.code == "PROJECT_NOT_FOUND":
             return [fact("project", "warn", "not in a project", "cd into one, or `runnel init`")]
         return [fact("project", "fail", error.what, error.fix)]
-    seen = [fact("project", "ok", f"{chosen.name} in {chosen.root}")]
+    project_facts = [fact("project", "ok", f"{project_settings.name} in {project_settings.root}")]
     try:
-        store = Store.open(chosen.catalog, chosen.warehouse)
-        shown = store.db.url.render_as_string(hide_password=True)
-        seen.append(fact("catalog", "ok", f"{shown}, {count(len(store.state('main')), 'table')} on main"))
-        free = free_bytes(chosen.warehouse)
-        low = free is not None and free < 2**30
-        text = chosen.warehouse + (f", {free / 2**30:.1f} GiB free" if free is not None else "")
-        seen.append(fact("warehouse", "warn" if low else "ok", text, "free some space" if low else None))
+        store = Store.open(project_settings.catalog, project_settings.warehouse)
+        catalog_url = store.db.url.render_as_string(hide_password=True)
+        project_facts.append(
+            fact("catalog", "ok", f"{catalog_url}, {format_count(len(store.state('main')), 'table')} on main")
+        )
+        free_space = free_bytes(project_settings.warehouse)
+        is_low = free_space is not None and free_space < 2**30
+        text = project_settings.warehouse + (f", {free_space / 2**30:.1f} GiB free" if free_space is not None else "")
+        project_facts.append(fact("warehouse", "warn" if is_low else "ok", text, "free some space" if is_low else None))
         store.close()
     except RunnelError as error:
-        seen.append(fact("catalog", "fail", error.what, error.fix))
-    return seen
+        project_facts.append(fact("catalog", "fail", error.what, error.fix))
+    return project_facts

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, lake, print_json
+from runnel.cli.output import command, open_lake, print_json
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 @click.option("--down", is_flag=True, help="Only what is made from it.")
 def lineage(table: str, up: bool, down: bool, as_json: bool) -> None:
     """Show the graph around a table: what it is made from, and what is made from it."""
-    with lake() as opened:
-        found = opened.lineage(table, up=up or not down, down=down or not up)
+    with open_lake() as project_lake:
+        graph = project_lake.lineage(table, up=up or not down, down=down or not up)
     if as_json:
-        print_json(found.json())
+        print_json(graph.json())
         return
-    click.echo(f"{found.table}  {found.makers[found.table]}")
+    click.echo(f"{graph.table}  {graph.makers[graph.table]}")
     if up or not down:
-        _show("made from", found, found.reads)
+        _show_tree("made from", graph, graph.reads)
     if down or not up:
-        _show("read by", found, found.readers)
+        _show_tree("read by", graph, graph.readers)
 
 
-def _show(title: str, found: "Lineage", edges: "Mapping[TableName, tuple[TableName, ...]]") -> None:
-    lines = list(_tree(found, edges, found.table, 2, set()))
+def _show_tree(title: str, graph: "Lineage", edges: "Mapping[TableName, tuple[TableName, ...]]") -> None:
+    lines = list(_format_tree(graph, edges, graph.table, 2, set()))
     click.echo(f"\n{title}" if lines else f"\n{title} nothing")
     for line in lines:
         click.echo(line)
 
 
-def _tree(
-    found: "Lineage",
+def _format_tree(
+    graph: "Lineage",
     edges: "Mapping[TableName, tuple[TableName, ...]]",
     table: TableName,
     indent: int,
-    shown: set[TableName],
+    visited: set[TableName],
 ) -> Iterator[str]:
-    """Yield a line for each table; one that was shown before is not followed again."""
-    for one in edges.get(table, ()):
-        again = one in shown and bool(edges.get(one))
-        yield f"{' ' * indent}{one}  {'(above)' if again else found.makers[one]}"
-        if not again:
-            shown.add(one)
-            yield from _tree(found, edges, one, indent + 2, shown)
+    """Yield a line for each table; a table that was already shown is not expanded again."""
+    for neighbor in edges.get(table, ()):
+        is_repeated = neighbor in visited and bool(edges.get(neighbor))
+        yield f"{' ' * indent}{neighbor}  {'(above)' if is_repeated else graph.makers[neighbor]}"
+        if not is_repeated:
+            visited.add(neighbor)
+            yield from _format_tree(graph, edges, neighbor, indent + 2, visited)

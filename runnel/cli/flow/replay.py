@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, say
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
-    from runnel.project.execution.replay import Replay
-    from runnel.run.verify.replay import Replayed
+    from runnel.project.execution.replay import CommitReplay
+    from runnel.run.verify.replay import TableReplay
 
 
 @command()
@@ -18,43 +18,54 @@ def replay(ref: str, as_json: bool) -> None:
     """Run that commit's code on that commit's inputs, and compare with what it published."""
     from runnel.project.execution.replay import replay_commit
 
-    with lake() as opened:
-        done = replay_commit(opened, ref, None if as_json else say)
+    with open_lake() as project_lake:
+        result = replay_commit(project_lake, ref, None if as_json else print_to_stderr)
     if as_json:
-        print_json(done.json())
+        print_json(result.json())
     else:
-        _show(done)
-    sys.exit(0 if done.is_same else 1)
+        _show_result(result)
+    sys.exit(0 if result.is_same else 1)
 
 
-def _show(done: "Replay") -> None:
-    if not done.tables:
-        click.echo(f"there is nothing to replay: no task computed anything for commit {done.commit.id[:8]}")
+def _show_result(result: "CommitReplay") -> None:
+    if not result.tables:
+        click.echo(f"there is nothing to replay: no task computed anything for commit {result.commit.id[:8]}")
         return
-    rows = [[one.table, one.action, one.state, _rows(one), f"{one.seconds:.1f} s"] for one in done.tables]
-    click.echo(grid(["table", "was", "replay", "rows", "time"], rows, right=[3, 4]))
-    for one in done.tables:
-        if one.state != "same":
-            _show_table(one)
-    if not done.is_same:
-        for note in done.notes:
-            say(f"note: {note}")
-    same = sum(one.state == "same" for one in done.tables)
-    click.echo(f"\n{same} of {count(len(done.tables), 'table')} as commit {done.commit.id[:8]} published them")
+    rows = [
+        [
+            table_result.table,
+            table_result.action,
+            table_result.state,
+            _format_rows(table_result),
+            f"{table_result.seconds:.1f} s",
+        ]
+        for table_result in result.tables
+    ]
+    click.echo(format_table(["table", "was", "replay", "rows", "time"], rows, right_aligned=[3, 4]))
+    for table_result in result.tables:
+        if table_result.state != "same":
+            _show_table(table_result)
+    if not result.is_same:
+        for note in result.notes:
+            print_to_stderr(f"note: {note}")
+    same_count = sum(table_result.state == "same" for table_result in result.tables)
+    click.echo(
+        f"\n{same_count} of {format_count(len(result.tables), 'table')} as commit {result.commit.id[:8]} published them"
+    )
 
 
-def _rows(one: "Replayed") -> str:
-    if one.again is None or one.again == one.rows:
-        return count(one.rows) if one.rows is not None else ""
-    return f"{count(one.rows)} -> {count(one.again)}"
+def _format_rows(table_result: "TableReplay") -> str:
+    if table_result.rows_again is None or table_result.rows_again == table_result.rows:
+        return format_count(table_result.rows) if table_result.rows is not None else ""
+    return f"{format_count(table_result.rows)} -> {format_count(table_result.rows_again)}"
 
 
-def _show_table(one: "Replayed") -> None:
-    if one.error is not None:
-        say(f"\n{one.error}")
-    if one.found is not None:
-        click.echo(f"\n{one.table}")
-        for line in one.found.lines("what was published", "the replay"):
+def _show_table(table_result: "TableReplay") -> None:
+    if table_result.error is not None:
+        print_to_stderr(f"\n{table_result.error}")
+    if table_result.frame_differences is not None:
+        click.echo(f"\n{table_result.table}")
+        for line in table_result.frame_differences.describe_lines("what was published", "the replay"):
             click.echo(f"  {line}")
-    for note in one.notes:
+    for note in table_result.notes:
         click.echo(f"  {note}")

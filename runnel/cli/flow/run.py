@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, say
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.project.planning.run_request import Wish
-    from runnel.run.results.run_result import Done, Ran, Watch
+    from runnel.project.planning.run_request import RunRequest
+    from runnel.run.results.run_result import ProgressCallback, RunResult, StepResult
 
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def _choosing(function: F) -> F:
+def _add_selection_options(function: F) -> F:
     """Add the options that say what to plan or run."""
     options = (
         click.option("-s", "--select", multiple=True, metavar="SEL", help="Which tables: dws.*, +x, x+, tag:daily."),
@@ -31,7 +31,7 @@ def _choosing(function: F) -> F:
 
 
 @command()
-@_choosing
+@_add_selection_options
 @click.option("--all", "all_steps", is_flag=True, help="Show skipped tables one by one, too.")
 def plan(
     select: tuple[str, ...],
@@ -45,18 +45,18 @@ def plan(
     """Show what would be computed and why; nothing is changed."""
     from runnel.project.planning.plan_project import plan_project
 
-    with lake(overrides=values) as opened:
-        found = plan_project(opened, _wish(select, exclude, branch, full_refresh)).plan
+    with open_lake(overrides=values) as project_lake:
+        flow_plan = plan_project(project_lake, _build_request(select, exclude, branch, full_refresh)).plan
     if as_json:
-        print_json(found.json())
+        print_json(flow_plan.json())
         return
-    from runnel.plan.plan_text import plan_text
+    from runnel.plan.plan_text import format_plan
 
-    click.echo(plan_text(found, all_steps=all_steps), nl=False)
+    click.echo(format_plan(flow_plan, all_steps=all_steps), nl=False)
 
 
 @command()
-@_choosing
+@_add_selection_options
 @click.option("-m", "--message", default=None, help="What the commit says.")
 @click.option("--verify", is_flag=True, help="Compare every table with a full computation before publishing.")
 @click.option("--local", is_flag=True, help="Compute in this process, also when a service runs.")
@@ -72,122 +72,149 @@ def run(
     as_json: bool,
 ) -> None:
     """Plan, compute, check and publish: all of it as one commit, or nothing."""
-    from runnel.cli.run_progress import watching
+    from runnel.cli.run_progress import watch_run
 
-    with lake(overrides=values) as opened, watching(quiet=as_json) as watch:
-        wish = _wish(select, exclude, branch, full_refresh, verify)
-        done = _run(opened, wish, message, values, watch, local)
+    with open_lake(overrides=values) as project_lake, watch_run(quiet=as_json) as watch:
+        request = _build_request(select, exclude, branch, full_refresh, verify)
+        result = _run_or_hand_over(project_lake, request, message, values, watch, local)
     if as_json:
-        print_json(done.json())
+        print_json(result.json())
     else:
-        show(done)
-        _show_verified(done, verify)
-        _show_sinks(done)
-    sys.exit(done.exit_code)
+        show_run(result)
+        _show_verification(result, verify)
+        _show_sinks(result)
+    sys.exit(result.exit_code)
 
 
-def _run(
-    opened: "Lake", wish: "Wish", message: str | None, values: tuple[str, ...], watch: "Watch | None", local: bool
-) -> "Ran":
-    """Let a worker compute that is there, warm; else compute here."""
-    from runnel.cli.output import chosen
+def _run_or_hand_over(
+    project_lake: "Lake",
+    request: "RunRequest",
+    message: str | None,
+    values: tuple[str, ...],
+    watch: "ProgressCallback | None",
+    local: bool,
+) -> "RunResult":
+    """Let a running worker compute, whose Spark is warm; otherwise compute in this process."""
+    from runnel.cli.output import read_global_options
 
-    overrides = (*chosen().get("overrides", ()), *values)
-    ran = None if local else _served(opened, wish, message, overrides, watch)
-    if ran is not None:
-        return ran
+    overrides = (*read_global_options().get("overrides", ()), *values)
+    result = None if local else _run_on_worker(project_lake, request, message, overrides, watch)
+    if result is not None:
+        return result
     from runnel.project.execution.run_project import run_project
 
-    return run_project(opened, wish, message=message, watch=watch)
+    return run_project(project_lake, request, message=message, watch=watch)
 
 
-def _served(
-    opened: "Lake", wish: "Wish", message: str | None, overrides: tuple[str, ...], watch: "Watch | None"
-) -> "Ran | None":
-    """Return what became of a wish that a worker took, or None where there is none; what is light is asked first."""
+def _run_on_worker(
+    project_lake: "Lake",
+    request: "RunRequest",
+    message: str | None,
+    overrides: tuple[str, ...],
+    watch: "ProgressCallback | None",
+) -> "RunResult | None":
+    """Return the result of a request that a worker ran, or None if there is no worker; cheap checks come first."""
     from runnel.service import instance_file
 
-    handed = None
-    if instance_file.found(opened.settings.home) is not None:
-        from runnel.service.local_handover import hand_over
+    handover = None
+    if instance_file.find_instance(project_lake.settings.home) is not None:
+        from runnel.service.local_handover import hand_over_run
 
-        handed = hand_over(opened.settings, wish, message, overrides)
-    if handed is not None and (ran := handed.follow(watch, say)) is not None:
-        return ran
+        handover = hand_over_run(project_lake.settings, request, message, overrides)
+    if handover is not None and (result := handover.follow(watch, print_to_stderr)) is not None:
+        return result
     from runnel.lake.sqlite_fast_path import may_have_workers
 
-    if handed is None and not may_have_workers(opened.settings.catalog):
+    if handover is None and not may_have_workers(project_lake.settings.catalog):
         return None
-    from runnel.project.execution.follow_run import follow, is_served, submit
-    from runnel.project.planning.run_request_json import Asked
+    from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
+    from runnel.project.planning.run_request_json import SubmittedRequest
 
-    if handed is not None:  # its service has gone since
-        return follow(opened, handed.run, watch, say, seen=handed.seen)
-    if is_served(opened):
-        return follow(opened, submit(opened, Asked(wish, message, overrides)), watch, say)
+    if handover is not None:  # its service has stopped since
+        return follow_run(project_lake, handover.run, watch, print_to_stderr, last_event=handover.last_event_number)
+    if has_worker(project_lake):
+        return follow_run(
+            project_lake,
+            submit_request(project_lake, SubmittedRequest(request, message, overrides)),
+            watch,
+            print_to_stderr,
+        )
     return None
 
 
-def show(done: "Ran") -> None:
-    """Print what became of a run."""
-    from runnel.run.results.run_result import KEPT_GOING
+def show_run(result: "RunResult") -> None:
+    """Print the result of a run."""
+    from runnel.run.results.run_result import RUN_BY_SERVICE
 
-    did = [step for step in done.steps if step.state != "skipped"]
-    if did:
-        rows = [[step.table, step.action, _rows(step), f"{step.seconds:.1f} s", _outcome(step)] for step in did]
-        click.echo(grid(["table", "action", "rows", "time", ""], rows, right=[2, 3]))
-    skipped = len(done.steps) - len(did)
-    tail = f", {skipped} skipped" if skipped and did else ""
-    for step in done.steps:
+    executed_steps = [step for step in result.steps if step.state != "skipped"]
+    if executed_steps:
+        rows = [
+            [step.table, step.action, _format_rows(step), f"{step.seconds:.1f} s", _describe_outcome(step)]
+            for step in executed_steps
+        ]
+        click.echo(format_table(["table", "action", "rows", "time", ""], rows, right_aligned=[2, 3]))
+    skipped = len(result.steps) - len(executed_steps)
+    skipped_text = f", {skipped} skipped" if skipped and executed_steps else ""
+    for step in result.steps:
         for warning in step.warnings:
-            say(f"warning: {step.table}: {warning}")
-    for error in done.errors:
-        say(f"\n{error}")
-    if done.state == "succeeded" and done.commit:
-        click.echo(f"published commit {done.commit[:8]} on {done.branch} in {done.seconds:.1f} s{tail}")
-    elif done.state == "nothing":
-        what = "nothing changed: the results are the same, no commit" if did else f"nothing to do: {skipped} skipped"
+            print_to_stderr(f"warning: {step.table}: {warning}")
+    for error in result.errors:
+        print_to_stderr(f"\n{error}")
+    if result.state == "succeeded" and result.commit:
+        click.echo(f"published commit {result.commit[:8]} on {result.branch} in {result.seconds:.1f} s{skipped_text}")
+    elif result.state == "nothing":
+        what = (
+            "nothing changed: the results are the same, no commit"
+            if executed_steps
+            else f"nothing to do: {skipped} skipped"
+        )
         click.echo(what)
-        for step in done.steps:
-            if step.reason == KEPT_GOING:
-                click.echo(f"{step.table}: {KEPT_GOING}; `runnel status` says how it is")
-    elif done.state == "cancelled":
-        say("CANCELLED: nothing was published; what was finished is known when you run it again")
+        for step in result.steps:
+            if step.reason == RUN_BY_SERVICE:
+                click.echo(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` says how it is")
+    elif result.state == "cancelled":
+        print_to_stderr("CANCELLED: nothing was published; what was finished is known when you run it again")
     else:
-        say(f"\nnothing was published; what was finished is kept: correct it and run again\nlog: {done.log}")
+        print_to_stderr(
+            f"\nnothing was published; what was finished is kept: correct it and run again\nlog: {result.log}"
+        )
 
 
-def _rows(step: "Done") -> str:
-    return "" if step.rows is None else count(step.rows)
+def _format_rows(step: "StepResult") -> str:
+    return "" if step.rows is None else format_count(step.rows)
 
 
-def _outcome(step: "Done") -> str:
+def _describe_outcome(step: "StepResult") -> str:
     if step.state != "succeeded":
         return step.state
-    return f"{count(step.set_aside, 'row')} set aside" if step.set_aside else ""
+    return f"{format_count(step.set_aside, 'row')} set aside" if step.set_aside else ""
 
 
-def _show_verified(done: "Ran", asked: bool) -> None:
-    """Print how many tables were compared, where all of them are equal."""
-    if not asked or done.state not in ("succeeded", "nothing"):
+def _show_verification(result: "RunResult", requested: bool) -> None:
+    """Print how many tables `--verify` compared, if all of them are equal."""
+    if not requested or result.state not in ("succeeded", "nothing"):
         return
-    number = sum(step.verified is True for step in done.steps)
-    whole = sum(step.action == "full" for step in done.steps)
-    told = [f"{count(number, 'table')} {'equals' if number == 1 else 'equal'} a full computation"] if number else []
-    told += [f"{whole:,} {'was' if whole == 1 else 'were'} computed in full"] if whole else []
-    click.echo(f"verified: {', '.join(told) or 'there was no table to compare'}")
+    equal_count = sum(step.verified is True for step in result.steps)
+    full_count = sum(step.action == "full" for step in result.steps)
+    phrases = (
+        [f"{format_count(equal_count, 'table')} {'equals' if equal_count == 1 else 'equal'} a full computation"]
+        if equal_count
+        else []
+    )
+    phrases += [f"{full_count:,} {'was' if full_count == 1 else 'were'} computed in full"] if full_count else []
+    click.echo(f"verified: {', '.join(phrases) or 'there was no table to compare'}")
 
 
-def _show_sinks(done: "Ran") -> None:
-    if done.sinks:
+def _show_sinks(result: "RunResult") -> None:
+    if result.sinks:
         from runnel.cli.flow import sinks
 
-        sinks.show(done.sinks)
+        sinks.show_deliveries(result.sinks)
 
 
-def _wish(
+def _build_request(
     select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool, verify: bool = False
-) -> "Wish":
-    from runnel.project.planning.run_request import Wish
+) -> "RunRequest":
+    from runnel.project.planning.run_request import RunRequest
 
-    return Wish(select, exclude, branch, full_refresh, verify)
+    return RunRequest(select, exclude, branch, full_refresh, verify)

@@ -1,13 +1,13 @@
-"""`runnel schedules`: when what is run, and pausing it."""
+"""`runnel schedules`: list, pause and resume schedules."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, grid, lake, print_json, say, when
+from runnel.cli.output import command, format_table, format_time, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
-    from runnel.project.inspection.schedule_list import Line
+    from runnel.project.inspection.schedule_list import ScheduleStatus
 
 
 @command()
@@ -17,26 +17,26 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
     """List schedules with when each is due next; pause or resume one."""
     if action is not None and name is None:
         raise click.UsageError(f"which schedule? write `runnel schedules {action} NAME`")
-    with lake() as opened:
+    with open_lake() as project_lake:
         if action is not None and name is not None:
-            (opened.pause_schedule if action == "pause" else opened.resume_schedule)(name)
-        lines = opened.schedules()
+            (project_lake.pause_schedule if action == "pause" else project_lake.resume_schedule)(name)
+        statuses = project_lake.schedules()
     if as_json:
-        print_json([line.json() for line in lines])
+        print_json([status.json() for status in statuses])
     elif action is not None:
         click.echo(f"{name} is {'paused' if action == 'pause' else 'resumed'}")
-    elif not lines:
+    elif not statuses:
         click.echo('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file makes one')
     else:
-        rows = [_row(line) for line in lines]
-        click.echo(grid(["schedule", "when", "selects", "next (UTC)", "last", "state"], rows))
-        for line in lines:
-            if line.problem:
-                say(f"\nschedule {line.name} queues nothing: {line.problem}")
+        rows = [_build_row(status) for status in statuses]
+        click.echo(format_table(["schedule", "when", "selects", "next (UTC)", "last", "state"], rows))
+        for status in statuses:
+            if status.problem:
+                print_to_stderr(f"\nschedule {status.name} queues nothing: {status.problem}")
 
 
-def _row(line: "Line") -> list[Any]:
-    due = when(line.next_at) if line.next_at else ""
-    last = f"{line.last_state} {when(line.last_at)}" if line.last_at else ""
-    state = "broken" if line.problem else "paused" if line.is_paused else "on"
-    return [line.name, line.when, line.select or "everything", due, last, state]
+def _build_row(status: "ScheduleStatus") -> list[Any]:
+    next_time = format_time(status.next_at) if status.next_at else ""
+    last_run = f"{status.last_state} {format_time(status.last_at)}" if status.last_at else ""
+    state = "broken" if status.problem else "paused" if status.is_paused else "on"
+    return [status.name, status.when, status.select or "everything", next_time, last_run, state]

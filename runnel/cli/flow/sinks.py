@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, say, when
+from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
 from runnel.errors import Mistake, RunnelError
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from runnel.client.lake import Lake
     from runnel.project.execution.deliver_sinks import SinkState
-    from runnel.run.results.delivery_result import Sent
+    from runnel.run.results.delivery_result import DeliveryResult
 
 
 @command()
@@ -24,105 +24,118 @@ def sinks(action: str | None, name: str | None, as_json: bool) -> None:
 
     NAME is a sink, or a table that has one sink.
     """
-    with lake() as opened:
+    with open_lake() as project_lake:
         if action == "deliver":
-            _deliver(opened, name, as_json)
+            _deliver_to_sinks(project_lake, name, as_json)
         elif action == "reset":
-            _reset(opened, name, as_json)
+            _reset_sink(project_lake, name, as_json)
         else:
-            _list(opened, as_json)
+            _list_sinks(project_lake, as_json)
 
 
-def _list(opened: "Lake", as_json: bool) -> None:
-    from runnel.project.execution.deliver_sinks import sink_states
+def _list_sinks(project_lake: "Lake", as_json: bool) -> None:
+    from runnel.project.execution.deliver_sinks import list_sink_states
 
-    found = sink_states(opened)
+    sink_list = list_sink_states(project_lake)
     if as_json:
-        print_json([one.json() for one in found])
+        print_json([sink_state.json() for sink_state in sink_list])
         return
-    if not found:
+    if not sink_list:
         click.echo('no sinks; rn.sink("dws.seller_day", rn.jdbc(...)) declares one')
         return
     rows = [
-        [one.sink.name, one.sink.branch, _state(one), (one.delivered.delivered or "")[:8], _rows(one), _at(one)]
-        for one in found
+        [
+            sink_state.sink.name,
+            sink_state.sink.branch,
+            _describe_state(sink_state),
+            (sink_state.delivered.delivered or "")[:8],
+            _format_rows(sink_state),
+            _format_delivered_at(sink_state),
+        ]
+        for sink_state in sink_list
     ]
-    click.echo(grid(["sink", "branch", "state", "commit", "rows", "delivered (UTC)"], rows, right=[4]))
-    for one in found:
-        if one.delivered.problem:
-            say(f"\n{one.sink.name}: {one.delivered.problem}")
+    click.echo(format_table(["sink", "branch", "state", "commit", "rows", "delivered (UTC)"], rows, right_aligned=[4]))
+    for sink_state in sink_list:
+        if sink_state.delivered.problem:
+            print_to_stderr(f"\n{sink_state.sink.name}: {sink_state.delivered.problem}")
 
 
-def _deliver(opened: "Lake", name: str | None, as_json: bool) -> None:
-    from runnel.cli.run_progress import watching
+def _deliver_to_sinks(project_lake: "Lake", name: str | None, as_json: bool) -> None:
+    from runnel.cli.run_progress import watch_run
     from runnel.project.execution.deliver_sinks import deliver_now
 
-    with watching(quiet=as_json) as watch:
-        found = deliver_now(opened, name, watch)
+    with watch_run(quiet=as_json) as watch:
+        deliveries = deliver_now(project_lake, name, watch)
     if as_json:
-        print_json([sent.json() for sent in found])
+        print_json([delivery.json() for delivery in deliveries])
     else:
-        if not found:
+        if not deliveries:
             click.echo("every sink has everything")
-        show(found)
-        for sent in found:
-            if sent.error is not None:
-                say(f"\n{sent.error}")
-    sys.exit(1 if any(sent.state == "failed" for sent in found) else 0)
+        show_deliveries(deliveries)
+        for delivery in deliveries:
+            if delivery.error is not None:
+                print_to_stderr(f"\n{delivery.error}")
+    sys.exit(1 if any(delivery.state == "failed" for delivery in deliveries) else 0)
 
 
-def _reset(opened: "Lake", name: str | None, as_json: bool) -> None:
+def _reset_sink(project_lake: "Lake", name: str | None, as_json: bool) -> None:
     from runnel.project.execution.deliver_sinks import reset_sink
 
     if name is None:
         raise Mistake("SINK_UNNAMED", "which sink is to begin anew?", fix="`runnel sinks` lists them: reset NAME")
-    sink = reset_sink(opened, name)
+    sink = reset_sink(project_lake, name)
     if as_json:
         print_json({"sink": sink.name, "state": "reset"})
     else:
         click.echo(f"{sink.name} begins anew: the next run, or `runnel sinks deliver`, delivers everything again")
 
 
-def hand_on(opened: "Lake", branch: str, *, quiet: bool) -> "tuple[Sent, ...]":
-    """Deliver what was just committed by hand, and say so; nothing that goes wrong here fails the command."""
-    from runnel.cli.run_progress import watching
-    from runnel.project.execution.deliver_sinks import deliver_by_hand
+def deliver_after_command(project_lake: "Lake", branch: str, *, quiet: bool) -> "tuple[DeliveryResult, ...]":
+    """Deliver what the command just committed, and print the result; a failure here does not fail the command."""
+    from runnel.cli.run_progress import watch_run
+    from runnel.project.execution.deliver_sinks import deliver_after_commit
 
     try:
-        with watching(quiet=quiet) as watch:
-            found = deliver_by_hand(opened, branch, watch)
+        with watch_run(quiet=quiet) as watch:
+            deliveries = deliver_after_commit(project_lake, branch, watch)
     except Exception as error:
         what = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
-        say(f"warning: nothing was delivered to sinks, the next run goes on: {what}")
+        print_to_stderr(f"warning: nothing was delivered to sinks, the next run goes on: {what}")
         return ()
     if not quiet:
-        show(found)
-    return found
+        show_deliveries(deliveries)
+    return deliveries
 
 
-def show(found: "Sequence[Sent]") -> None:
-    """Print a line for each sink that something was delivered to, and a warning for each that fails."""
-    for sent in found:
-        if sent.commits:
-            commits = f" of {count(sent.commits, 'commit')}" if sent.commits > 1 else ""
-            click.echo(f"delivered {count(sent.rows, 'row')}{commits} to {sent.sink} in {sent.seconds:.1f} s")
-        if sent.warning:
-            say(f"warning: {sent.sink}: {sent.warning}")
-        if sent.state == "failed" and sent.error is not None:
-            say(f"warning: {sent.sink} failed, and goes on with the next run: {sent.error.what}")
-        if sent.state == "held":
-            say(f"{sent.sink}: another process delivers to it now")
+def show_deliveries(deliveries: "Sequence[DeliveryResult]") -> None:
+    """Print a line for each sink that received rows, and a warning for each that failed."""
+    for delivery in deliveries:
+        if delivery.commits:
+            commits = f" of {format_count(delivery.commits, 'commit')}" if delivery.commits > 1 else ""
+            click.echo(
+                f"delivered {format_count(delivery.rows, 'row')}{commits} "
+                f"to {delivery.sink} in {delivery.seconds:.1f} s"
+            )
+        if delivery.warning:
+            print_to_stderr(f"warning: {delivery.sink}: {delivery.warning}")
+        if delivery.state == "failed" and delivery.error is not None:
+            print_to_stderr(f"warning: {delivery.sink} failed, and goes on with the next run: {delivery.error.what}")
+        if delivery.state == "held":
+            print_to_stderr(f"{delivery.sink}: another process delivers to it now")
 
 
-def _state(one: "SinkState") -> str:
-    if one.delivered.problem:
-        return f"failing since {when(one.delivered.failing_since or '')}, {count(one.behind, 'commit')} behind"
-    return f"{count(one.behind, 'commit')} behind" if one.behind else "up to date"
+def _describe_state(sink_state: "SinkState") -> str:
+    if sink_state.delivered.problem:
+        return (
+            f"failing since {format_time(sink_state.delivered.failing_since or '')}, "
+            f"{format_count(sink_state.behind, 'commit')} behind"
+        )
+    return f"{format_count(sink_state.behind, 'commit')} behind" if sink_state.behind else "up to date"
 
 
-def _rows(one: "SinkState") -> str:
-    return "" if one.delivered.rows is None else count(one.delivered.rows)
+def _format_rows(sink_state: "SinkState") -> str:
+    return "" if sink_state.delivered.rows is None else format_count(sink_state.delivered.rows)
 
 
-def _at(one: "SinkState") -> str:
-    return when(one.delivered.at) if one.delivered.at and one.delivered.delivered else ""
+def _format_delivered_at(sink_state: "SinkState") -> str:
+    return format_time(sink_state.delivered.at) if sink_state.delivered.at and sink_state.delivered.delivered else ""

@@ -1,15 +1,24 @@
-"""`runnel status`: how the service, streams and sources are; `runnel stream reset`: let a stream begin anew."""
+"""`runnel status`: show the state of the service, streams and sources; `runnel stream reset`: restart a stream."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, say, size, when
-from runnel.lake.catalog.database import moment
+from runnel.cli.output import (
+    command,
+    format_count,
+    format_size,
+    format_table,
+    format_time,
+    open_lake,
+    print_json,
+    print_to_stderr,
+)
+from runnel.lake.catalog.database import parse_time
 
 if TYPE_CHECKING:
-    from runnel.project.inspection.stream_health import Health
+    from runnel.project.inspection.stream_health import StreamHealth
 
 
 @command()
@@ -18,33 +27,33 @@ if TYPE_CHECKING:
 @click.option("--minutes", default=60, metavar="N", help="How far back a series goes; 60 by default.")
 def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -> None:
     """Show how the service, streams, and sources that are read on and on, are doing, and what is wrong."""
-    with lake() as opened:
+    with open_lake() as project_lake:
         if table is not None:
             from runnel.names import TableName
-            from runnel.project.inspection.stream_health import series
+            from runnel.project.inspection.stream_health import read_measures
 
-            batches = series(opened, TableName.parse(table), branch or "main", minutes)
-            print_json([{"at": one.at, "commit": one.commit, **one.detail} for one in batches])
+            batches = read_measures(project_lake, TableName.parse(table), branch or "main", minutes)
+            print_json([{"at": entry.at, "commit": entry.commit, **entry.detail} for entry in batches])
             return
-        found = opened.status(branch=branch)
+        overview = project_lake.status(branch=branch)
     if as_json:
-        print_json(found.json())
+        print_json(overview.json())
         return
-    shown, there, wrong = found.streams, found.presence, found.alarms
-    for line in [*there.lines(), *(line for one in wrong for line in [*one.lines(), ""])]:
+    streams, presence, alarms = overview.streams, overview.presence, overview.alarms
+    for line in [*presence.lines(), *(line for entry in alarms for line in [*entry.lines(), ""])]:
         click.echo(line)
-    if not shown and there.is_nobody:
+    if not streams and presence.is_empty:
         click.echo("nothing goes on by itself yet: `runnel up` schedules, computes, and keeps streams going")
-    if not shown:
+    if not streams:
         return
-    rows = [_row(one) for one in shown]
+    rows = [_build_row(entry) for entry in streams]
     headers = ["table", "kind", "state", "rows/s", "batch", "behind", "remembers", "last batch (UTC)"]
-    click.echo(grid(headers, rows, right=[3, 4, 5, 6]))
-    for one in shown:
-        if one.problem:
-            say(f"\n{one.table}, {one.state} since {when(one.since)}: {one.problem}")
-        for warning in one.warnings:
-            say(f"\nwarning: {one.table}: {warning}")
+    click.echo(format_table(headers, rows, right_aligned=[3, 4, 5, 6]))
+    for entry in streams:
+        if entry.problem:
+            print_to_stderr(f"\n{entry.table}, {entry.state} since {format_time(entry.since)}: {entry.problem}")
+        for warning in entry.warnings:
+            print_to_stderr(f"\nwarning: {entry.table}: {warning}")
 
 
 @click.group("stream", context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,31 +69,31 @@ def reset(task: str, branch: str, as_json: bool) -> None:
     """Let the stream that makes the table TASK begin anew, with all rows that are there."""
     from runnel.project.execution.run_streams import reset_stream
 
-    with lake() as opened:
-        was = reset_stream(opened, task, branch)
+    with open_lake() as project_lake:
+        stream_task = reset_stream(project_lake, task, branch)
     if as_json:
-        print_json({"table": str(was.table), "branch": branch, "state": "reset"})
+        print_json({"table": str(stream_task.table), "branch": branch, "state": "reset"})
     else:
         click.echo(
-            f"{was.table} begins anew: the next run, or `runnel up`, reads all rows that are there\n"
+            f"{stream_task.table} begins anew: the next run, or `runnel up`, reads all rows that are there\n"
             "and puts what it makes of them in the place of the rows that it has made so far"
         )
 
 
-def _row(one: "Health") -> list[str]:
-    batch = f"{one.batch_ms / 1000:.2f} s" if one.batch_ms is not None else ""
-    behind = "" if one.behind_seconds is None else _seconds(one.behind_seconds)
-    remembers = f"{count(one.state_rows)} ({size(one.state_bytes)})" if one.state_rows else ""
-    is_fresh = one.batch_at is not None and (datetime.now(UTC) - moment(one.batch_at)).total_seconds() < 60
-    rate = f"{one.rows_per_second:,.0f}" if is_fresh else "0"
-    at = when(one.batch_at) if one.batch_at else ""
-    return [str(one.table), one.kind, one.state, rate, batch, behind, remembers, at]
+def _build_row(health: "StreamHealth") -> list[str]:
+    batch = f"{health.batch_ms / 1000:.2f} s" if health.batch_ms is not None else ""
+    behind = "" if health.behind_seconds is None else _format_seconds(health.behind_seconds)
+    state_text = f"{format_count(health.state_rows)} ({format_size(health.state_bytes)})" if health.state_rows else ""
+    is_fresh = health.batch_at is not None and (datetime.now(UTC) - parse_time(health.batch_at)).total_seconds() < 60
+    rate = f"{health.rows_per_second:,.0f}" if is_fresh else "0"
+    batch_time = format_time(health.batch_at) if health.batch_at else ""
+    return [str(health.table), health.kind, health.state, rate, batch, behind, state_text, batch_time]
 
 
-def _seconds(seconds: float) -> str:
-    """Return a duration as people read it.
+def _format_seconds(seconds: float) -> str:
+    """Return a duration for people.
 
-    >>> _seconds(0.0), _seconds(0.25), _seconds(90.0), _seconds(7200.0)
+    >>> _format_seconds(0.0), _format_seconds(0.25), _format_seconds(90.0), _format_seconds(7200.0)
     ('nothing', '0.2 s', '1.5 min', '2.0 h')
     """
     if seconds == 0:

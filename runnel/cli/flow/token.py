@@ -1,8 +1,8 @@
-"""`runnel token`: who may ask the service."""
+"""`runnel token`: create, list and revoke the tokens that give access to the service."""
 
 import click
 
-from runnel.cli.output import grid, lake, print_json, say, when
+from runnel.cli.output import format_table, format_time, open_lake, print_json, print_to_stderr
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -22,15 +22,15 @@ def create(name: str, scope: str, tables: tuple[str, ...], branch: str | None, a
     """Make a token called NAME, and print its text, which is never shown again."""
     from runnel.lake.control import tokens
 
-    wanted = tuple(one for text in tables for one in text.replace(",", " ").split())
-    with lake() as opened:
-        db = opened.store.db
-        secret = tokens.create(db, name, scope, tables=wanted or None, branch=branch)
-        made = db.read(lambda connection: tokens.find(connection, name))
+    patterns = tuple(pattern for text in tables for pattern in text.replace(",", " ").split())
+    with open_lake() as project_lake:
+        db = project_lake.store.db
+        secret = tokens.create(db, name, scope, tables=patterns or None, branch=branch)
+        created = db.read(lambda connection: tokens.find(connection, name))
     if as_json:
-        print_json({**made.json(), "secret": secret})
+        print_json({**created.json(), "secret": secret})
         return
-    say(f"token {name} may {made.told}; this is the only time that it is shown:")
+    print_to_stderr(f"token {name} may {created.permissions_text}; this is the only time that it is shown:")
     click.echo(secret)
 
 
@@ -40,15 +40,18 @@ def list_(as_json: bool) -> None:
     """List all tokens, without their texts."""
     from runnel.lake.control import tokens
 
-    with lake() as opened:
-        found = opened.store.db.read(tokens.tokens)
+    with open_lake() as project_lake:
+        entries = project_lake.store.db.read(tokens.list_tokens)
     if as_json:
-        print_json([one.json() for one in found])
-    elif not found:
+        print_json([entry.json() for entry in entries])
+    elif not entries:
         click.echo("no tokens yet; `runnel token create NAME` makes one")
     else:
-        rows = [[one.name, one.told, when(one.made_at), when(one.revoked_at or "")] for one in found]
-        click.echo(grid(["token", "may", "made (UTC)", "revoked (UTC)"], rows))
+        rows = [
+            [entry.name, entry.permissions_text, format_time(entry.made_at), format_time(entry.revoked_at or "")]
+            for entry in entries
+        ]
+        click.echo(format_table(["token", "may", "made (UTC)", "revoked (UTC)"], rows))
 
 
 @token.command()
@@ -58,6 +61,6 @@ def revoke(name: str, as_json: bool) -> None:
     """Let the token NAME open nothing any more, from now on."""
     from runnel.lake.control import tokens
 
-    with lake() as opened:
-        gone = tokens.revoke(opened.store.db, name)
-    print_json(gone.json()) if as_json else click.echo(f"token {name} is revoked")
+    with open_lake() as project_lake:
+        revoked = tokens.revoke(project_lake.store.db, name)
+    print_json(revoked.json()) if as_json else click.echo(f"token {name} is revoked")

@@ -1,4 +1,4 @@
-"""`runnel up`, `down` and `worker`: a project as a running platform."""
+"""`runnel up`, `down` and `worker`: run a project as a service."""
 
 import os
 import signal
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from runnel import shutdown
-from runnel.cli.output import chosen, command, lake, print_json, say
+from runnel.cli.output import command, open_lake, print_json, print_to_stderr, read_global_options
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from runnel.client.lake import Lake
     from runnel.service.active_work import RunUnderWay
-    from runnel.service.instance_file import Home
+    from runnel.service.instance_file import ServiceInstance
 
-_DOWN_SECONDS = 120.0  # after everything was interrupted
+_DOWN_SECONDS = 120.0  # how long `down` waits after it interrupted everything
 _ORPHAN_SECONDS = 60.0
 
 
@@ -47,28 +47,33 @@ _ORPHAN_SECONDS = 60.0
 )
 def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
     """Answer, schedule and compute, until Ctrl-C or `runnel down`."""
-    from runnel.lake.catalog.database import stamp
+    from runnel.lake.catalog.database import format_time
     from runnel.service import instance_file
-    from runnel.service.log_files import write_to
-    from runnel.service.server.server_process import listening
+    from runnel.service.log_files import log_to_file
+    from runnel.service.server.server_process import open_listener
 
-    with lake() as opened:
-        settings = opened.settings
-        opened.store.commit(branch)  # one that is none is told at once
+    with open_lake() as project_lake:
+        settings = project_lake.settings
+        project_lake.store.commit(branch)  # an unknown branch is reported at once
         url = f"http://{settings.host}:{settings.port}"
-        here = instance_file.Home(
-            os.getpid(), url, stamp(datetime.now(UTC)), instance_file.catalog_of(settings.catalog)
+        instance = instance_file.ServiceInstance(
+            os.getpid(), url, format_time(datetime.now(UTC)), instance_file.hash_catalog_url(settings.catalog)
         )
-        with instance_file.lived_in(settings.home, here):
-            listening(settings.host, settings.port).close()  # so is a port that somebody else has
-            write_to(settings.home / "logs" / "up.log")
-            path = _token(opened)
-            is_whole = _supervise(
-                opened, url, branch, number, parallel, lambda: _greet(opened, here, str(path), as_json)
+        with instance_file.announce_instance(settings.home, instance):
+            open_listener(settings.host, settings.port).close()  # and so is a port in use
+            log_to_file(settings.home / "logs" / "up.log")
+            path = _ensure_token(project_lake)
+            ended_cleanly = _supervise(
+                project_lake,
+                url,
+                branch,
+                number,
+                parallel,
+                lambda: _print_greeting(project_lake, instance, str(path), as_json),
             )
-    if not is_whole:
-        say("something was interrupted; nothing of it was published, and the next `runnel up` takes it up")
-    sys.exit(0 if is_whole else 1)
+    if not ended_cleanly:
+        print_to_stderr("something was interrupted; nothing of it was published, and the next `runnel up` takes it up")
+    sys.exit(0 if ended_cleanly else 1)
 
 
 @command()
@@ -82,19 +87,19 @@ def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
 @click.option("--now", is_flag=True, help="Interrupt what is under way at once, as --timeout 0 does.")
 def down(timeout: float | None, now: bool, as_json: bool) -> None:
     """Stop the `runnel up` of this project, after what is under way, however long that takes."""
-    from runnel.cli.output import settings
+    from runnel.cli.output import load_project_settings
     from runnel.service import instance_file
 
-    folder = settings().home
-    found = instance_file.found(folder)
-    if found is None:
+    folder = load_project_settings().home
+    instance = instance_file.find_instance(folder)
+    if instance is None:
         print_json({"stopped": None, "interrupted": []}) if as_json else click.echo("nothing is up here")
         return
-    say(f"stopping process {found.pid}{' now' if now else ' after what is under way'}")
-    with lake() as opened:
-        runs = _await_down(opened, found, 0.0 if now else timeout)
+    print_to_stderr(f"stopping process {instance.pid}{' now' if now else ' after what is under way'}")
+    with open_lake() as project_lake:
+        runs = _await_down(project_lake, instance, 0.0 if now else timeout)
     if as_json:
-        print_json({"stopped": found.pid, "interrupted": [run.json() for run in runs]})
+        print_json({"stopped": instance.pid, "interrupted": [run.json() for run in runs]})
         return
     for run in runs:
         click.echo(
@@ -103,38 +108,43 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
     click.echo("it is down")
 
 
-def _await_down(opened: "Lake", instance: "Home", timeout: float | None) -> "list[RunUnderWay]":
+def _await_down(project_lake: "Lake", instance: "ServiceInstance", timeout: float | None) -> "list[RunUnderWay]":
     """Stop a `runnel up`, show what it waits for, and return the runs that were interrupted."""
     from runnel.errors import RunnelError, Unreachable
     from runnel.service import instance_file
-    from runnel.service.active_work import interrupted, runs_under_way
+    from runnel.service.active_work import list_interrupted_runs, list_runs_under_way
 
-    db, folder, begun, pause = opened.store.db, opened.settings.home, time.monotonic(), threading.Event()
+    db, folder, started_at, wake_event = (
+        project_lake.store.db,
+        project_lake.settings.home,
+        time.monotonic(),
+        threading.Event(),
+    )
     runs: dict[str, RunUnderWay] = {}
-    is_hurried = False
+    was_hurried = False
 
     def look() -> None:
-        with suppress(RunnelError):  # the database is away
-            for run in runs_under_way(db):
+        with suppress(RunnelError):  # the database does not answer
+            for run in list_runs_under_way(db):
                 if run.run not in runs:
                     runs[run.run] = run
-                    say(f"waiting for {run.text}" if timeout != 0 else f"interrupting {run.text}")
+                    print_to_stderr(f"waiting for {run.text}" if timeout != 0 else f"interrupting {run.text}")
 
     look()
     with suppress(ProcessLookupError):
         os.kill(instance.pid, signal.SIGTERM)
-    while instance_file.found(folder) is not None:
-        waited = time.monotonic() - begun
-        if timeout is not None and waited >= timeout and not is_hurried:
-            is_hurried = True
+    while instance_file.find_instance(folder) is not None:
+        waited = time.monotonic() - started_at
+        if timeout is not None and waited >= timeout and not was_hurried:
+            was_hurried = True
             with suppress(ProcessLookupError):
                 os.kill(instance.pid, signal.SIGUSR1)
         if timeout is not None and waited > timeout + _DOWN_SECONDS:
             raise Unreachable("DOWN_SLOW", f"process {instance.pid} has not ended yet", fix="wait, or kill it")
-        pause.wait(0.2)
-        if not is_hurried:
+        wake_event.wait(0.2)
+        if not was_hurried:
             look()
-    return interrupted(db, list(runs.values()))
+    return list_interrupted_runs(db, list(runs.values()))
 
 
 @command()
@@ -146,53 +156,59 @@ def _await_down(opened: "Lake", instance: "Home", timeout: float | None) -> "lis
 @click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
 def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json: bool) -> None:
     """Compute what is queued and keep streams going, as one more worker of a lake, until Ctrl-C."""
-    from runnel.service.log_files import write_to
-    from runnel.service.worker.worker_process import Working
+    from runnel.service.log_files import log_to_file
+    from runnel.service.worker.worker_process import WorkerProcess
 
-    with lake() as opened:
-        opened.once = False
-        opened.store.commit(branch)
-        write_to(opened.settings.home / "logs" / "worker.log")
-        env, tell = chosen().get("env"), _tell
-        working = Working(opened, os.environ, tell, env=env, branch=branch, name=name, parallel=parallel)
-        _heed(working.worker.stop)
-        signal.signal(signal.SIGUSR1, lambda number, frame: working.hurry())
+    with open_lake() as project_lake:
+        project_lake.once = False
+        project_lake.store.commit(branch)
+        log_to_file(project_lake.settings.home / "logs" / "worker.log")
+        env, report = read_global_options().get("env"), _report
+        worker_process = WorkerProcess(
+            project_lake, os.environ, report, env=env, branch=branch, name=name, parallel=parallel
+        )
+        _handle_signals(worker_process.worker.stop)
+        signal.signal(signal.SIGUSR1, lambda number, frame: worker_process.interrupt_runs())
         if watched:
-            _end_with_parent(working.worker.stop, working.hurry)
+            _stop_with_parent(worker_process.worker.stop, worker_process.interrupt_runs)
         elif as_json:
-            print_json({"worker": working.worker.name, "project": opened.settings.name, "branch": branch})
+            print_json({"worker": worker_process.worker.name, "project": project_lake.settings.name, "branch": branch})
         else:
-            say(f"worker {working.worker.name} of {opened.settings.name} on {branch}; Ctrl-C stops")
+            print_to_stderr(
+                f"worker {worker_process.worker.name} of {project_lake.settings.name} on {branch}; Ctrl-C stops"
+            )
         try:
-            working.run()
+            worker_process.run()
         finally:
-            is_whole = working.end()
-    _leave(0 if is_whole else 1)
+            ended_cleanly = worker_process.end()
+    _exit_process(0 if ended_cleanly else 1)
 
 
 @command()
 @click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
 def service(watched: bool, as_json: bool) -> None:
     """Answer and schedule; `runnel up` starts it."""
-    from runnel.service.log_files import write_to
-    from runnel.service.server.server_process import Serving
+    from runnel.service.log_files import log_to_file
+    from runnel.service.server.server_process import ServerProcess
 
-    with lake() as opened:
-        write_to(opened.settings.home / "logs" / "service.log")
-        serving = Serving(opened)
-        _heed(serving.stop)
+    with open_lake() as project_lake:
+        log_to_file(project_lake.settings.home / "logs" / "service.log")
+        server_process = ServerProcess(project_lake)
+        _handle_signals(server_process.stop)
         if watched:
-            _end_with_parent(serving.stop)
-        serving.run()
-    _leave(0)
+            _stop_with_parent(server_process.stop)
+        server_process.run()
+    _exit_process(0)
 
 
-def _supervise(opened: "Lake", url: str, branch: str, number: int, parallel: int, greet: "Callable[[], None]") -> bool:
-    from runnel.service.supervisor import Child, Supervisor, answers, beats
+def _supervise(
+    project_lake: "Lake", url: str, branch: str, number: int, parallel: int, greet: "Callable[[], None]"
+) -> bool:
+    from runnel.service.supervisor import ChildProcess, Supervisor, make_health_probe, make_heartbeat_reader
 
     def worker_command(name: str) -> list[str]:
         return [
-            *_runnel(opened),
+            *_base_command(project_lake),
             "worker",
             "--watched",
             "--name",
@@ -203,65 +219,76 @@ def _supervise(opened: "Lake", url: str, branch: str, number: int, parallel: int
             str(parallel),
         ]
 
-    db = opened.store.db
-    children = [Child("service", lambda name: [*_runnel(opened), "service", "--watched"], answers(url))]
-    children += [Child("worker", worker_command, beats(db)) for _ in range(number)]
-    supervisor = Supervisor(children, db, _tell)
-    _heed(supervisor.stop, supervisor.kill)
-    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.hurry.set())
-    greeted = threading.Thread(target=_when_ready, args=(url, supervisor.stop, greet), daemon=True)
-    greeted.start()
+    db = project_lake.store.db
+    children = [
+        ChildProcess(
+            "service", lambda name: [*_base_command(project_lake), "service", "--watched"], make_health_probe(url)
+        )
+    ]
+    children += [ChildProcess("worker", worker_command, make_heartbeat_reader(db)) for _ in range(number)]
+    supervisor = Supervisor(children, db, _report)
+    _handle_signals(supervisor.stop, supervisor.kill)
+    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.interrupt_requested.set())
+    greeter = threading.Thread(target=_greet_when_ready, args=(url, supervisor.stop, greet), daemon=True)
+    greeter.start()
     supervisor.run()
-    say("stopping after what is under way; Ctrl-C again stops at once")
+    print_to_stderr("stopping after what is under way; Ctrl-C again stops at once")
     return supervisor.end()
 
 
-def _runnel(opened: "Lake") -> list[str]:
-    """Return the command that starts this Runnel on this project, with what was given before the subcommand."""
-    given = chosen()
-    words = [sys.executable, "-c", "from runnel.cli.main import main; main()", "-C", str(opened.settings.root)]
-    words += ["--env", given["env"]] if given.get("env") else []
-    return words + [word for one in given.get("overrides", ()) for word in ("--set", one)]
+def _base_command(project_lake: "Lake") -> list[str]:
+    """Return the command that starts Runnel on this project, with the options that were given before the subcommand."""
+    options = read_global_options()
+    arguments = [
+        sys.executable,
+        "-c",
+        "from runnel.cli.main import main; main()",
+        "-C",
+        str(project_lake.settings.root),
+    ]
+    arguments += ["--env", options["env"]] if options.get("env") else []
+    return arguments + [argument for override in options.get("overrides", ()) for argument in ("--set", override)]
 
 
-def _when_ready(url: str, stop: threading.Event, greet: "Callable[[], None]") -> None:
-    from runnel.service.supervisor import answers
+def _greet_when_ready(url: str, stop: threading.Event, greet: "Callable[[], None]") -> None:
+    from runnel.service.supervisor import make_health_probe
 
-    sign = answers(url)
+    check_answer = make_health_probe(url)
     while not stop.wait(0.05):
-        if sign("") is not None:
+        if check_answer("") is not None:
             greet()
             return
 
 
-def _greet(opened: "Lake", here: "Home", token: str, as_json: bool) -> None:
+def _print_greeting(project_lake: "Lake", instance: "ServiceInstance", token_path: str, as_json: bool) -> None:
     if as_json:
-        print_json({"url": here.url, "pid": here.pid, "token_file": token})
+        print_json({"url": instance.url, "pid": instance.pid, "token_file": token_path})
         return
-    say(f"{opened.settings.name} is up at {here.url}; Spark warms up behind it")
-    say(f'log in with the token in {token}:\n  curl -H "Authorization: Bearer $(cat {token})" {here.url}/api/v1/status')
-    say("`runnel run` computes there, `runnel status` says how it is, Ctrl-C or `runnel down` stops it")
+    print_to_stderr(f"{project_lake.settings.name} is up at {instance.url}; Spark warms up behind it")
+    command = f'curl -H "Authorization: Bearer $(cat {token_path})" {instance.url}/api/v1/status'
+    print_to_stderr(f"log in with the token in {token_path}:\n  {command}")
+    print_to_stderr("`runnel run` computes there, `runnel status` says how it is, Ctrl-C or `runnel down` stops it")
 
 
-def _token(opened: "Lake") -> "os.PathLike[str]":
-    """Return where the token of this project is, made at the first start."""
+def _ensure_token(project_lake: "Lake") -> "os.PathLike[str]":
+    """Return the path of the project's token, which is created at the first start."""
     from runnel.lake.control import tokens
     from runnel.service import instance_file
 
-    folder, db = opened.settings.home, opened.store.db
-    known = instance_file.token(folder)
-    if known is not None and db.read(lambda connection: tokens.verify(connection, known)) is not None:
+    folder, db = project_lake.settings.home, project_lake.store.db
+    saved_token = instance_file.read_token(folder)
+    if saved_token is not None and db.read(lambda connection: tokens.verify(connection, saved_token)) is not None:
         return folder / "token"
-    return instance_file.keep_token(folder, tokens.create(db, f"up-{os.urandom(4).hex()}", "admin"))
+    return instance_file.save_token(folder, tokens.create(db, f"up-{os.urandom(4).hex()}", "admin"))
 
 
-def _heed(stop: threading.Event, at_once: "Callable[[], None] | None" = None) -> None:
-    """Stop in order at the first Ctrl-C or SIGTERM, and at once at the second."""
+def _handle_signals(stop: threading.Event, kill: "Callable[[], None] | None" = None) -> None:
+    """Stop gracefully at the first Ctrl-C or SIGTERM, and immediately at the second."""
 
     def heard(number: int, frame: "FrameType | None") -> None:
         if stop.is_set():
-            if at_once is not None:
-                at_once()
+            if kill is not None:
+                kill()
             os._exit(1)
         stop.set()
 
@@ -269,36 +296,36 @@ def _heed(stop: threading.Event, at_once: "Callable[[], None] | None" = None) ->
         signal.signal(number, heard)
 
 
-def _end_with_parent(stop: threading.Event, hurry: "Callable[[], None] | None" = None) -> None:
-    """Stop when whoever started this process is gone, in a hurry after a while; Ctrl-C on a terminal is for the parent.
+def _stop_with_parent(stop: threading.Event, hurry: "Callable[[], None] | None" = None) -> None:
+    """Stop when the parent process has ended, and interrupt running work after a while.
 
-    The parent tells us of it.
+    Ctrl-C on a terminal is ignored here: the parent handles it and stops this process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.read(0, 1):
             pass
-        was_told = stop.is_set()
+        was_stopping = stop.is_set()
         stop.set()
-        if hurry is not None and not was_told:
-            time.sleep(_ORPHAN_SECONDS)  # nobody waits for what is under way, and nobody could interrupt it
+        if hurry is not None and not was_stopping:
+            time.sleep(_ORPHAN_SECONDS)  # without the parent nobody waits for running work, and nobody can interrupt it
             hurry()
 
     threading.Thread(target=watch, name="runnel parent", daemon=True).start()
 
 
-def _leave(code: int) -> None:
-    """End the process now: threads of libraries that are still at something must not hold it up."""
-    from runnel.spark.session import stop
+def _exit_process(code: int) -> None:
+    """Exit immediately: busy threads of libraries must not delay it."""
+    from runnel.spark.session import stop_spark
 
-    stop()
-    shutdown.say()
+    stop_spark()
+    shutdown.run_hooks()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
-def _tell(text: str) -> None:
-    with suppress(OSError):  # nobody listens any more, or the disk is full: neither may end what goes on
-        say(f"{datetime.now():%H:%M:%S} {text}")
+def _report(text: str) -> None:
+    with suppress(OSError):  # standard error is closed, or the disk is full: neither may stop the service
+        print_to_stderr(f"{datetime.now():%H:%M:%S} {text}")

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from runnel.cli.output import command, count, print_json, say, settings
+from runnel.cli.output import command, format_count, load_project_settings, print_json, print_to_stderr
 
 
 @command()
@@ -13,26 +13,30 @@ def validate(as_json: bool) -> None:
     from runnel.declare.loading.loader import load_flow
     from runnel.declare.loading.project_errors import ProjectMistakes
 
-    found = settings()
+    project_settings = load_project_settings()
 
     def start_spark() -> object:
-        from runnel.project.spark_session import session
+        from runnel.project.spark_session import open_spark_session
 
-        return session(found, None if as_json else say)
+        return open_spark_session(project_settings, None if as_json else print_to_stderr)
 
     try:
-        flow = load_flow(found, start_spark)
+        flow = load_flow(project_settings, start_spark)
     except ProjectMistakes as mistakes:
         if not as_json:
             raise
-        print_json({"tasks": None, "sources": None, "mistakes": [mistake.parts() for mistake in mistakes.all]})
+        print_json({"tasks": None, "sources": None, "mistakes": [mistake.to_json() for mistake in mistakes.all]})
         sys.exit(mistakes.exit_code)
     if as_json:
         numbers = {"tasks": len(flow.tasks), "sources": len(flow.sources), "schedules": len(flow.schedules)}
         print_json({**numbers, "mistakes": []})
         return
-    parts = [count(len(flow.tasks), "task"), count(len(flow.sources), "source")]
-    parts += [count(len(made), noun) for made, noun in ((flow.sinks, "sink"), (flow.schedules, "schedule")) if made]
+    parts = [format_count(len(flow.tasks), "task"), format_count(len(flow.sources), "source")]
+    parts += [
+        format_count(len(declarations), noun)
+        for declarations, noun in ((flow.sinks, "sink"), (flow.schedules, "schedule"))
+        if declarations
+    ]
     click.echo(f"{', '.join(parts)}: no mistakes")
     if flow.started_spark:
         click.echo(

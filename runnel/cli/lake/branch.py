@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, grid, lake, print_json, when
+from runnel.cli.output import command, format_table, format_time, open_lake, print_json
 from runnel.client.json_views.commit import branch_json, tag_json
 from runnel.errors import Mistake
 
@@ -15,26 +15,26 @@ def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
     """List branches; with NAME create one, or delete it with -d."""
     from runnel.lake.history import branches
 
-    with lake() as opened:
-        store = opened.store
+    with open_lake() as project_lake:
+        store = project_lake.store
         if name is None:
             if delete:
                 raise Mistake("USAGE", "-d needs the branch's name", fix="runnel branch -d NAME")
-            found = store.db.read(branches.branches)
-            rows = [[one.name, one.head[:8], when(one.created_at), one.author] for one in found]
+            entries = store.db.read(branches.list_branches)
+            rows = [[entry.name, entry.head[:8], format_time(entry.created_at), entry.author] for entry in entries]
             if as_json:
-                print_json([branch_json(one) for one in found])
+                print_json([branch_json(entry) for entry in entries])
             else:
-                click.echo(grid(["branch", "head", "created (UTC)", "author"], rows))
+                click.echo(format_table(["branch", "head", "created (UTC)", "author"], rows))
         elif delete:
-            branches.delete(store.db, name)
+            branches.delete_branch(store.db, name)
             print_json({"deleted": name}) if as_json else click.echo(f"deleted branch {name}")
         else:
-            made = branches.fork(store.db, name, store.commit(ref), store.author)
+            created = branches.fork_branch(store.db, name, store.commit(ref), store.author)
             if as_json:
-                print_json(branch_json(made))
+                print_json(branch_json(created))
             else:
-                click.echo(f"created branch {made.name} at {made.head[:8]}; no data was copied")
+                click.echo(f"created branch {created.name} at {created.head[:8]}; no data was copied")
 
 
 @command()
@@ -46,23 +46,23 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
     """List tags; with NAME tag REF (main by default), or delete it with -d."""
     from runnel.lake.history import tags
 
-    with lake() as opened:
-        store = opened.store
+    with open_lake() as project_lake:
+        store = project_lake.store
         if name is None:
-            found = store.db.read(tags.tags)
+            entries = store.db.read(tags.list_tags)
             if as_json:
-                print_json([tag_json(one) for one in found])
-            elif not found:
+                print_json([tag_json(entry) for entry in entries])
+            elif not entries:
                 click.echo("no tags yet; `runnel tag NAME` makes one")
             else:
-                rows = [[one.name, one.commit[:8], when(one.at), one.author] for one in found]
-                click.echo(grid(["tag", "commit", "tagged (UTC)", "author"], rows))
+                rows = [[entry.name, entry.commit[:8], format_time(entry.at), entry.author] for entry in entries]
+                click.echo(format_table(["tag", "commit", "tagged (UTC)", "author"], rows))
         elif delete:
-            tags.delete(store, name)
+            tags.delete_tag(store, name)
             print_json({"deleted": name}) if as_json else click.echo(f"deleted tag {name}")
         else:
-            made = tags.tag(store, name, ref, force=force)
+            created = tags.create_tag(store, name, ref, force=force)
             if as_json:
-                print_json(tag_json(made))
+                print_json(tag_json(created))
             else:
-                click.echo(f"tagged {made.commit[:8]} as {made.name}; it is kept as long as the tag")
+                click.echo(f"tagged {created.commit[:8]} as {created.name}; it is kept as long as the tag")

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json
-from runnel.cli.progress import progress
+from runnel.cli.output import command, format_count, format_table, open_lake, print_json
+from runnel.cli.progress import show_progress
 from runnel.client.json_views.diff import diff_json
 from runnel.errors import Mistake
-from runnel.lake.diff.lake_diff import Diff
+from runnel.lake.diff.lake_diff import LakeDiff
 from runnel.lake.diff.row_diff import RowDiff
 from runnel.names import TableName
 
@@ -22,43 +22,45 @@ from runnel.names import TableName
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="With --rows: how many.")
 def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Compare two versions of the lake: tables, schemas, counts, rows."""
-    from runnel.lake.diff.lake_diff import diff as compare
+    from runnel.lake.diff.lake_diff import diff_commits as compare
     from runnel.lake.diff.row_diff import diff_rows
 
     if by_rows and table is None:
         raise Mistake("USAGE", "--rows needs a table", fix="runnel diff A B TABLE --rows")
-    with lake() as opened, progress(quiet=as_json) as report:
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         name = TableName.parse(table) if table else None
-        found = compare(opened.store, a, b, name, progress=report)
-        rows = diff_rows(opened.store, a, b, name, key=list(key) or None, limit=limit) if by_rows and name else None
+        lake_diff = compare(project_lake.store, a, b, name, report_progress=report_progress)
+        rows = (
+            diff_rows(project_lake.store, a, b, name, key=list(key) or None, limit=limit) if by_rows and name else None
+        )
     if as_json:
-        print_json(diff_json(found) | ({"rows": _rows_json(rows)} if rows else {}))
+        print_json(diff_json(lake_diff) | ({"rows": _row_diff_json(rows)} if rows else {}))
     else:
-        _show(found)
+        _show_tables(lake_diff)
         if rows is not None:
             _show_rows(rows)
-            if any(one.schema for one in found.tables):
+            if any(table_diff.schema for table_diff in lake_diff.tables):
                 click.echo("rows are compared in the columns that both versions have")
 
 
-def _show(found: Diff) -> None:
-    if not found.tables:
+def _show_tables(lake_diff: LakeDiff) -> None:
+    if not lake_diff.tables:
         click.echo("no difference")
         return
     rows = []
-    for one in found.tables:
-        added = "?" if one.rows_added is None else f"+{one.rows_added:,}"
-        removed = "?" if one.rows_removed is None else f"-{one.rows_removed:,}"
-        rows.append([one.table, one.change, added, removed])
-    click.echo(grid(["table", "change", "rows", ""], rows, right=[2, 3]))
-    for one in found.tables:
-        for line in one.schema:
-            click.echo(f"  {one.table}: {line}")
-        if one.reason:
-            click.echo(f"  {one.table}: {one.reason}")
+    for table_diff in lake_diff.tables:
+        added = "?" if table_diff.rows_added is None else f"+{table_diff.rows_added:,}"
+        removed = "?" if table_diff.rows_removed is None else f"-{table_diff.rows_removed:,}"
+        rows.append([table_diff.table, table_diff.change, added, removed])
+    click.echo(format_table(["table", "change", "rows", ""], rows, right_aligned=[2, 3]))
+    for table_diff in lake_diff.tables:
+        for line in table_diff.schema:
+            click.echo(f"  {table_diff.table}: {line}")
+        if table_diff.reason:
+            click.echo(f"  {table_diff.table}: {table_diff.reason}")
 
 
-def _rows_json(rows: RowDiff) -> dict[str, Any]:
+def _row_diff_json(rows: RowDiff) -> dict[str, Any]:
     changed = [
         {"key": list(row.key), "cells": [{"column": c.column, "before": c.before, "after": c.after} for c in row.cells]}
         for row in rows.changed
@@ -73,22 +75,26 @@ def _rows_json(rows: RowDiff) -> dict[str, Any]:
 
 
 def _show_rows(rows: RowDiff) -> None:
-    lines = [["-", *_shown(row)] for row in rows.removed] + [["+", *_shown(row)] for row in rows.added]
+    lines = [["-", *_blank_nulls(row)] for row in rows.removed] + [["+", *_blank_nulls(row)] for row in rows.added]
     if lines:
-        click.echo("\n" + grid(["", *rows.columns], lines))
+        click.echo("\n" + format_table(["", *rows.columns], lines))
     if rows.changed:
-        by = ", ".join(rows.key)
-        cells = [[_plain(row.key), c.column, *_shown((c.before, c.after))] for row in rows.changed for c in row.cells]
-        click.echo("\n" + grid([by, "column", "before", "after"], cells))
-    shown = len(rows.added) + len(rows.removed) + len(rows.changed)
+        key_text = ", ".join(rows.key)
+        cells = [
+            [_join_key(row.key), c.column, *_blank_nulls((c.before, c.after))]
+            for row in rows.changed
+            for c in row.cells
+        ]
+        click.echo("\n" + format_table([key_text, "column", "before", "after"], cells))
+    shown_count = len(rows.added) + len(rows.removed) + len(rows.changed)
     total = rows.rows_added + rows.rows_removed + rows.rows_changed
-    if total > shown:
-        click.echo(f"... {count(total - shown, 'row')} more; -n shows more")
+    if total > shown_count:
+        click.echo(f"... {format_count(total - shown_count, 'row')} more; -n shows more")
 
 
-def _shown(row: tuple[Any, ...]) -> list[Any]:
+def _blank_nulls(row: tuple[Any, ...]) -> list[Any]:
     return ["" if value is None else value for value in row]
 
 
-def _plain(key: tuple[Any, ...]) -> str:
+def _join_key(key: tuple[Any, ...]) -> str:
     return ", ".join(str(part) for part in key)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, size
-from runnel.cli.progress import progress
+from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json
+from runnel.cli.progress import show_progress
 from runnel.names import TableName
 
 
@@ -17,25 +17,38 @@ from runnel.names import TableName
 @click.option("-m", "--message", default=None, help="What the commit says.")
 def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: str | None, as_json: bool) -> None:
     """Put files and folders into a file table, in one commit."""
-    from runnel.lake.files.put import put as put_files
+    from runnel.lake.files.put import put_files as put_files
 
-    with lake() as opened, progress(quiet=as_json) as report:
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         sources = [Path(path) for path in paths]
         name = TableName.parse(table)
-        done = put_files(opened.store, name, sources, branch=branch, prefix=prefix, message=message, progress=report)
+        result = put_files(
+            project_lake.store,
+            name,
+            sources,
+            branch=branch,
+            prefix=prefix,
+            message=message,
+            report_progress=report_progress,
+        )
     if as_json:
-        facts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged, "bytes": done.bytes}
-        print_json({"table": table, "commit": done.commit.id if done.commit else None, **facts})
+        facts = {
+            "added": result.added,
+            "replaced": result.replaced,
+            "unchanged": result.unchanged,
+            "bytes": result.bytes,
+        }
+        print_json({"table": table, "commit": result.commit.id if result.commit else None, **facts})
         return
-    if done.commit is None:
-        click.echo(f"nothing new: {count(done.unchanged, 'file')} unchanged in {table}")
+    if result.commit is None:
+        click.echo(f"nothing new: {format_count(result.unchanged, 'file')} unchanged in {table}")
         return
     parts = [
-        f"{count(number)} {word}"
-        for number, word in ((done.added, "added"), (done.replaced, "replaced"), (done.unchanged, "unchanged"))
+        f"{format_count(number)} {outcome}"
+        for number, outcome in ((result.added, "added"), (result.replaced, "replaced"), (result.unchanged, "unchanged"))
         if number
     ]
-    click.echo(f"put into {table}: {', '.join(parts)} ({size(done.bytes)}), commit {done.commit.id[:8]}")
+    click.echo(f"put into {table}: {', '.join(parts)} ({format_size(result.bytes)}), commit {result.commit.id[:8]}")
 
 
 @command()
@@ -46,15 +59,25 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
 @click.option("--overwrite", is_flag=True, help="Replace files that are there with other contents.")
 def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_json: bool) -> None:
     """Get files out of a file table; every one is verified."""
-    from runnel.lake.files.get import get as get_files
+    from runnel.lake.files.get import get_files as get_files
 
-    with lake() as opened, progress(quiet=as_json) as report:
-        done = get_files(opened.store, TableName.parse(table), glob, out, at=ref, overwrite=overwrite, progress=report)
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
+        result = get_files(
+            project_lake.store,
+            TableName.parse(table),
+            glob,
+            out,
+            at=ref,
+            overwrite=overwrite,
+            report_progress=report_progress,
+        )
     if as_json:
-        print_json({"table": table, "written": done.written, "unchanged": done.unchanged, "bytes": done.bytes})
+        print_json({"table": table, "written": result.written, "unchanged": result.unchanged, "bytes": result.bytes})
     else:
-        same = f", {count(done.unchanged)} there already" if done.unchanged else ""
-        click.echo(f"got {count(done.written, 'file')} ({size(done.bytes)}) into {out}{same}")
+        unchanged_text = f", {format_count(result.unchanged)} there already" if result.unchanged else ""
+        click.echo(
+            f"got {format_count(result.written, 'file')} ({format_size(result.bytes)}) into {out}{unchanged_text}"
+        )
 
 
 @command()
@@ -63,19 +86,22 @@ def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_j
 @click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
 def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
     """List the files of a file table; `*` stays within a folder, `**` crosses folders."""
-    from runnel.lake.files.ls import ls as list_files
+    from runnel.lake.files.ls import list_files as list_files
 
-    with lake() as opened:
-        found = list(list_files(opened.store, TableName.parse(table), glob, at=ref))
+    with open_lake() as project_lake:
+        files = list(list_files(project_lake.store, TableName.parse(table), glob, at=ref))
     if as_json:
         print_json(
             [
-                {"path": one.path, "size": one.size, "modified_at": one.modified_at, "sha256": one.sha256}
-                for one in found
+                {"path": file.path, "size": file.size, "modified_at": file.modified_at, "sha256": file.sha256}
+                for file in files
             ]
         )
-    elif not found:
+    elif not files:
         click.echo(f"no files in {table}" + (f" match {glob}" if glob else ""))
     else:
-        rows = [[size(one.size), str(one.modified_at)[:19] if one.modified_at else "", one.path] for one in found]
-        click.echo(grid(["size", "modified (UTC)", "path"], rows, right=[0]))
+        rows = [
+            [format_size(file.size), str(file.modified_at)[:19] if file.modified_at else "", file.path]
+            for file in files
+        ]
+        click.echo(format_table(["size", "modified (UTC)", "path"], rows, right_aligned=[0]))

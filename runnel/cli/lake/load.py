@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.flow.sinks import hand_on
-from runnel.cli.output import command, count, lake, print_json, size
-from runnel.cli.progress import progress
+from runnel.cli.flow.sinks import deliver_after_command
+from runnel.cli.output import command, format_count, format_size, open_lake, print_json
+from runnel.cli.progress import show_progress
 from runnel.declare.options.file_formats import FORMATS
 from runnel.names import TableName
 
 if TYPE_CHECKING:
-    from runnel.connect.load.load import Loaded
+    from runnel.connect.load.load import LoadResult
 
 
 @command()
@@ -71,13 +71,13 @@ def load(
     Globs are fine, quoted. An undeclared table is created. See docs/load.md.
     """
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
-    from runnel.connect.load.load import load as load_files
+    from runnel.connect.load.load import load_files as load_files
 
     csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
-    with lake() as opened:
-        with progress(quiet=as_json) as report:
-            done = load_files(
-                opened.store,
+    with open_lake() as project_lake:
+        with show_progress(quiet=as_json) as report_progress:
+            result = load_files(
+                project_lake.store,
                 TableName.parse(table),
                 files,
                 branch=branch,
@@ -92,29 +92,30 @@ def load(
                 message=message,
                 csv=csv,
                 document=DocumentOptions(records, row_tag, encoding),
-                progress=report,
+                progress=report_progress,
             )
         if not as_json:
-            _show(table, done)
-        sent = hand_on(opened, branch, quiet=as_json) if done.commit else ()
+            _show_result(table, result)
+        deliveries = deliver_after_command(project_lake, branch, quiet=as_json) if result.commit else ()
     if as_json:
-        facts = {"rows": done.rows, "files": done.files, "bytes": done.bytes, "created": done.created}
-        dropped = {"dropped": done.dropped, "new_columns": list(done.new_columns)}
-        told = {"table": table, "branch": branch, "commit": _id(done), **facts, **dropped}
-        print_json({**told, "sinks": [one.json() for one in sent]})
+        facts = {"rows": result.rows, "files": result.files, "bytes": result.bytes, "created": result.created}
+        dropped = {"dropped": result.dropped, "new_columns": list(result.new_columns)}
+        summary = {"table": table, "branch": branch, "commit": _commit_id(result), **facts, **dropped}
+        print_json({**summary, "sinks": [delivery.json() for delivery in deliveries]})
 
 
-def _show(table: str, done: "Loaded") -> None:
-    word = "created" if done.created else "loaded"
-    where = f"commit {done.commit.id[:8]}" if done.commit else "nothing new, no commit"
+def _show_result(table: str, result: "LoadResult") -> None:
+    word = "created" if result.created else "loaded"
+    commit_text = f"commit {result.commit.id[:8]}" if result.commit else "nothing new, no commit"
     click.echo(
-        f"{word} {table}: {count(done.rows, 'row')} from {count(done.files, 'file')} ({size(done.bytes)}), {where}"
+        f"{word} {table}: {format_count(result.rows, 'row')} from {format_count(result.files, 'file')} "
+        f"({format_size(result.bytes)}), {commit_text}"
     )
-    if done.new_columns:
-        click.echo(f"new columns: {', '.join(done.new_columns)}")
-    if done.dropped:
-        click.echo(f"dropped {count(done.dropped, 'bad row')}", err=True)
+    if result.new_columns:
+        click.echo(f"new columns: {', '.join(result.new_columns)}")
+    if result.dropped:
+        click.echo(f"dropped {format_count(result.dropped, 'bad row')}", err=True)
 
 
-def _id(done: "Loaded") -> str | None:
-    return done.commit.id if done.commit else None
+def _commit_id(result: "LoadResult") -> str | None:
+    return result.commit.id if result.commit else None

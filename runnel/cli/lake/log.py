@@ -6,9 +6,9 @@ from typing import Any
 import click
 from sqlalchemy.engine import Connection
 
-from runnel.cli.output import command, count, grid, lake, print_json, when, width
-from runnel.client.json_views.commit import commit_json, how_json, whole_json
-from runnel.lake.history.commits import Commit, changes_of, history, tables_changed
+from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, terminal_width
+from runnel.client.json_views.commit import commit_detail_json, commit_json, task_result_json
+from runnel.lake.history.commits import Commit, read_changed_tables, read_changes, read_history
 from runnel.names import TableName
 
 
@@ -19,38 +19,44 @@ from runnel.names import TableName
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=None, help="How many commits; all by default.")
 def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: bool) -> None:
     """Show the history, newest first; with TABLE only what changed it."""
-    with lake() as opened:
-        store = opened.store
+    with open_lake() as project_lake:
+        store = project_lake.store
         if graph and not as_json:
-            from runnel.lake.history.log_graph import graph as drawn
+            from runnel.lake.history.log_graph import draw_graph as drawn
 
             for line in drawn(store, None if ref == "main" else ref, limit=limit):
-                click.echo(str(line)[: width()].rstrip())
+                click.echo(str(line)[: terminal_width()].rstrip())
             return
         start = store.commit(ref)
-        wanted = TableName.parse(name) if name else None
-        if wanted is not None:
-            store.versions(start, [wanted])
-        found = store.db.read(lambda connection: history(connection, start, table=wanted, limit=limit))
-        changed = store.db.read(lambda connection: tables_changed(connection, [commit.id for commit in found]))
-        details = store.db.read(lambda connection: _details(connection, found, wanted)) if wanted else {}
+        table = TableName.parse(name) if name else None
+        if table is not None:
+            store.versions(start, [table])
+        commits = store.db.read(lambda connection: read_history(connection, start, table=table, limit=limit))
+        changed_tables = store.db.read(
+            lambda connection: read_changed_tables(connection, [commit.id for commit in commits])
+        )
+        details = store.db.read(lambda connection: _read_details(connection, commits, table)) if table else {}
     if as_json:
-        print_json([{**commit_json(c, changed.get(c.id, [])), **how_json(details.get(c.id))} for c in found])
+        print_json(
+            [{**commit_json(c, changed_tables.get(c.id, [])), **task_result_json(details.get(c.id))} for c in commits]
+        )
         return
-    rows = [[c.id[:8], c.seq, when(c.at), c.author, _told(c, details.get(c.id, {}))] for c in found]
-    click.echo(grid(["commit", "seq", "at (UTC)", "author", "how" if wanted else "message"], rows, right=[1]))
+    rows = [[c.id[:8], c.seq, format_time(c.at), c.author, _describe_commit(c, details.get(c.id, {}))] for c in commits]
+    click.echo(
+        format_table(["commit", "seq", "at (UTC)", "author", "how" if table else "message"], rows, right_aligned=[1])
+    )
 
 
 @command()
 @click.argument("ref", metavar="COMMIT")
 def show(ref: str, as_json: bool) -> None:
     """Show one commit: who, when, and what it did to which tables."""
-    with lake() as opened:
-        store = opened.store
+    with open_lake() as project_lake:
+        store = project_lake.store
         commit = store.commit(ref)
-        changes = store.db.read(lambda connection: changes_of(connection, commit.id))
+        changes = store.db.read(lambda connection: read_changes(connection, commit.id))
     if as_json:
-        print_json(whole_json(commit, changes))
+        print_json(commit_detail_json(commit, changes))
         return
     lines = [
         f"commit  {commit.id}",
@@ -62,7 +68,7 @@ def show(ref: str, as_json: bool) -> None:
         lines.append(f"merged  {commit.merged}")
     lines += [
         f"author  {commit.author}",
-        f"at      {when(commit.at)} UTC",
+        f"at      {format_time(commit.at)} UTC",
         f"kind    {commit.kind}",
         "",
         f"  {commit.message}",
@@ -71,17 +77,17 @@ def show(ref: str, as_json: bool) -> None:
     click.echo("\n".join(lines))
     words = {(True, False): "created", (False, True): "dropped", (False, False): "changed"}
     rows = [[str(change.table), words[change.before is None, change.after is None]] for change in changes]
-    click.echo(grid(["table", "change"], rows) if rows else count(0, "table") + " changed")
+    click.echo(format_table(["table", "change"], rows) if rows else format_count(0, "table") + " changed")
 
 
-def _details(connection: Connection, commits: list[Commit], table: TableName) -> dict[str, Mapping[str, Any]]:
-    """Return what commits recorded about how they made a table."""
-    changes = ((one.id, change) for one in commits for change in changes_of(connection, one.id, table))
+def _read_details(connection: Connection, commits: list[Commit], table: TableName) -> dict[str, Mapping[str, Any]]:
+    """Return what each commit recorded about how the table was computed."""
+    changes = ((entry.id, change) for entry in commits for change in read_changes(connection, entry.id, table))
     return {commit: change.detail for commit, change in changes}
 
 
-def _told(commit: Commit, detail: Mapping[str, Any]) -> str:
-    """Return what a commit did: for a table that a task made, how it was made."""
+def _describe_commit(commit: Commit, detail: Mapping[str, Any]) -> str:
+    """Return a commit's message; for a table of a task, how the commit computed it."""
     text = commit.message
     if "action" in detail and "key" in detail:
         text = f"{detail['action']}: {detail['reason']}"

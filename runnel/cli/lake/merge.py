@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.flow.sinks import hand_on
-from runnel.cli.output import command, grid, lake, print_json
+from runnel.cli.flow.sinks import deliver_after_command
+from runnel.cli.output import command, format_table, open_lake, print_json
 from runnel.client.json_views.diff import steps_json
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.history.commits import Commit
-    from runnel.lake.merge.merge import Merged
-    from runnel.lake.merge.merge_plan import Decision
+    from runnel.lake.merge.merge import MergeResult
+    from runnel.lake.merge.merge_plan import MergeDecision
 
 
 @command()
@@ -26,21 +26,21 @@ def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | 
     """Merge a branch: tables that only it changed are taken as they are, others are replayed or reported."""
     from runnel.lake.merge.merge_plan import plan_merge
 
-    with lake() as opened:
+    with open_lake() as project_lake:
         if dry_run:
-            plan, commit = plan_merge(opened.store, branch, into), None
+            plan, commit = plan_merge(project_lake.store, branch, into), None
         else:
-            done = _merge(opened, branch, into, message, computes=computes, quiet=as_json)
-            plan, commit = done.plan, done.commit
+            result = _merge_branch(project_lake, branch, into, message, computes=computes, quiet=as_json)
+            plan, commit = result.plan, result.commit
         steps = [step for step in plan.steps if step.action != "same"]
         if not as_json:
-            _show(steps, commit, branch, into, dry_run=dry_run)
-        sent = hand_on(opened, into, quiet=as_json) if commit is not None else ()
+            _show_steps(steps, commit, branch, into, dry_run=dry_run)
+        deliveries = deliver_after_command(project_lake, into, quiet=as_json) if commit is not None else ()
     if as_json:
-        told = {"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": steps_json(steps)}
-        print_json({**told, "sinks": [one.json() for one in sent]})
+        summary = {"branch": branch, "into": into, "commit": commit.id if commit else None, "steps": steps_json(steps)}
+        print_json({**summary, "sinks": [delivery.json() for delivery in deliveries]})
     if commit is None:
-        _exit_on(steps)
+        _exit_on_conflict(steps)
 
 
 @command()
@@ -49,41 +49,47 @@ def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | 
 @click.option("-m", "--message", default=None, help="What the new commit says.")
 def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None:
     """Undo a commit with a new one; history stays."""
-    from runnel.lake.merge.revert import revert as undo
+    from runnel.lake.merge.revert import revert_commit as undo
 
-    with lake() as opened:
-        undone = opened.store.commit(commit)
-        done = undo(opened.store, undone.id, branch, message)
+    with open_lake() as project_lake:
+        reverted_commit = project_lake.store.commit(commit)
+        new_commit = undo(project_lake.store, reverted_commit.id, branch, message)
         if not as_json:
-            click.echo(f"reverted {undone.id[:8]} ({undone.message}) on {branch}, commit {done.id[:8]}")
-        sent = hand_on(opened, branch, quiet=as_json)
+            click.echo(
+                f"reverted {reverted_commit.id[:8]} ({reverted_commit.message}) on {branch}, commit {new_commit.id[:8]}"
+            )
+        deliveries = deliver_after_command(project_lake, branch, quiet=as_json)
     if as_json:
-        told = {"reverted": undone.id, "branch": branch, "commit": done.id}
-        print_json({**told, "sinks": [one.json() for one in sent]})
+        summary = {"reverted": reverted_commit.id, "branch": branch, "commit": new_commit.id}
+        print_json({**summary, "sinks": [delivery.json() for delivery in deliveries]})
 
 
-def _merge(opened: "Lake", branch: str, into: str, message: str | None, *, computes: bool, quiet: bool) -> "Merged":
+def _merge_branch(
+    project_lake: "Lake", branch: str, into: str, message: str | None, *, computes: bool, quiet: bool
+) -> "MergeResult":
     if not computes:
-        from runnel.lake.merge.merge import merge as merge_branch
+        from runnel.lake.merge.merge import merge_branch as merge_branch
 
-        return merge_branch(opened.store, branch, into, message)
-    from runnel.cli.run_progress import watching
+        return merge_branch(project_lake.store, branch, into, message)
+    from runnel.cli.run_progress import watch_run
     from runnel.project.execution.merge_and_run import merge_and_run
 
-    with watching(quiet=quiet) as watch:
-        return merge_and_run(opened, branch, into, message=message, watch=watch)
+    with watch_run(quiet=quiet) as watch:
+        return merge_and_run(project_lake, branch, into, message=message, watch=watch)
 
 
-def _show(steps: "list[Decision]", commit: "Commit | None", branch: str, into: str, *, dry_run: bool) -> None:
+def _show_steps(
+    steps: "list[MergeDecision]", commit: "Commit | None", branch: str, into: str, *, dry_run: bool
+) -> None:
     if steps:
-        click.echo(grid(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
+        click.echo(format_table(["table", "action", "why"], [[step.table, step.action, step.reason] for step in steps]))
     if commit is not None:
         click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
     elif not dry_run or not steps:
         click.echo(f"nothing to merge: {into} has all of {branch}")
 
 
-def _exit_on(steps: "list[Decision]") -> None:
-    """End with 1 where a dry run found what a merge would fail with."""
+def _exit_on_conflict(steps: "list[MergeDecision]") -> None:
+    """Exit with 1 if a dry run found a conflict, or tables that must be computed."""
     if any(step.action in ("conflict", "compute") for step in steps):
         sys.exit(1)

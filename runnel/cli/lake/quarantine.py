@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, when
+from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json
 from runnel.names import TableName
-from runnel.project.inspection.quarantine import aside_json
+from runnel.project.inspection.quarantine import quarantined_row_json
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
 
-_SHORT = 60
+_MAX_ROW_LENGTH = 60
 
 
 @command()
@@ -37,58 +37,64 @@ def quarantine(
 
     With FILE the rows in it take their place, corrected. Without TABLE, list what is set aside.
     """
-    with lake() as opened:
+    with open_lake() as project_lake:
         if table is None:
-            _list(opened, branch, as_json)
+            _list_tables(project_lake, branch, as_json)
         elif action == "release":
-            _release(opened, table, corrected, file, branch, as_json)
+            _release_rows(project_lake, table, corrected, file, branch, as_json)
         else:
-            _show(opened, table, file, branch, limit, raw, as_json)
+            _show_rows(project_lake, table, file, branch, limit, raw, as_json)
 
 
-def _list(opened: "Lake", branch: str, as_json: bool) -> None:
-    found = opened.quarantines(branch=branch)
+def _list_tables(project_lake: "Lake", branch: str, as_json: bool) -> None:
+    entries = project_lake.quarantines(branch=branch)
     if as_json:
-        print_json([one.json() for one in found])
-    elif not found:
+        print_json([entry.json() for entry in entries])
+    elif not entries:
         click.echo("nothing is set aside")
     else:
-        shown = [[one.table, count(one.rows), one.quarantine] for one in found]
-        click.echo(grid(["table", "rows", "they are in"], shown, right=[1]))
+        rows = [[entry.table, format_count(entry.rows), entry.quarantine] for entry in entries]
+        click.echo(format_table(["table", "rows", "they are in"], rows, right_aligned=[1]))
 
 
-def _show(opened: "Lake", table: str, file: str | None, branch: str, limit: int, raw: bool, as_json: bool) -> None:
-    rows = opened.quarantine(table, branch=branch, file=file)
-    shown = rows[:limit] if limit and not raw else rows
+def _show_rows(
+    project_lake: "Lake", table: str, file: str | None, branch: str, limit: int, raw: bool, as_json: bool
+) -> None:
+    rows = project_lake.quarantine(table, branch=branch, file=file)
+    visible_rows = rows[:limit] if limit and not raw else rows
     if as_json:
-        print_json({"table": table, "total": len(rows), "rows": [aside_json(row) for row in shown]})
+        print_json({"table": table, "total": len(rows), "rows": [quarantined_row_json(row) for row in visible_rows]})
         return
     if raw:
-        for row in shown:
+        for row in visible_rows:
             click.echo(row.raw or "")
         return
     if not rows:
         click.echo(f"no row of {table} is set aside")
         return
-    columns = [[when(row.at.isoformat()), row.reason, _shortened(row.raw)] for row in shown]
-    click.echo(grid(["set aside (UTC)", "why", "row"], columns))
-    if len(shown) < len(rows):
-        click.echo(f"{len(rows) - len(shown):,} more; --limit 0 shows all")
+    cells = [[format_time(row.at.isoformat()), row.reason, _shorten_row(row.raw)] for row in visible_rows]
+    click.echo(format_table(["set aside (UTC)", "why", "row"], cells))
+    if len(visible_rows) < len(rows):
+        click.echo(f"{len(rows) - len(visible_rows):,} more; --limit 0 shows all")
     click.echo(f"`runnel quarantine {table} release` sends them through again, with a FILE those in it instead")
 
 
-def _release(opened: "Lake", table: str, corrected: str | None, file: str | None, branch: str, as_json: bool) -> None:
-    done = opened.release(table, Path(corrected) if corrected else None, file=file, branch=branch)
+def _release_rows(
+    project_lake: "Lake", table: str, corrected: str | None, file: str | None, branch: str, as_json: bool
+) -> None:
+    result = project_lake.release(table, Path(corrected) if corrected else None, file=file, branch=branch)
     if as_json:
-        commit = done.commit.id if done.commit else None
-        print_json({"table": table, "rows": done.rows, "taken": done.taken, "bad": done.bad, "commit": commit})
-    elif done.commit is None:
-        click.echo(f"{count(done.rows, 'row')} of {TableName.parse(table)}: all still bad; nothing changed")
+        commit = result.commit.id if result.commit else None
+        print_json({"table": table, "rows": result.rows, "taken": result.accepted, "bad": result.bad, "commit": commit})
+    elif result.commit is None:
+        click.echo(f"{format_count(result.rows, 'row')} of {TableName.parse(table)}: all still bad; nothing changed")
     else:
-        still = f"; {count(done.bad, 'row')} still bad" if done.bad else ""
-        click.echo(f"{count(done.taken, 'row')} went into {table}{still}, commit {done.commit.id[:8]}")
+        still_bad = f"; {format_count(result.bad, 'row')} still bad" if result.bad else ""
+        click.echo(
+            f"{format_count(result.accepted, 'row')} went into {table}{still_bad}, commit {result.commit.id[:8]}"
+        )
 
 
-def _shortened(text: str | None) -> str:
+def _shorten_row(text: str | None) -> str:
     flat = " ".join((text or "").split())
-    return flat if len(flat) <= _SHORT else flat[: _SHORT - 3] + "..."
+    return flat if len(flat) <= _MAX_ROW_LENGTH else flat[: _MAX_ROW_LENGTH - 3] + "..."

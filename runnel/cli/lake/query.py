@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, say
+from runnel.cli.output import command, format_count, format_table, open_lake, print_to_stderr
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
-    from runnel.query.result import Result
+    from runnel.query.result import QueryResult
 
 
 _ENDINGS = {"table": (".txt",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson"), "parquet": (".parquet",)}
@@ -34,56 +34,63 @@ _ENDINGS = {"table": (".txt",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson")
 def query(sql: str, ref: str, engine: str, format_: str | None, out: Path | None, limit: int, as_json: bool) -> None:
     """Ask the lake, in Spark SQL; `-` reads the query from standard input."""
     text = sys.stdin.read() if sql == "-" else sql
-    format_ = _format(format_, out, as_json)
-    with lake() as opened, opened.query(text, at=ref, engine=engine) as result:  # type: ignore[arg-type]
+    format_ = _choose_format(format_, out, as_json)
+    with open_lake() as project_lake, project_lake.query(text, at=ref, engine=engine) as result:  # type: ignore[arg-type]
         if as_json:
-            _json(result)
+            _print_json(result)
         elif format_ == "table" and out is None:
-            _table(result, limit)
+            _print_table(result, limit)
         else:
-            written = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet, "table": _csv}[format_](result, out)
+            written = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet, "table": _write_csv}[
+                format_
+            ](result, out)
             if out is not None:
-                say(f"wrote {count(written, 'row')} to {out}")
+                print_to_stderr(f"wrote {format_count(written, 'row')} to {out}")
 
 
-def _format(given: str | None, out: Path | None, as_json: bool) -> str:
-    """Return how to write the answer: as asked for, or as the file's name says."""
+def _choose_format(requested: str | None, out: Path | None, as_json: bool) -> str:
+    """Return the output format: the requested one, or the one of the file's suffix."""
     if out is None:
-        if given == "parquet":
+        if requested == "parquet":
             raise Mistake("USAGE", "Parquet needs a file", fix="runnel query ... --format parquet -o FILE")
-        return given or "table"
+        return requested or "table"
     if as_json:
         raise Mistake("USAGE", "--json prints to standard output, not to a file", fix="leave out --json, or -o")
     if not out.absolute().parent.is_dir():
         raise Mistake("QUERY_OUT", f"there is no folder {out.absolute().parent}", fix="create it, or choose another")
-    found = given or next((name for name, ends in _ENDINGS.items() if out.suffix.lower() in ends), None)
-    if found is None:
+    chosen_format = requested or next(
+        (name for name, endings in _ENDINGS.items() if out.suffix.lower() in endings), None
+    )
+    if chosen_format is None:
         raise Mistake("QUERY_OUT", f"{out.name} does not say its format", fix="add --format csv, jsonl or parquet")
-    return found
+    return chosen_format
 
 
-def _json(result: "Result") -> None:
-    """Write one JSON document without holding all rows."""
+def _print_json(result: "QueryResult") -> None:
+    """Print one JSON document without holding all rows in memory."""
     write = sys.stdout.write
     write(f'{{"columns": {json.dumps(result.columns)}, "rows": [')
     for number, row in enumerate(result.json_rows()):
         write((", " if number else "") + json.dumps(row, ensure_ascii=False))
-    rest = {"engine": result.engine, "seconds": round(result.seconds, 6), "at": result.at}
-    write("], " + json.dumps(rest)[1:] + "\n")
+    summary = {"engine": result.engine, "seconds": round(result.seconds, 6), "at": result.at}
+    write("], " + json.dumps(summary)[1:] + "\n")
 
 
-def _table(result: "Result", limit: int) -> None:
+def _print_table(result: "QueryResult", limit: int) -> None:
     rows = list(islice(result.json_rows(), limit + 1))
-    shown = [["" if value is None else _readable(value) for value in row] for row in rows[:limit]]
-    numbers = [at for at, kind in enumerate(result.schema.types) if _is_number(str(kind))]
-    click.echo(grid(result.columns, shown, right=numbers))
+    cells = [["" if value is None else _format_value(value) for value in row] for row in rows[:limit]]
+    numbers = [column for column, kind in enumerate(result.schema.types) if _is_number(str(kind))]
+    click.echo(format_table(result.columns, cells, right_aligned=numbers))
     more = f"; only the first {limit:,} are shown, -n or --format csv shows more" if len(rows) > limit else ""
-    why = f" ({result.reason})" if result.reason else ""
-    say(f"{count(len(shown), 'row')} by {result.engine}{why} in {result.seconds:.2f} s at {result.at[:8]}{more}")
+    reason = f" ({result.reason})" if result.reason else ""
+    print_to_stderr(
+        f"{format_count(len(cells), 'row')} by {result.engine}{reason} "
+        f"in {result.seconds:.2f} s at {result.at[:8]}{more}"
+    )
 
 
-def _readable(value: object) -> object:
-    """Return a time as people read it; JSON and files keep the ISO form."""
+def _format_value(value: object) -> object:
+    """Return a time for people; JSON and files keep the ISO form."""
     if isinstance(value, str) and value.endswith("+00:00") and value[10:11] == "T":
         return value.removesuffix("+00:00").replace("T", " ")
     return value
@@ -93,7 +100,7 @@ def _is_number(kind: str) -> bool:
     return kind.startswith(("int", "uint", "float", "double", "decimal"))
 
 
-def _csv(result: "Result", out: Path | None) -> int:
+def _write_csv(result: "QueryResult", out: Path | None) -> int:
     written = 0
     with out.open("w", newline="", encoding="utf-8") if out else nullcontext(sys.stdout) as target:
         writer = csv.writer(target, lineterminator="\n")
@@ -109,7 +116,7 @@ def _csv(result: "Result", out: Path | None) -> int:
     return written
 
 
-def _jsonl(result: "Result", out: Path | None) -> int:
+def _write_jsonl(result: "QueryResult", out: Path | None) -> int:
     written = 0
     with out.open("w", encoding="utf-8") if out else nullcontext(sys.stdout) as target:
         for row in result.json_rows():
@@ -118,7 +125,7 @@ def _jsonl(result: "Result", out: Path | None) -> int:
     return written
 
 
-def _parquet(result: "Result", out: Path | None) -> int:
+def _write_parquet(result: "QueryResult", out: Path | None) -> int:
     import pyarrow.parquet as pq
 
     written = 0

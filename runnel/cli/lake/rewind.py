@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, lake, print_json
+from runnel.cli.output import command, open_lake, print_json
 
 
 @command()
@@ -14,15 +14,19 @@ def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> N
     """Take a source's table and position back to REF: the next run reads again what came since."""
     from runnel.project.execution.rewind import rewind as go_back
 
-    with lake() as opened:
-        done = go_back(opened, source, to, branch, dry=dry_run)
+    with open_lake() as project_lake:
+        result = go_back(project_lake, source, to, branch, dry=dry_run)
     if as_json:
-        commit = done.commit.id if done.commit else None
-        print_json({"source": source, "to": done.to.id, "commit": commit, "files": done.files, "state": done.has_state})
+        commit = result.commit.id if result.commit else None
+        print_json(
+            {"source": source, "to": result.to.id, "commit": commit, "files": result.files, "state": result.has_state}
+        )
         return
-    again = f"{done.files:,} file{'' if done.files == 1 else 's'}" if not done.has_state else "what came since"
-    where = "is empty" if done.drops else f"is as it was at {done.to.id[:8]}"
-    if done.commit is None:
-        click.echo(f"would rewind {source} to {done.to.id[:8]}; the next run would read {again} again")
+    reread_text = (
+        f"{result.files:,} file{'' if result.files == 1 else 's'}" if not result.has_state else "what came since"
+    )
+    state_text = "is empty" if result.drops else f"is as it was at {result.to.id[:8]}"
+    if result.commit is None:
+        click.echo(f"would rewind {source} to {result.to.id[:8]}; the next run would read {reread_text} again")
     else:
-        click.echo(f"{source} {where}, commit {done.commit.id[:8]}; the next run reads {again} again")
+        click.echo(f"{source} {state_text}, commit {result.commit.id[:8]}; the next run reads {reread_text} again")

@@ -2,7 +2,7 @@
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, size, when
+from runnel.cli.output import command, format_count, format_size, format_table, format_time, open_lake, print_json
 from runnel.client.json_views.table import size_json
 
 
@@ -10,16 +10,19 @@ from runnel.client.json_views.table import size_json
 @click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
 def tables(ref: str, as_json: bool) -> None:
     """List the tables, with their rows and sizes."""
-    with lake() as opened:
-        store = opened.store
-        found = [size_json(store, name, version.location) for name, version in store.state(ref).items()]
+    with open_lake() as project_lake:
+        store = project_lake.store
+        table_sizes = [size_json(store, name, version.location) for name, version in store.state(ref).items()]
     if as_json:
-        print_json(found)
-    elif not found:
+        print_json(table_sizes)
+    elif not table_sizes:
         click.echo("no tables yet; `runnel load ods.orders FILE` makes one")
     else:
-        rows = [[one["table"], count(one["rows"]), size(one["bytes"]), count(one["files"])] for one in found]
-        click.echo(grid(["table", "rows", "size", "files"], rows, right=[1, 2, 3]))
+        rows = [
+            [entry["table"], format_count(entry["rows"]), format_size(entry["bytes"]), format_count(entry["files"])]
+            for entry in table_sizes
+        ]
+        click.echo(format_table(["table", "rows", "size", "files"], rows, right_aligned=[1, 2, 3]))
 
 
 @command()
@@ -28,22 +31,27 @@ def tables(ref: str, as_json: bool) -> None:
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=5, help="How many versions to show.")
 def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     """Show one table: schema, partitions, size, newest versions."""
-    with lake() as opened:
-        facts = opened.table(name, at=ref, versions=limit).json()
+    with open_lake() as project_lake:
+        facts = project_lake.table(name, at=ref, versions=limit).json()
     if as_json:
         print_json(facts)
         return
     click.echo(
-        f"{facts['table']}  {count(facts['rows'], 'row')}, {size(facts['bytes'])} in {count(facts['files'], 'file')}"
+        f"{facts['table']}  {format_count(facts['rows'], 'row')}, "
+        f"{format_size(facts['bytes'])} in {format_count(facts['files'], 'file')}"
     )
     if facts["partition"]:
         click.echo(f"partitioned by {', '.join(facts['partition'])}")
     if facts["key"]:
         click.echo(f"key {', '.join(facts['key'])}")
     columns = [
-        [one["name"], one["type"], "" if one["nullable"] else "required", one["doc"] or ""] for one in facts["columns"]
+        [entry["name"], entry["type"], "" if entry["nullable"] else "required", entry["doc"] or ""]
+        for entry in facts["columns"]
     ]
-    click.echo("\n" + grid(["column", "type", "", ""], columns))
-    versions = [[one["commit"][:8], when(one["at"]), one["author"], one["message"]] for one in facts["versions"]]
-    click.echo("\n" + grid(["version", "at (UTC)", "author", "message"], versions))
+    click.echo("\n" + format_table(["column", "type", "", ""], columns))
+    versions = [
+        [entry["commit"][:8], format_time(entry["at"]), entry["author"], entry["message"]]
+        for entry in facts["versions"]
+    ]
+    click.echo("\n" + format_table(["version", "at (UTC)", "author", "message"], versions))
     click.echo(f"\nmetadata {facts['metadata']}")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runnel.cli.output import command, count, grid, lake, print_json, size
-from runnel.cli.progress import progress
+from runnel.cli.output import command, format_count, format_size, format_table, open_lake, print_json
+from runnel.cli.progress import show_progress
 from runnel.errors import Mistake
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.declare.settings import Settings
-    from runnel.lake.upkeep.erase.erase import Erased
-    from runnel.lake.upkeep.fsck.findings import Report
+    from runnel.lake.upkeep.erase.erase import ErasureResult
+    from runnel.lake.upkeep.fsck.findings import FsckReport
     from runnel.lake.upkeep.gc.retention import Retention
 
 
@@ -30,27 +30,34 @@ def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
     """
     from runnel.lake.upkeep.gc.collect import gc as sweep
 
-    with lake() as opened, progress(quiet=as_json) as report:
-        done = sweep(opened.store, _retention(opened.settings, grace), dry_run=dry_run, progress=report)
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
+        result = sweep(
+            project_lake.store,
+            _build_retention(project_lake.settings, grace),
+            dry_run=dry_run,
+            report_progress=report_progress,
+        )
     if as_json:
-        print_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(result))
         return
     would = "would be " if dry_run else ""
-    squashed = f", {count(done.squashed_commits)} of streams {would}squashed" if done.squashed_commits else ""
-    click.echo(f"{count(done.expired_commits, 'commit')} {would}expired{squashed}")
-    if done.pruned_events:
-        click.echo(f"{count(done.pruned_events, 'event')}, taken in long ago, {would}removed from the inbox")
-    click.echo(f"{count(done.deleted, 'file')} ({size(done.deleted_bytes)}) {would}deleted")
-    listed = f"{count(done.candidates, 'file')} ({size(done.candidate_bytes)})"
-    click.echo(f"{listed} {would}listed for a later gc, {count(done.waiting)} waiting")
-    click.echo(f"{count(done.kept, 'file')} needed")
+    squashed = (
+        f", {format_count(result.squashed_commits)} of streams {would}squashed" if result.squashed_commits else ""
+    )
+    click.echo(f"{format_count(result.expired_commits, 'commit')} {would}expired{squashed}")
+    if result.pruned_events:
+        click.echo(f"{format_count(result.pruned_events, 'event')}, taken in long ago, {would}removed from the inbox")
+    click.echo(f"{format_count(result.deleted, 'file')} ({format_size(result.deleted_bytes)}) {would}deleted")
+    candidates_text = f"{format_count(result.candidates, 'file')} ({format_size(result.candidate_bytes)})"
+    click.echo(f"{candidates_text} {would}listed for a later gc, {format_count(result.waiting)} waiting")
+    click.echo(f"{format_count(result.kept, 'file')} needed")
 
 
-def _retention(settings: "Settings", grace: str | None) -> "Retention":
+def _build_retention(settings: "Settings", grace: str | None) -> "Retention":
     from runnel.lake.upkeep.gc.retention import Retention
 
-    given = dict(settings.retention)
-    return Retention(**{**given, **({"grace": grace} if grace else {})})
+    options = dict(settings.retention)
+    return Retention(**{**options, **({"grace": grace} if grace else {})})
 
 
 @command()
@@ -61,20 +68,26 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
     """Rewrite small files into large ones; the rows stay the same."""
     from runnel.lake.upkeep.compact.compact import compact as rewrite
 
-    with lake() as opened, progress(quiet=as_json) as report:
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         name = TableName.parse(table) if table else None
-        found = rewrite(opened.store, name, branch=branch, force=force, progress=report)
+        results = rewrite(project_lake.store, name, branch=branch, force=force, report_progress=report_progress)
     if as_json:
-        print_json([dataclasses.asdict(one) for one in found])
+        print_json([dataclasses.asdict(result) for result in results])
         return
-    if not found:
+    if not results:
         click.echo("nothing to compact")
         return
     rows = [
-        [one.table, one.files_before, one.files_after, size(one.bytes_after), one.note or (one.commit or "")[:8]]
-        for one in found
+        [
+            result.table,
+            result.files_before,
+            result.files_after,
+            format_size(result.bytes_after),
+            result.note or (result.commit or "")[:8],
+        ]
+        for result in results
     ]
-    click.echo(grid(["table", "files before", "after", "size", ""], rows, right=[1, 2, 3]))
+    click.echo(format_table(["table", "files before", "after", "size", ""], rows, right_aligned=[1, 2, 3]))
 
 
 @command()
@@ -87,46 +100,46 @@ def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> No
     from runnel.lake.upkeep.erase.erase import erase as remove
 
     name = TableName.parse(table)
-    with lake() as opened, progress(quiet=as_json) as report:
+    with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         if not dry_run and not yes:
             if as_json or not sys.stdin.isatty():
                 raise Mistake("ERASE_CONFIRM", "erase can't be undone", fix="add --yes, or look first with --dry-run")
-            click.echo(_erasure_text(remove(opened.store, name, where, dry_run=True)))
+            click.echo(_format_erasure(remove(project_lake.store, name, where, dry_run=True)))
             click.confirm("erase?", abort=True)
-        done = remove(opened.store, name, where, dry_run=dry_run, progress=report)
+        result = remove(project_lake.store, name, where, dry_run=dry_run, report_progress=report_progress)
     if as_json:
-        print_json(dataclasses.asdict(done))
+        print_json(dataclasses.asdict(result))
     else:
-        click.echo(_erasure_text(done, is_done=not dry_run))
+        click.echo(_format_erasure(result, is_done=not dry_run))
 
 
-def _erasure_text(done: "Erased", *, is_done: bool = False) -> str:
-    """Return what an erasure does, and then exactly what it leaves."""
-    word = "erased" if is_done else "would be erased"
-    copies = f"{_copies(done.copies)} in {count(done.versions, 'version')}"
-    lines = [f"{count(done.rows, 'row')} of {done.table} {word}, {copies}"]
-    if done.streams:
-        lines.append(f"from what streams read: {', '.join(done.streams)}")
-    if done.events:
-        lines.append(f"{count(done.events, 'event')} of its inbox {word}")
-    if done.quarantine is not None and done.quarantine.rows:
-        lines.append(f"{count(done.quarantine.rows, 'row')} of {done.quarantine.table} {word}")
-    if done.quarantine is not None and done.quarantine.untold:
-        rows = count(done.quarantine.untold, "row")
-        lines.append(f"left: {rows} of {done.quarantine.table}, which the condition can't test")
-        lines.append(f"  {done.quarantine.fix}")
-    for derived in done.downstream:
+def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
+    """Return what an erasure removes, and then exactly what it leaves."""
+    verb = "erased" if is_done else "would be erased"
+    copies = f"{_format_copies(erased.copies)} in {format_count(erased.versions, 'version')}"
+    lines = [f"{format_count(erased.rows, 'row')} of {erased.table} {verb}, {copies}"]
+    if erased.streams:
+        lines.append(f"from what streams read: {', '.join(erased.streams)}")
+    if erased.events:
+        lines.append(f"{format_count(erased.events, 'event')} of its inbox {verb}")
+    if erased.quarantine is not None and erased.quarantine.rows:
+        lines.append(f"{format_count(erased.quarantine.rows, 'row')} of {erased.quarantine.table} {verb}")
+    if erased.quarantine is not None and erased.quarantine.untold:
+        rows = format_count(erased.quarantine.untold, "row")
+        lines.append(f"left: {rows} of {erased.quarantine.table}, which the condition can't test")
+        lines.append(f"  {erased.quarantine.fix}")
+    for derived in erased.downstream:
         where = ", ".join(derived.branches)
         lines.append(f"left: {derived.table} on {where}, which was computed from it and may hold what came of the rows")
         lines.append(f"  {derived.fix}")
-    lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in done.sinks]
-    if done.left:
-        lines.append(f"left: {count(done.left, 'file')} until open writes have ended and gc has run")
+    lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in erased.sinks]
+    if erased.left:
+        lines.append(f"left: {format_count(erased.left, 'file')} until open writes have ended and gc has run")
     return "\n".join(lines)
 
 
-def _copies(number: int) -> str:
-    return "1 copy" if number == 1 else f"{count(number)} copies"
+def _format_copies(number: int) -> str:
+    return "1 copy" if number == 1 else f"{format_count(number)} copies"
 
 
 @command()
@@ -137,36 +150,46 @@ def fsck(deep: bool, relocate: bool, adopt: bool, as_json: bool) -> None:
     """Check that every retained commit is readable, and name what is wrong."""
     from runnel.lake.upkeep.fsck.fsck import fsck as check
 
-    moved: dict[str, Any] | None = None
-    with lake(moved=relocate, adopt=adopt) as opened, progress(quiet=as_json) as report:
+    relocation: dict[str, Any] | None = None
+    with open_lake(moved=relocate, adopt=adopt) as project_lake, show_progress(quiet=as_json) as report_progress:
         if relocate:
             from runnel.lake.upkeep.relocate.relocate import relocate as mend
 
-            moved = dataclasses.asdict(mend(opened.store, adopt=adopt, progress=report))
-        found = check(opened.store, deep=deep, retention=_retention(opened.settings, None), progress=report)
+            relocation = dataclasses.asdict(mend(project_lake.store, adopt=adopt, report_progress=report_progress))
+        fsck_report = check(
+            project_lake.store,
+            deep=deep,
+            retention=_build_retention(project_lake.settings, None),
+            report_progress=report_progress,
+        )
     if as_json:
-        print_json({"relocated": moved, **_report(found)})
+        print_json({"relocated": relocation, **_report_json(fsck_report)})
     else:
-        if moved is not None:
-            click.echo(f"relocated: {count(moved['files'], 'file')} written anew")
-        _show(found)
-    if any(finding.severity == "error" for finding in found.findings):
+        if relocation is not None:
+            click.echo(f"relocated: {format_count(relocation['files'], 'file')} written anew")
+        _show_findings(fsck_report)
+    if any(finding.severity == "error" for finding in fsck_report.findings):
         sys.exit(1)
 
 
-def _report(found: "Report") -> dict[str, Any]:
-    counts = {"commits": found.commits, "versions": found.versions, "files": found.files, "bytes": found.bytes}
-    return {**counts, "findings": [dataclasses.asdict(finding) for finding in found.findings]}
+def _report_json(fsck_report: "FsckReport") -> dict[str, Any]:
+    counts = {
+        "commits": fsck_report.commits,
+        "versions": fsck_report.versions,
+        "files": fsck_report.files,
+        "bytes": fsck_report.bytes,
+    }
+    return {**counts, "findings": [dataclasses.asdict(finding) for finding in fsck_report.findings]}
 
 
-def _show(found: "Report") -> None:
-    for finding in found.findings:
+def _show_findings(fsck_report: "FsckReport") -> None:
+    for finding in fsck_report.findings:
         click.echo(f"{finding.severity}: {finding.code}: {finding.what}")
         if finding.commits:
             click.echo(f"  commits: {', '.join(commit[:8] for commit in finding.commits[:8])}")
         if finding.fix:
             click.echo(f"  fix: {finding.fix}")
-    errors = sum(finding.severity == "error" for finding in found.findings)
-    files = f"{count(found.files, 'file')} ({size(found.bytes)})"
-    checked = f"{count(found.commits, 'commit')}, {count(found.versions, 'version')}, {files}"
-    click.echo(f"checked {checked}: " + (count(errors, "error") if errors else "sound"))
+    errors = sum(finding.severity == "error" for finding in fsck_report.findings)
+    files = f"{format_count(fsck_report.files, 'file')} ({format_size(fsck_report.bytes)})"
+    checked = f"{format_count(fsck_report.commits, 'commit')}, {format_count(fsck_report.versions, 'version')}, {files}"
+    click.echo(f"checked {checked}: " + (format_count(errors, "error") if errors else "sound"))

@@ -1,4 +1,4 @@
-"""Backfills as values and as JSON: how far each is, chunk by chunk."""
+"""Backfills as values and as JSON, with the state of each chunk."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -37,23 +37,26 @@ class BackfillFacts:
     chunks: tuple[ChunkFacts, ...]
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "BackfillFacts":
-        """Return what JSON tells of a backfill."""
-        chunks = tuple(ChunkFacts(one["run"], one["from"], one["to"], one["state"]) for one in found["chunks"])
-        known = {name: found[name] for name in ("backfill", "branch", "state", "author", "made_at")}
-        return cls(**known, select=tuple(found["select"]), chunks=chunks)
+    def from_json(cls, body: Mapping[str, Any]) -> "BackfillFacts":
+        """Build a backfill from its JSON."""
+        chunks = tuple(ChunkFacts(chunk["run"], chunk["from"], chunk["to"], chunk["state"]) for chunk in body["chunks"])
+        fields = {name: body[name] for name in ("backfill", "branch", "state", "author", "made_at")}
+        return cls(**fields, select=tuple(body["select"]), chunks=chunks)
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
         return {**asdict(self), "select": list(self.select), "chunks": [chunk.json() for chunk in self.chunks]}
 
 
-def backfills(db: "Database", limit: int) -> list[BackfillFacts]:
+def list_backfills(db: "Database", limit: int) -> list[BackfillFacts]:
     """Return the newest backfills, newest first."""
-    return [BackfillFacts.of(one.json()) for one in db.read(lambda connection: kept.backfills(connection, limit))]
+    return [
+        BackfillFacts.from_json(backfill.json())
+        for backfill in db.read(lambda connection: kept.list_backfills(connection, limit))
+    ]
 
 
-def changed(db: "Database", name: str, action: Literal["pause", "resume", "cancel"]) -> BackfillFacts:
-    """Pause, resume or cancel a backfill, and return how it is then."""
-    change = {"pause": kept.pause, "resume": kept.resume, "cancel": kept.cancel}[action]
-    return BackfillFacts.of(change(db, name).json())
+def change_backfill(db: "Database", name: str, action: Literal["pause", "resume", "cancel"]) -> BackfillFacts:
+    """Pause, resume or cancel a backfill, and return its new state."""
+    apply_action = {"pause": kept.pause, "resume": kept.resume, "cancel": kept.cancel}[action]
+    return BackfillFacts.from_json(apply_action(db, name).json())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runnel.lake.history.branches import Branch
-    from runnel.lake.history.commits import Change, Commit
+    from runnel.lake.history.commits import Commit, CommitChange
     from runnel.lake.history.tags import Tag
 
 
@@ -29,9 +29,9 @@ def commit_json(commit: "Commit", tables: list[str]) -> dict[str, Any]:
     }
 
 
-def whole_json(commit: "Commit", changes: "Iterable[Change]") -> dict[str, Any]:
-    """Return a commit with what it did to each table."""
-    shown = [
+def commit_detail_json(commit: "Commit", changes: "Iterable[CommitChange]") -> dict[str, Any]:
+    """Return a commit with its change of each table."""
+    change_items = [
         {
             "table": str(change.table),
             "before": change.before,
@@ -41,11 +41,11 @@ def whole_json(commit: "Commit", changes: "Iterable[Change]") -> dict[str, Any]:
         }
         for change in changes
     ]
-    return {**commit_json(commit, [str(change["table"]) for change in shown]), "changes": shown}
+    return {**commit_json(commit, [str(change["table"]) for change in change_items]), "changes": change_items}
 
 
-def how_json(detail: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return how a commit made a table, where a task did."""
+def task_result_json(detail: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return how a task computed a table for a commit; empty if no task did."""
     if detail is None or "key" not in detail:
         return {}
     return {"made": {name: detail.get(name) for name in ("action", "reason", "run", "rows", "code_id")}}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.history.commits import Commit, history
+from runnel.lake.history.commits import Commit, read_history
 from runnel.lake.iceberg import table_properties
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True)
-class Made:
+class TableCommit:
     """A commit that changed a table."""
 
     commit: str
@@ -37,7 +37,7 @@ class Made:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is known of a table at the commit `at`; a size is None where the engine that wrote it did not say."""
+    """The facts about a table at the commit `at`; a size is None if the engine that wrote it did not record it."""
 
     at: str
     table: str
@@ -47,61 +47,64 @@ class TableFacts:
     partition: tuple[str, ...]
     key: tuple[str, ...]
     columns: tuple[ColumnFacts, ...]
-    versions: tuple[Made, ...]
+    versions: tuple[TableCommit, ...]
     metadata: str
     properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> "TableFacts":
-        """Return what JSON tells of a table."""
-        told = {name: found[name] for name in ("at", "table", "rows", "bytes", "files", "metadata", "properties")}
-        columns = tuple(ColumnFacts(**{name: one[name] for name in _COLUMN}) for one in found["columns"])
-        versions = tuple(Made(**{name: one[name] for name in _MADE}) for one in found["versions"])
-        partition, key = tuple(found["partition"]), tuple(found["key"])
-        return cls(**told, partition=partition, key=key, columns=columns, versions=versions)
+    def from_json(cls, body: Mapping[str, Any]) -> "TableFacts":
+        """Build the facts about a table from their JSON."""
+        fields = {name: body[name] for name in ("at", "table", "rows", "bytes", "files", "metadata", "properties")}
+        columns = tuple(ColumnFacts(**{name: item[name] for name in _COLUMN_FIELDS}) for item in body["columns"])
+        versions = tuple(TableCommit(**{name: item[name] for name in _VERSION_FIELDS}) for item in body["versions"])
+        partition, key = tuple(body["partition"]), tuple(body["key"])
+        return cls(**fields, partition=partition, key=key, columns=columns, versions=versions)
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
         lists = {name: list(getattr(self, name)) for name in ("partition", "key")}
-        columns, versions = ([asdict(one) for one in found] for found in (self.columns, self.versions))
+        columns, versions = ([asdict(item) for item in values] for values in (self.columns, self.versions))
         return {**vars(self), **lists, "columns": columns, "versions": versions, "properties": dict(self.properties)}
 
 
-_COLUMN, _MADE = tuple(ColumnFacts.__dataclass_fields__), tuple(Made.__dataclass_fields__)
+_COLUMN_FIELDS, _VERSION_FIELDS = tuple(ColumnFacts.__dataclass_fields__), tuple(TableCommit.__dataclass_fields__)
 
 
 def size_json(store: "Store", table: "TableName", location: str) -> dict[str, Any]:
-    """Return a table with its size, from its own summary."""
-    from runnel.lake.iceberg.table_metadata import load
-    from runnel.lake.iceberg.table_size import size_of
+    """Return a table with its size, from its snapshot summary."""
+    from runnel.lake.iceberg.table_metadata import load_metadata
+    from runnel.lake.iceberg.table_size import read_size
 
-    one = size_of(load(store, location))
-    return {"table": str(table), "rows": one.rows, "bytes": one.bytes, "files": one.files}
+    size = read_size(load_metadata(store, location))
+    return {"table": str(table), "rows": size.rows, "bytes": size.bytes, "files": size.files}
 
 
-def table_facts(store: "Store", table: "TableName", commit: Commit, versions: int) -> TableFacts:
-    """Return what is known of a table at a commit, with its newest versions."""
-    from runnel.lake.iceberg.table_metadata import load
+def read_table_facts(store: "Store", table: "TableName", commit: Commit, versions: int) -> TableFacts:
+    """Return the facts about a table at a commit, with its newest versions."""
+    from runnel.lake.iceberg.table_metadata import load_metadata
 
     version = store.versions(commit, [table])[table]
-    metadata = load(store, version.location)
+    metadata = load_metadata(store, version.location)
     schema = metadata.schema()
-    made = store.db.read(lambda connection: history(connection, commit, table=table, limit=versions))
+    commits = store.db.read(lambda connection: read_history(connection, commit, table=table, limit=versions))
     return TableFacts(
         at=commit.id,
         **size_json(store, table, version.location),
-        partition=tuple(_partition(field, schema) for field in metadata.spec().fields),
+        partition=tuple(_describe_partition(field, schema) for field in metadata.spec().fields),
         key=tuple(part for part in metadata.properties.get(table_properties.KEY, "").split(",") if part),
         columns=tuple(
             ColumnFacts(field.name, str(field.field_type), not field.required, field.doc) for field in schema.fields
         ),
-        versions=tuple(Made(one.id, one.at, one.author, one.message) for one in made),
+        versions=tuple(
+            TableCommit(table_commit.id, table_commit.at, table_commit.author, table_commit.message)
+            for table_commit in commits
+        ),
         metadata=version.location,
         properties=dict(metadata.properties),
     )
 
 
-def _partition(field: "PartitionField", schema: "Schema") -> str:
+def _describe_partition(field: "PartitionField", schema: "Schema") -> str:
     column, transform = schema.find_column_name(field.source_id), str(field.transform)
     if transform == "identity":
         return str(column)

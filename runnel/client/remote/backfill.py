@@ -1,21 +1,21 @@
-"""Backfills that a service's workers compute, followed chunk by chunk."""
+"""Start a backfill on a service's workers, and follow it chunk by chunk."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runnel.client.remote.follow_run import Follower, ran
-from runnel.client.remote.json_values import texts
-from runnel.project.execution.backfill import Backfilled, wished
-from runnel.run.results.run_result import Event, Ran, State, Watch
+from runnel.client.remote.follow_run import RemoteRunFollower, read_ended_run
+from runnel.client.remote.json_values import to_list
+from runnel.project.execution.backfill import BackfillResult, build_backfill_request
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from runnel.client.remote.connection import Connection
+    from runnel.client.remote.connection import ServiceConnection
 
 
 def backfill(
-    connection: "Connection",
+    connection: "ServiceConnection",
     overrides: Sequence[str],
     select: str | Sequence[str],
     first: "str | date",
@@ -23,28 +23,30 @@ def backfill(
     *,
     chunk: str | int | None = None,
     branch: str = "main",
-    watch: Watch | None = None,
-) -> Backfilled:
-    """Ask for a backfill, and return what became of it when it has ended; raise where a step fails.
+    watch: ProgressCallback | None = None,
+) -> BackfillResult:
+    """Submit a backfill, wait until it has ended, and return its result; raise if a step fails.
 
-    Ctrl-C stops it.
+    Ctrl-C cancels it.
     """
-    wish, number = wished(select, first, last, chunk=chunk, branch=branch)
-    assert wish.days is not None
-    body = {"select": texts(select), "from": str(wish.days.first), "to": str(wish.days.last), "branch": branch}
-    asked = connection.post("/backfills", {**body, "chunk": f"{number}d" if number else None, "set": list(overrides)})
-    chunks, runs = wish.days.chunks(number), list[Ran]()
-    for at, (days, one) in enumerate(zip(chunks, asked["chunks"], strict=True), 1):
+    request, chunk_days = build_backfill_request(select, first, last, chunk=chunk, branch=branch)
+    assert request.days is not None
+    body = {"select": to_list(select), "from": str(request.days.first), "to": str(request.days.last), "branch": branch}
+    created = connection.post(
+        "/backfills", {**body, "chunk": f"{chunk_days}d" if chunk_days else None, "set": list(overrides)}
+    )
+    chunks, runs = request.days.chunks(chunk_days), list[RunResult]()
+    for position, (days, chunk_json) in enumerate(zip(chunks, created["chunks"], strict=True), 1):
         if watch is not None and len(chunks) > 1:
-            watch(Event("note", f"chunk {at} of {len(chunks)}: {days}"))
-        follower = Follower(connection, one["run"], watch)
+            watch(Event("note", f"chunk {position} of {len(chunks)}: {days}"))
+        follower = RemoteRunFollower(connection, chunk_json["run"], watch)
         try:
-            found = follower.wait()
+            run_json = follower.wait_for_end()
         except KeyboardInterrupt:
-            connection.post(f"/backfills/{asked['backfill']}/cancel")
-            found = follower.wait()
-        runs.append(ran(found).sound())
+            connection.post(f"/backfills/{created['backfill']}/cancel")
+            run_json = follower.wait_for_end()
+        runs.append(read_ended_run(run_json).raise_for_errors())
         if runs[-1].state in ("failed", "cancelled"):
-            return Backfilled(wish.days, chunks, tuple(runs), runs[-1].state)
-    state: State = "succeeded" if any(run.commit for run in runs) else "nothing"
-    return Backfilled(wish.days, chunks, tuple(runs), state)
+            return BackfillResult(request.days, chunks, tuple(runs), runs[-1].state)
+    state: RunState = "succeeded" if any(run.commit for run in runs) else "nothing"
+    return BackfillResult(request.days, chunks, tuple(runs), state)

@@ -1,7 +1,7 @@
-"""The connection to a service: who asks, paging, and asking again where a connection was lost.
+"""The connection to a service: authentication, paging, and retries after a lost connection.
 
-Whatever changes something carries a key, so that it is done once however often it is asked. A service that was there
-and goes away is waited for.
+A request that changes something carries an idempotency key, so that it takes effect once however often it is sent. If
+a service that was reached before becomes unreachable, requests wait for it.
 """
 
 import secrets
@@ -14,7 +14,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
-from runnel.client.remote.problem import is_away, not_runnel, raised
+from runnel.client.remote.problem import build_error, is_service_away, not_runnel_error
 from runnel.errors import RunnelError, Unreachable
 
 PATIENCE_SECONDS = 120.0
@@ -25,40 +25,42 @@ _KEEP_ALIVE = (("SO_KEEPALIVE", 1), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10),
 Params = Mapping[str, str | int | None]
 
 
-class Connection:
-    """A service, with the token that opens it. `patience_seconds` is how long one that went away is waited for."""
+class ServiceConnection:
+    """A service and its token. `patience_seconds` is how long requests wait for a service that became unreachable."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
         self.patience_seconds = PATIENCE_SECONDS
-        self._is_known = False  # that it was there
+        self._was_reached = False  # whether the service was reached before
         self._session = requests.Session()
-        self._session.auth = _Bearer(token)  # no header, which a ~/.netrc would replace
+        self._session.auth = _BearerAuth(token)  # as auth, since a ~/.netrc would replace a header
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, _Adapter())
+            self._session.mount(scheme, _KeepAliveAdapter())
 
     def get(self, path: str, **params: str | int | None) -> Any:
-        """Return what a GET answers."""
-        return self._json(self.ask("GET", path, params=params))
+        """Send a GET, and return the JSON of its response."""
+        return self._parse_json(self.send("GET", path, params=params))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return what a POST answers, which is done once."""
+        """Send a POST with an idempotency key, and return the JSON of its response."""
         headers = {"Idempotency-Key": secrets.token_urlsafe(24)}
-        return self._json(self.ask("POST", path, json=dict(body or {}), headers=headers))
+        return self._parse_json(self.send("POST", path, json=dict(body or {}), headers=headers))
 
-    def pages(self, path: str, cursor: str, most: int | None = None, **params: str | int | None) -> Iterator[Any]:
-        """Yield the items of a list, page by page; at most so many."""
-        left = most
-        while left is None or left > 0:
-            limit = 1000 if left is None else min(left, 1000)
+    def iter_items(
+        self, path: str, cursor: str, max_items: int | None = None, **params: str | int | None
+    ) -> Iterator[Any]:
+        """Yield the items of a list, page by page, at most `max_items`."""
+        remaining = max_items
+        while remaining is None or remaining > 0:
+            limit = 1000 if remaining is None else min(remaining, 1000)
             page = self.get(path, **params, limit=limit)
             yield from page["items"]
-            left = None if left is None else left - len(page["items"])
+            remaining = None if remaining is None else remaining - len(page["items"])
             if page["next"] is None:
                 return
             params[cursor] = page["next"]
 
-    def ask(
+    def send(
         self,
         method: str,
         path: str,
@@ -67,64 +69,68 @@ class Connection:
         data: Callable[[], Any] | None = None,
         **options: Any,
     ) -> requests.Response:
-        """Return an answer that is no error; `data` opens the body anew for each try."""
-        wanted = {name: value for name, value in (params or {}).items() if value is not None}
-        until = time.monotonic() + self.patience_seconds
-        for pause in _pauses():
+        """Send a request, with retries, and return its response or raise; `data` opens the body for each attempt."""
+        query_params = {name: value for name, value in (params or {}).items() if value is not None}
+        deadline = time.monotonic() + self.patience_seconds
+        for pause in _iter_pauses():
             try:
                 body: dict[str, Any] = {} if data is None else {"data": data()}
-                how: dict[str, Any] = {"timeout": (_CONNECT_SECONDS, None), "allow_redirects": False}
-                answer = self._session.request(method, self._place(path), params=wanted, **how, **body, **options)
+                request_options: dict[str, Any] = {"timeout": (_CONNECT_SECONDS, None), "allow_redirects": False}
+                response = self._session.request(
+                    method, self._build_url(path), params=query_params, **request_options, **body, **options
+                )
             except requests.RequestException as error:
-                self._wait(pause, until, self.lost(error), error)
+                self._wait_or_raise(pause, deadline, self.unreachable_error(error), error)
                 continue
-            if answer.status_code < 300:
-                return answer
-            error_told = raised(self.url, answer)
-            if is_away(answer):
-                self._wait(pause, until, error_told)
-            elif error_told.code == "KEY_UNDER_WAY":  # a try that was lost is still being carried out
+            if response.status_code < 300:
+                return response
+            service_error = build_error(self.url, response)
+            if is_service_away(response):
+                self._wait_or_raise(pause, deadline, service_error)
+            elif service_error.code == "KEY_UNDER_WAY":  # an earlier attempt with this key is still being executed
                 time.sleep(pause)
             else:
-                raise error_told
+                raise service_error
         raise AssertionError("unreachable")
 
-    def lost(self, error: Exception) -> Unreachable:
+    def unreachable_error(self, error: Exception) -> Unreachable:
         """Return the error for a service that does not answer."""
-        what = f"{self.url} does not answer: {_reason(error)}"
+        what = f"{self.url} does not answer: {_describe_error(error)}"
         return Unreachable("REMOTE_UNREACHABLE", what, fix="check the address, and that it is up: `runnel up`")
 
-    def check(self) -> Mapping[str, Any]:
-        """Make sure that a Runnel service is there that the token opens, and return what it may do there."""
-        found = self.get("/token")
-        if not isinstance(found, dict) or not {"project", "version"} <= set(found):
-            raise not_runnel(self.url, "it does not say which project it serves")
-        self._is_known = True
-        return found
+    def check_service(self) -> Mapping[str, Any]:
+        """Check that a Runnel service answers and accepts the token, and return what the token allows."""
+        token_info = self.get("/token")
+        if not isinstance(token_info, dict) or not {"project", "version"} <= set(token_info):
+            raise not_runnel_error(self.url, "it does not say which project it serves")
+        self._was_reached = True
+        return token_info
 
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
 
-    def _json(self, answer: requests.Response) -> Any:
+    def _parse_json(self, response: requests.Response) -> Any:
         try:
-            return answer.json()
+            return response.json()
         except ValueError as error:
-            told = f"{answer.headers.get('content-type', 'something')} where JSON should be"
-            raise not_runnel(self.url, told) from error
+            description = f"{response.headers.get('content-type', 'something')} where JSON should be"
+            raise not_runnel_error(self.url, description) from error
 
-    def _place(self, path: str) -> str:
+    def _build_url(self, path: str) -> str:
         return f"{self.url}{_PREFIX}{path}"
 
-    def _wait(self, pause: float, until: float, lost: RunnelError, cause: Exception | None = None) -> None:
-        """Wait a moment for a service that was there, for as long as it is worth it."""
-        if not self._is_known or time.monotonic() + pause > until:
-            raise lost from cause
+    def _wait_or_raise(
+        self, pause: float, deadline: float, failure: RunnelError, cause: Exception | None = None
+    ) -> None:
+        """Wait before the next attempt, or raise if the service was never reached or the deadline has passed."""
+        if not self._was_reached or time.monotonic() + pause > deadline:
+            raise failure from cause
         time.sleep(pause)
 
 
-class _Bearer(AuthBase):
-    """Sends the token; `requests` leaves it out where it is sent on to another host."""
+class _BearerAuth(AuthBase):
+    """Adds the token; `requests` omits it when it is redirected to another host."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -135,32 +141,32 @@ class _Bearer(AuthBase):
         return request
 
 
-class _Adapter(HTTPAdapter):
-    """Lets the system notice that the other side is gone, however long an answer takes."""
+class _KeepAliveAdapter(HTTPAdapter):
+    """Enables TCP keep-alive, so that a dead peer is noticed however long an answer takes."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        """Make the pool with sockets that are kept alive."""
+        """Create the pool with keep-alive sockets."""
         levels = {"S": socket.SOL_SOCKET, "T": socket.IPPROTO_TCP}
-        known = [(name, value) for name, value in _KEEP_ALIVE if hasattr(socket, name)]
-        chosen = [(levels[name[0]], getattr(socket, name), value) for name, value in known]
-        plain = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-        super().init_poolmanager(*args, **options, socket_options=plain + chosen)
+        supported = [(name, value) for name, value in _KEEP_ALIVE if hasattr(socket, name)]
+        keep_alive_options = [(levels[name[0]], getattr(socket, name), value) for name, value in supported]
+        base_options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        super().init_poolmanager(*args, **options, socket_options=base_options + keep_alive_options)
 
 
-def _pauses() -> Iterator[float]:
+def _iter_pauses() -> Iterator[float]:
     yield from _PAUSES
     while True:
         yield _PAUSES[-1]
 
 
-def _reason(error: Exception) -> str:
-    """Return what went wrong in a few words, without the objects of a library."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, OSError) and found.strerror:
-            return found.strerror.lower()
-        reason = getattr(found, "reason", None)
+def _describe_error(error: Exception) -> str:
+    """Describe an error in a few words, without the objects of a library."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        reason = getattr(cause, "reason", None)
         if not isinstance(reason, BaseException):
-            reason = next((one for one in found.args if isinstance(one, BaseException)), None)
-        found = reason if reason is not None else found.__cause__ or found.__context__
+            reason = next((argument for argument in cause.args if isinstance(argument, BaseException)), None)
+        cause = reason if reason is not None else cause.__cause__ or cause.__context__
     return "the connection was lost" if isinstance(error, requests.ConnectionError) else type(error).__name__

@@ -1,153 +1,158 @@
-"""What a service answers as the values that an embedded lake returns. Pure."""
+"""Parse the JSON of a service into the values that an embedded lake returns. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.control.notifications import Telling
-from runnel.lake.control.workers import Worker
+from runnel.lake.control.notifications import Notification
+from runnel.lake.control.workers import WorkerRecord
 from runnel.lake.diff.lake_diff import TableDiff
 from runnel.lake.files.ls import FileRow
 from runnel.lake.flow_state.runs import Run
 from runnel.lake.history.branches import Branch
-from runnel.lake.history.commits import Change, Commit, Version
+from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.history.tags import Tag
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.slices import Slices
-from runnel.plan.steps import Plan, Step
-from runnel.project.inspection.alarms import Open
-from runnel.project.inspection.schedule_list import Line
-from runnel.project.inspection.stream_health import Health
+from runnel.plan.slices import SliceSelection
+from runnel.plan.steps import Plan, PlanStep
+from runnel.project.inspection.alarms import AlarmStatus
+from runnel.project.inspection.schedule_list import ScheduleStatus
+from runnel.project.inspection.stream_health import StreamHealth
 
 Json = Mapping[str, Any]
-_SAME = ("seq", "line", "branch", "parent", "merged", "kind", "author", "message", "run", "at", "expired_at")
+_COMMIT_FIELDS = ("seq", "line", "branch", "parent", "merged", "kind", "author", "message", "run", "at", "expired_at")
 
 
-def commit_of(found: Json) -> Commit:
+def parse_commit(body: Json) -> Commit:
     """Return a commit."""
-    return Commit(id=found["commit"], **{name: found[name] for name in _SAME})
+    return Commit(id=body["commit"], **{name: body[name] for name in _COMMIT_FIELDS})
 
 
-def changes_of(found: Json) -> tuple[Change, ...]:
+def parse_changes(body: Json) -> tuple[CommitChange, ...]:
     """Return what a commit did to each table."""
     return tuple(
-        Change(TableName.stored(one["table"]), one["before"], one["after"], one["content"], one["detail"])
-        for one in found["changes"]
+        CommitChange(
+            TableName.parse_unchecked(item["table"]), item["before"], item["after"], item["content"], item["detail"]
+        )
+        for item in body["changes"]
     )
 
 
-def branch_of(found: Json) -> Branch:
+def parse_branch(body: Json) -> Branch:
     """Return a branch."""
-    return Branch(found["branch"], found["line"], found["head"], found["created_at"], found["author"], found["from"])
+    return Branch(body["branch"], body["line"], body["head"], body["created_at"], body["author"], body["from"])
 
 
-def tag_of(found: Json) -> Tag:
+def parse_tag(body: Json) -> Tag:
     """Return a tag."""
-    return Tag(found["tag"], found["commit"], found["author"], found["at"])
+    return Tag(body["tag"], body["commit"], body["author"], body["at"])
 
 
-def table_diff_of(found: Json) -> TableDiff:
+def parse_table_diff(body: Json) -> TableDiff:
     """Return how one table differs."""
     return TableDiff(
-        TableName.stored(found["table"]),
-        found["change"],
-        tuple(found["schema"]),
-        found["rows_added"],
-        found["rows_removed"],
-        found["reason"],
+        TableName.parse_unchecked(body["table"]),
+        body["change"],
+        tuple(body["schema"]),
+        body["rows_added"],
+        body["rows_removed"],
+        body["reason"],
     )
 
 
-def plan_of(found: Json) -> Plan:
+def parse_plan(body: Json) -> Plan:
     """Return a plan: what would be done to which table, and why."""
-    steps = tuple(_step(one) for one in found["steps"])
-    return Plan(found["branch"], found["commit"], steps, found["jvm"], tuple(found["notes"]))
+    steps = tuple(_parse_step(item) for item in body["steps"])
+    return Plan(body["branch"], body["commit"], steps, body["jvm"], tuple(body["notes"]))
 
 
-def _step(found: Json) -> Step:
-    return Step(
-        TableName.stored(found["table"]),
-        found["action"],
-        found["reason"],
-        slices=_slices(found["slices"]) if found["slices"] else None,
-        rows=found["rows"],
-        bytes=found["bytes"],
-        is_expected=found["expected"],
-        analyse=found["analyse"],
+def _parse_step(body: Json) -> PlanStep:
+    return PlanStep(
+        TableName.parse_unchecked(body["table"]),
+        body["action"],
+        body["reason"],
+        slices=_parse_slices(body["slices"]) if body["slices"] else None,
+        rows=body["rows"],
+        bytes=body["bytes"],
+        is_expected=body["expected"],
+        analyse=body["analyse"],
     )
 
 
-def _slices(found: Json) -> Slices:
-    """Return slices; of very many only the number is known, and the step's reason tells it."""
-    keys = found["keys"]
-    if keys is None or found["changed"] != len(keys):
-        return Slices(None, found["of"])
-    return Slices(tuple(tuple(key) if isinstance(key, list) else (key,) for key in keys), found["of"])
+def _parse_slices(body: Json) -> SliceSelection:
+    """Return slices; if there are very many, the service sends only their number, in the step's reason."""
+    keys = body["keys"]
+    if keys is None or body["changed"] != len(keys):
+        return SliceSelection(None, body["of"])
+    return SliceSelection(tuple(tuple(key) if isinstance(key, list) else (key,) for key in keys), body["of"])
 
 
-def run_of(found: Json) -> Run:
-    """Return a run, as far as it is told: of one that was asked for by itself everything."""
-    told = {"code_id": found.get("code"), "git": found.get("git"), "packages": found.get("packages")}
-    detail = {name: value for name, value in told.items() if value is not None}
-    detail |= {"cause": found.get("cause") or "user", "tables": found["tables"], "steps": found.get("steps", [])}
-    started = found["started_at"] or found.get("queued_at") or ""
+def parse_run(body: Json) -> Run:
+    """Return a run; an item of a list has fewer fields than a run that was requested alone."""
+    code_fields = {"code_id": body.get("code"), "git": body.get("git"), "packages": body.get("packages")}
+    detail = {name: value for name, value in code_fields.items() if value is not None}
+    detail |= {"cause": body.get("cause") or "user", "tables": body["tables"], "steps": body.get("steps", [])}
+    started_at = body["started_at"] or body.get("queued_at") or ""
     return Run(
-        found["run"],
-        found["branch"],
-        found["state"],
-        found["author"],
-        started,
-        found["ended_at"],
-        found["commit"],
-        {**detail, "error": found.get("error")},
+        body["run"],
+        body["branch"],
+        body["state"],
+        body["author"],
+        started_at,
+        body["ended_at"],
+        body["commit"],
+        {**detail, "error": body.get("error")},
     )
 
 
-def file_of(found: Json) -> FileRow:
+def parse_file(body: Json) -> FileRow:
     """Return a file of a table."""
-    return FileRow(found["path"], found["size"], moment_of(found["modified_at"]), found["sha256"])
+    return FileRow(body["path"], body["size"], parse_time(body["modified_at"]), body["sha256"])
 
 
-def worker_of(found: Json) -> Worker:
+def parse_worker(body: Json) -> WorkerRecord:
     """Return a process that works for the lake."""
-    name, detail = found["worker"], found["detail"]
-    return Worker(name, found["kind"], "", found["state"], found["started_at"], found["renewed_at"], detail)
+    name, detail = body["worker"], body["detail"]
+    return WorkerRecord(name, body["kind"], "", body["state"], body["started_at"], body["renewed_at"], detail)
 
 
-def health_of(found: Json) -> Health:
-    """Return how a stream is."""
-    told = {name: found[name] for name in Health.__dataclass_fields__}
-    return Health(**{**told, "table": TableName.stored(found["table"]), "warnings": tuple(found["warnings"])})
-
-
-def alarm_of(found: Json) -> Open:
-    """Return something that is wrong, and whom it was told."""
-    names = ("kind", "what", "since", "level", "fix", "run", "over_at")
-    told_of = {name: found[name] for name in names}
-    alarm = Alarm(found["alarm"], **told_of, tables=tuple(found["tables"]), blocks=tuple(found["blocks"]))
-    told = tuple(
-        Telling(alarm, one["alert"], alarm.word, one["tries"], "", one["told_at"], one["problem"])
-        for one in found["told"]
+def parse_stream_health(body: Json) -> StreamHealth:
+    """Return the health of a stream."""
+    fields = {name: body[name] for name in StreamHealth.__dataclass_fields__}
+    return StreamHealth(
+        **{**fields, "table": TableName.parse_unchecked(body["table"]), "warnings": tuple(body["warnings"])}
     )
-    return Open(alarm, told)
 
 
-def line_of(found: Json) -> Line:
+def parse_alarm_status(body: Json) -> AlarmStatus:
+    """Return an alarm with its notifications."""
+    names = ("kind", "what", "since", "level", "fix", "run", "over_at")
+    alarm_fields = {name: body[name] for name in names}
+    alarm = Alarm(body["alarm"], **alarm_fields, tables=tuple(body["tables"]), blocks=tuple(body["blocks"]))
+    notifications = tuple(
+        Notification(alarm, item["alert"], alarm.current_level, item["tries"], "", item["told_at"], item["problem"])
+        for item in body["told"]
+    )
+    return AlarmStatus(alarm, notifications)
+
+
+def parse_schedule_status(body: Json) -> ScheduleStatus:
     """Return a schedule."""
-    return Line(**{name: found[name] for name in Line.__dataclass_fields__ if name in found})
+    return ScheduleStatus(**{name: body[name] for name in ScheduleStatus.__dataclass_fields__ if name in body})
 
 
-def version_of(found: Json) -> Version:
-    """Return what a table is at a commit."""
-    return Version(found["location"], found["content"])
+def parse_version(body: Json) -> TableVersion:
+    """Return the version of a table at a commit."""
+    return TableVersion(body["location"], body["content"])
 
 
-def moment_of(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """Return a time."""
     return datetime.fromisoformat(text) if text is not None else None
 
 
-def texts(given: Any) -> list[str]:
+def to_list(selection: Any) -> list[str]:
     """Return one or several selections as a list."""
-    return [given] if isinstance(given, str) else [str(one) for one in cast("list[str]", given)]
+    return [selection] if isinstance(selection, str) else [str(text) for text in cast("list[str]", selection)]

@@ -1,4 +1,4 @@
-"""A lake behind a service, with the methods of a lake that is opened by its folder: `runnel.client.lake`."""
+"""A lake behind a service, with the same methods as a lake that is opened by its folder: `runnel.client.lake`."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from urllib.parse import quote
 
 from runnel.client.remote import json_values
-from runnel.client.remote.lake_reader import RemoteContents
+from runnel.client.remote.lake_reader import RemoteLakeReader
 
 if TYPE_CHECKING:
     from datetime import date
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.client.json_views.backfill import BackfillFacts
-    from runnel.connect.ingest.release import Released
-    from runnel.connect.load.quarantine import Aside
+    from runnel.connect.ingest.release import ReleaseResult
+    from runnel.connect.load.quarantine import QuarantinedRow
     from runnel.lake.flow_state.runs import Run
-    from runnel.lake.merge.merge import Merged
-    from runnel.lake.merge.rewind import Rewound
+    from runnel.lake.merge.merge import MergeResult
+    from runnel.lake.merge.rewind import RewindResult
     from runnel.plan.steps import Plan
-    from runnel.project.execution.backfill import Backfilled, Preview
-    from runnel.project.execution.replay import Replay
+    from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.execution.replay import CommitReplay
     from runnel.project.inspection.lineage import Lineage
-    from runnel.project.inspection.quarantine import Quarantined
-    from runnel.project.inspection.schedule_list import Line
-    from runnel.project.inspection.status import Status
-    from runnel.query.result import Result
-    from runnel.run.results.run_result import Ran, Watch
+    from runnel.project.inspection.quarantine import QuarantineSummary
+    from runnel.project.inspection.schedule_list import ScheduleStatus
+    from runnel.project.inspection.status import LakeStatus
+    from runnel.query.result import QueryResult
+    from runnel.run.results.run_result import ProgressCallback, RunResult
 
 
-class RemoteLake(RemoteContents):
+class RemoteLake(RemoteLakeReader):
     """The lake behind a service. Use it as a context manager, or close it when you are done.
 
-    What is run is computed by the service's workers, with the code that is there.
+    Runs are computed by the service's workers, with the code on the service's machine.
     """
 
     def __enter__(self) -> "RemoteLake":
@@ -54,26 +54,30 @@ class RemoteLake(RemoteContents):
 
     def _repr_html_(self) -> str:
         """Return the project, its branches and its tables, for notebooks."""
-        from runnel.client.lake_html import MOST_TABLES, html
+        from runnel.client.lake_html import MOST_TABLES, render_lake_html
 
-        found = self._connection.get("/tables", limit=MOST_TABLES)
+        page = self._connection.get("/tables", limit=MOST_TABLES)
         names = [branch.name for branch in self.branches()]
-        return html(self.project, self.url, names, found["items"], is_more=found["next"] is not None)
+        return render_lake_html(self.project, self.url, names, page["items"], is_more=page["next"] is not None)
 
     @property
     def spark(self) -> NoReturn:
-        """Refuse: Spark is with the workers."""
-        raise self._here_only("spark", "lake.query(SQL) asks the workers' Spark where it is needed")
+        """Refuse: Spark runs on the workers."""
+        raise self._unsupported_error("spark", "lake.query(SQL) asks the workers' Spark where it is needed")
 
-    def query(self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto") -> "Result":
+    def query(
+        self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto"
+    ) -> "QueryResult":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
-        from runnel.client.remote.query_answer import answer
+        from runnel.client.remote.query_answer import run_query
 
-        return answer(self._connection, {"sql": sql, "at": at, "engine": engine}, time.perf_counter())
+        return run_query(self._connection, {"sql": sql, "at": at, "engine": engine}, time.perf_counter())
 
     def read(self, table: str, *, at: str = "main") -> "DataFrame":
         """Refuse: a Spark frame needs Spark in this process."""
-        raise self._here_only("read", f'lake.query("select * from {table}", at=...) has .table(), .df() and .batches()')
+        raise self._unsupported_error(
+            "read", f'lake.query("select * from {table}", at=...) has .table(), .df() and .batches()'
+        )
 
     def plan(
         self,
@@ -84,9 +88,9 @@ class RemoteLake(RemoteContents):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
-        wish = {"select": json_values.texts(select), "exclude": json_values.texts(exclude), "branch": branch}
-        told = {**wish, "full_refresh": full_refresh, "set": list(self.overrides)}
-        return json_values.plan_of(self._connection.post("/plan", told))
+        request = {"select": json_values.to_list(select), "exclude": json_values.to_list(exclude), "branch": branch}
+        body = {**request, "full_refresh": full_refresh, "set": list(self.overrides)}
+        return json_values.parse_plan(self._connection.post("/plan", body))
 
     def run(
         self,
@@ -97,9 +101,9 @@ class RemoteLake(RemoteContents):
         full_refresh: bool = False,
         verify: bool = False,
         message: str | None = None,
-        watch: "Watch | None" = None,
-    ) -> "Ran":
-        """Let a worker compute what changed, check it and publish it as one commit; raise where a step fails.
+        watch: "ProgressCallback | None" = None,
+    ) -> "RunResult":
+        """Let a worker compute what changed, check it and publish it as one commit; raise if a step fails.
 
         `verify` compares every table with a full computation of its task before anything is published.
         """
@@ -108,11 +112,11 @@ class RemoteLake(RemoteContents):
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
-    ) -> "Backfilled":
-        """Let workers compute the slices of some days, both included, again with everything downstream.
+    ) -> "BackfillResult":
+        """Let workers recompute the slices from one day to another, both included, with everything downstream.
 
-        Options are `chunk`, such as "7d": so many days are a run and a commit, `branch`, and `watch`. Raises where a
-        step fails: chunks that are finished stay published.
+        Options are `chunk`, such as "7d", the days of one run and commit, `branch`, and `watch`. Raises if a step
+        fails; chunks that are finished stay published.
         """
         from runnel.client.remote.backfill import backfill
 
@@ -120,35 +124,37 @@ class RemoteLake(RemoteContents):
 
     def preview(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
-    ) -> "Preview":
-        """Refuse: what a backfill would do is seen where the project is."""
-        raise self._here_only("preview", "`runnel backfill --dry-run` in the project's folder")
+    ) -> "BackfillPreview":
+        """Refuse: previewing a backfill needs the project's folder."""
+        raise self._unsupported_error("preview", "`runnel backfill --dry-run` in the project's folder")
 
-    def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "Merged":
-        """Merge a branch into another, where nothing has to be computed for it."""
+    def merge(self, branch: str, *, into: str = "main", run: bool = False) -> "MergeResult":
+        """Merge a branch into another, if nothing has to be computed for it."""
         from runnel.client.remote.merge import merge
 
         if run:
-            raise self._here_only("merge(run=True)", f"`runnel merge {branch} --run` in the project's folder")
+            raise self._unsupported_error("merge(run=True)", f"`runnel merge {branch} --run` in the project's folder")
         return merge(self._connection, branch, into)
 
-    def rewind(self, source: str, *, to: str, branch: str = "main") -> "Rewound":
-        """Refuse: a source is rewound where the project is."""
-        raise self._here_only("rewind", f"`runnel rewind {source} --to {to}` in the project's folder")
+    def rewind(self, source: str, *, to: str, branch: str = "main") -> "RewindResult":
+        """Refuse: rewinding a source needs the project's folder."""
+        raise self._unsupported_error("rewind", f"`runnel rewind {source} --to {to}` in the project's folder")
 
     def release(
         self, source: str, corrected: str | Path | None = None, *, file: str | None = None, branch: str = "main"
-    ) -> "Released":
-        """Refuse: rows are released where the project is."""
-        raise self._here_only("release", f"`runnel quarantine {source} release` in the project's folder")
+    ) -> "ReleaseResult":
+        """Refuse: releasing rows needs the project's folder."""
+        raise self._unsupported_error("release", f"`runnel quarantine {source} release` in the project's folder")
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
-        """Refuse: the graph is read off the project's files."""
-        raise self._here_only("lineage", f"`runnel lineage {table}` in the project's folder; lake.why has its inputs")
+        """Refuse: lineage needs the project's files."""
+        raise self._unsupported_error(
+            "lineage", f"`runnel lineage {table}` in the project's folder; lake.why has its inputs"
+        )
 
-    def replay(self, commit: str) -> "Replay":
-        """Refuse: a commit is computed again where the project is."""
-        raise self._here_only("replay", f"`runnel replay {commit}` in the project's folder")
+    def replay(self, commit: str) -> "CommitReplay":
+        """Refuse: replaying a commit needs the project's folder."""
+        raise self._unsupported_error("replay", f"`runnel replay {commit}` in the project's folder")
 
     def submit(
         self,
@@ -160,97 +166,107 @@ class RemoteLake(RemoteContents):
         verify: bool = False,
         message: str | None = None,
     ) -> "Run":
-        """Ask the workers of this lake for a run, and don't wait for it: `follow` does."""
+        """Submit a run to the workers of this lake without waiting for it; `follow` waits."""
         options = {"branch": branch, "full_refresh": full_refresh, "verify": verify, "message": message}
         return self.runs(self._submit(select, exclude, **options))[0]
 
-    def follow(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
-        """Return what became of a run that was asked for, when it has ended; raise where a step failed."""
+    def follow(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
+        """Wait until a submitted run has ended, and return its result; raise if a step failed."""
         return self._follow(self.runs(run)[0].id, watch)
 
     def cancel(self, run: str, *, wait: bool = True) -> "Run":
-        """Stop a run that waits or goes on; `wait` until it has stopped."""
-        from runnel.client.remote.follow_run import Follower
+        """Cancel a queued or running run; `wait` until it has stopped."""
+        from runnel.client.remote.follow_run import RemoteRunFollower
 
-        found = self._connection.post(f"/runs/{quote(run, safe='')}/cancel")["run"]
-        return json_values.run_of(Follower(self._connection, found).wait()) if wait else self.runs(found)[0]
+        run_id = self._connection.post(f"/runs/{quote(run, safe='')}/cancel")["run"]
+        return (
+            json_values.parse_run(RemoteRunFollower(self._connection, run_id).wait_for_end())
+            if wait
+            else self.runs(run_id)[0]
+        )
 
-    def retry(self, run: str, *, watch: "Watch | None" = None) -> "Ran":
-        """Run again what a run was asked for; what it finished is known."""
+    def retry(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
+        """Run the request of a run again; steps that it finished are reused."""
         return self._follow(self._connection.post(f"/runs/{quote(run, safe='')}/retry")["run"], watch)
 
     def logs(self, run: str) -> str:
         """Return the log of a run, with the whole trace of every error."""
-        found = self._connection.ask("GET", f"/runs/{quote(run, safe='')}/logs")
-        return found.content.decode("utf-8", "replace")
+        response = self._connection.send("GET", f"/runs/{quote(run, safe='')}/logs")
+        return response.content.decode("utf-8", "replace")
 
-    def status(self, *, branch: str | None = None) -> "Status":
-        """Return who is there, how much waits, what is wrong, and how streams are."""
+    def status(self, *, branch: str | None = None) -> "LakeStatus":
+        """Return the running services and workers, the length of the queue, open alarms and the health of streams."""
         from runnel.project.inspection.service_presence import Presence
-        from runnel.project.inspection.status import Status
+        from runnel.project.inspection.status import LakeStatus
 
-        found = self._connection.get("/status")
-        there = Presence.of([json_values.worker_of(one) for one in found["workers"]], found["queue"])
-        alarms = tuple(json_values.alarm_of(one) for one in self._connection.pages("/alarms", "offset"))
+        body = self._connection.get("/status")
+        presence = Presence.from_workers([json_values.parse_worker(item) for item in body["workers"]], body["queue"])
+        alarms = tuple(
+            json_values.parse_alarm_status(item) for item in self._connection.iter_items("/alarms", "offset")
+        )
         streams = self._connection.get("/streams", branch=branch)["streams"]
-        return Status(there, alarms, tuple(json_values.health_of(one) for one in streams))
+        return LakeStatus(presence, alarms, tuple(json_values.parse_stream_health(item) for item in streams))
 
-    def schedules(self) -> "list[Line]":
+    def schedules(self) -> "list[ScheduleStatus]":
         """Return all schedules, with when each is due next and how its last run went."""
-        return [json_values.line_of(one) for one in self._connection.get("/schedules")["items"]]
+        return [json_values.parse_schedule_status(item) for item in self._connection.get("/schedules")["items"]]
 
-    def pause_schedule(self, name: str) -> "Line":
-        """Let a schedule queue nothing until it is resumed."""
-        return json_values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/pause"))
+    def pause_schedule(self, name: str) -> "ScheduleStatus":
+        """Pause a schedule: it queues nothing until it is resumed."""
+        return json_values.parse_schedule_status(self._connection.post(f"/schedules/{quote(name, safe='')}/pause"))
 
-    def resume_schedule(self, name: str) -> "Line":
-        """Let a paused schedule go on."""
-        return json_values.line_of(self._connection.post(f"/schedules/{quote(name, safe='')}/resume"))
+    def resume_schedule(self, name: str) -> "ScheduleStatus":
+        """Resume a paused schedule."""
+        return json_values.parse_schedule_status(self._connection.post(f"/schedules/{quote(name, safe='')}/resume"))
 
     def backfills(self, *, limit: int = 20) -> "list[BackfillFacts]":
         """Return the newest backfills that workers compute, newest first."""
         from runnel.client.json_views.backfill import BackfillFacts
 
-        return [BackfillFacts.of(one) for one in self._connection.get("/backfills", limit=limit)["items"]]
+        return [BackfillFacts.from_json(item) for item in self._connection.get("/backfills", limit=limit)["items"]]
 
     def pause_backfill(self, name: str) -> "BackfillFacts":
-        """Let later chunks of a backfill wait; the one that goes on is finished."""
+        """Pause a backfill: the running chunk is finished, later chunks wait."""
         return self._change_backfill(name, "pause")
 
     def resume_backfill(self, name: str) -> "BackfillFacts":
-        """Let a backfill go on, with what failed first."""
+        """Resume a backfill, starting with the chunk that failed."""
         return self._change_backfill(name, "resume")
 
     def cancel_backfill(self, name: str) -> "BackfillFacts":
-        """Run no further chunk of a backfill, and stop the one that goes on."""
+        """Cancel a backfill: stop the running chunk, and run no further one."""
         return self._change_backfill(name, "cancel")
 
-    def quarantines(self, *, branch: str = "main") -> "list[Quarantined]":
-        """Return the tables of which rows are set aside."""
-        from runnel.project.inspection.quarantine import Quarantined
+    def quarantines(self, *, branch: str = "main") -> "list[QuarantineSummary]":
+        """Return the tables that have quarantined rows."""
+        from runnel.project.inspection.quarantine import QuarantineSummary
 
-        return [Quarantined(**one) for one in self._connection.get("/quarantine", branch=branch)["items"]]
+        return [QuarantineSummary(**item) for item in self._connection.get("/quarantine", branch=branch)["items"]]
 
-    def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[Aside]":
-        """Return the rows of a table that were set aside, the oldest first, with why."""
-        from runnel.client.remote.quarantine import rows_aside
+    def quarantine(self, table: str, *, branch: str = "main", file: str | None = None) -> "list[QuarantinedRow]":
+        """Return the quarantined rows of a table, the oldest first, with the reason."""
+        from runnel.client.remote.quarantine import fetch_quarantined_rows
 
-        return rows_aside(self._connection, table, branch, file)
+        return fetch_quarantined_rows(self._connection, table, branch, file)
 
     def close(self) -> None:
-        """Close the connection; what was asked for goes on."""
+        """Close the connection; submitted runs continue."""
         self._connection.close()
 
     def _submit(self, select: str | Sequence[str], exclude: str | Sequence[str], **options: Any) -> str:
-        wish = {"select": json_values.texts(select), "exclude": json_values.texts(exclude), "set": list(self.overrides)}
-        return str(self._connection.post("/runs", {**wish, **options})["run"])
+        request = {
+            "select": json_values.to_list(select),
+            "exclude": json_values.to_list(exclude),
+            "set": list(self.overrides),
+        }
+        return str(self._connection.post("/runs", {**request, **options})["run"])
 
-    def _follow(self, run: str, watch: "Watch | None") -> "Ran":
-        from runnel.client.remote.follow_run import follow
+    def _follow(self, run: str, watch: "ProgressCallback | None") -> "RunResult":
+        from runnel.client.remote.follow_run import follow_run
 
-        return follow(self._connection, run, watch).sound()
+        return follow_run(self._connection, run, watch).raise_for_errors()
 
     def _change_backfill(self, name: str, action: str) -> "BackfillFacts":
         from runnel.client.json_views.backfill import BackfillFacts
 
-        return BackfillFacts.of(self._connection.post(f"/backfills/{quote(name, safe='')}/{action}"))
+        return BackfillFacts.from_json(self._connection.post(f"/backfills/{quote(name, safe='')}/{action}"))

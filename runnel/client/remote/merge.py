@@ -2,23 +2,27 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.client.remote.json_values import commit_of
-from runnel.lake.merge.merge import Decision, Merged, MergePlan
+from runnel.client.remote.json_values import parse_commit
+from runnel.lake.merge.merge import MergeResult
+from runnel.lake.merge.merge_plan import MergeDecision, MergePlan
 from runnel.names import TableName
 
 if TYPE_CHECKING:
-    from runnel.client.remote.connection import Connection
+    from runnel.client.remote.connection import ServiceConnection
     from runnel.lake.history.commits import Commit
 
 
-def merge(connection: "Connection", branch: str, into: str) -> Merged:
-    """Merge a branch into another; raise MergeConflict or NeedsRun where tables stand against it."""
-    done = connection.post("/merge", {"branch": branch, "into": into})
+def merge(connection: "ServiceConnection", branch: str, into: str) -> MergeResult:
+    """Merge a branch into another; raise MergeConflict or NeedsRun if tables prevent it."""
+    body = connection.post("/merge", {"branch": branch, "into": into})
 
-    def commit(name: str) -> "Commit":
-        return commit_of(connection.get(f"/commits/{name}"))
+    def get_commit(name: str) -> "Commit":
+        return parse_commit(connection.get(f"/commits/{name}"))
 
-    steps = tuple(Decision(TableName.stored(one["table"]), one["action"], one["reason"] or "") for one in done["steps"])
-    bases = tuple(commit(name) for name in done["bases"])
-    plan = MergePlan(into, commit(done["target"]), commit(done["source"]), bases, steps)
-    return Merged(commit(done["commit"]) if done["commit"] else None, plan)
+    steps = tuple(
+        MergeDecision(TableName.parse_unchecked(step["table"]), step["action"], step["reason"] or "")
+        for step in body["steps"]
+    )
+    bases = tuple(get_commit(name) for name in body["bases"])
+    plan = MergePlan(into, get_commit(body["target"]), get_commit(body["source"]), bases, steps)
+    return MergeResult(get_commit(body["commit"]) if body["commit"] else None, plan)

@@ -1,55 +1,57 @@
-"""Errors of the service as the errors that an embedded lake raises, and what else a server may answer."""
+"""Convert error responses of the service to the errors that an embedded lake raises."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import requests
 
-from runnel.errors import Mistake, RunnelError, Unreachable, error_of
+from runnel.errors import Mistake, RunnelError, Unreachable, error_from_json
 from runnel.names import TableName
 
-_PASSING = (502, 503, 504)  # what a proxy answers while the service behind it is away
+_GATEWAY_STATUSES = (502, 503, 504)  # responses of a proxy while the service behind it is unreachable
 
 
-def raised(url: str, answer: requests.Response) -> RunnelError:
-    """Return the error that an answer tells."""
-    found = _problem(answer)
-    if found is not None:
-        return _told(found)
-    if answer.status_code in _PASSING:
-        what = f"{url} is not there now: {answer.status_code} {answer.reason}"
+def build_error(url: str, response: requests.Response) -> RunnelError:
+    """Return the error for an error response."""
+    problem = _parse_problem(response)
+    if problem is not None:
+        return _build_problem_error(problem)
+    if response.status_code in _GATEWAY_STATUSES:
+        what = f"{url} is not there now: {response.status_code} {response.reason}"
         return Unreachable("REMOTE_UNREACHABLE", what, fix="`runnel up` starts it")
-    return not_runnel(url, f"{answer.status_code} {answer.reason}")
+    return not_runnel_error(url, f"{response.status_code} {response.reason}")
 
 
-def is_away(answer: requests.Response) -> bool:
-    """Tell whether somebody before the service says that it is away."""
-    return answer.status_code in _PASSING and _problem(answer) is None
+def is_service_away(response: requests.Response) -> bool:
+    """Return whether a proxy answered that the service is unreachable."""
+    return response.status_code in _GATEWAY_STATUSES and _parse_problem(response) is None
 
 
-def not_runnel(url: str, told: str) -> Mistake:
-    """Return the error for a server that is something else."""
+def not_runnel_error(url: str, description: str) -> Mistake:
+    """Return the error for a server that is not a Runnel service."""
     fix = "check the address: `runnel up` says where it answers"
-    return Mistake("REMOTE_NOT_RUNNEL", f"{url} answers, but not as a Runnel service does: {told}", fix=fix)
+    return Mistake("REMOTE_NOT_RUNNEL", f"{url} answers, but not as a Runnel service does: {description}", fix=fix)
 
 
-def _problem(answer: requests.Response) -> Mapping[str, Any] | None:
-    if "json" not in answer.headers.get("content-type", ""):
+def _parse_problem(response: requests.Response) -> Mapping[str, Any] | None:
+    if "json" not in response.headers.get("content-type", ""):
         return None
     try:
-        found = answer.json()
+        body = response.json()
     except ValueError:
         return None
-    return found if isinstance(found, dict) and {"code", "what"} <= set(found) else None
+    return body if isinstance(body, dict) and {"code", "what"} <= set(body) else None
 
 
-def _told(found: Mapping[str, Any]) -> RunnelError:
-    tables = found.get("tables") or ()
+def _build_problem_error(problem: Mapping[str, Any]) -> RunnelError:
+    tables = problem.get("tables") or ()
     if not tables:
-        return error_of(found)
-    from runnel.lake.merge.merge import Decision  # it also knows the errors that tell of tables
+        return error_from_json(problem)
+    from runnel.lake.merge.merge_plan import MergeDecision
 
-    error = error_of(found)
-    steps = tuple(Decision(TableName.stored(one["table"]), one["action"], one["reason"] or "") for one in tables)
-    error.tables = tuple(str(one.table) for one in steps) if error.code == "PUBLISH_MOVED" else steps  # type: ignore[attr-defined]
+    error = error_from_json(problem)
+    steps = tuple(
+        MergeDecision(TableName.parse_unchecked(step["table"]), step["action"], step["reason"] or "") for step in tables
+    )
+    error.tables = tuple(str(step.table) for step in steps) if error.code == "PUBLISH_MOVED" else steps  # type: ignore[attr-defined]
     return error

@@ -1,57 +1,59 @@
-"""Why a table of a lake behind a service holds what it holds, as the value that an embedded lake returns."""
+"""Fetch the provenance of a table from a service, as the value that an embedded lake returns."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from runnel.client.remote.json_values import changes_of, commit_of, version_of
-from runnel.lake.flow_state.provenance import File, Input, Why
-from runnel.lake.history.content_origin import Step
+from runnel.client.remote.json_values import parse_changes, parse_commit, parse_version
+from runnel.lake.flow_state.provenance import InputVersion, OriginFile, Provenance
+from runnel.lake.history.content_origin import HistoryStep
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 
 if TYPE_CHECKING:
-    from runnel.client.remote.connection import Connection
+    from runnel.client.remote.connection import ServiceConnection
 
 
-def why(connection: "Connection", table: TableName, at: str) -> Why:
-    """Return what made a table, from which inputs, with which code."""
-    found = connection.get(f"/tables/{table}/why", at=at)
-    version = version_of(found)
+def fetch_why(connection: "ServiceConnection", table: TableName, at: str) -> Provenance:
+    """Return what computed a table, from which inputs, with which code."""
+    body = connection.get(f"/tables/{table}/why", at=at)
+    version = parse_version(body)
 
     @cache
-    def told(commit: str) -> Any:
+    def get_commit(commit: str) -> Any:
         return connection.get(f"/commits/{commit}")
 
-    def step(commit: str) -> Step:
-        whole = told(commit)
-        return Step(commit_of(whole), next(one for one in changes_of(whole) if one.table == table))
-
-    made = step(found["commit"])
-    inputs = tuple(
-        Input(
-            TableName.stored(one["table"]),
-            one["location"],
-            commit_of(told(one["commit"])) if one["commit"] else None,
-            one["rows"],
-            one["gone"],
+    def get_step(commit: str) -> HistoryStep:
+        commit_json = get_commit(commit)
+        return HistoryStep(
+            parse_commit(commit_json), next(change for change in parse_changes(commit_json) if change.table == table)
         )
-        for one in found["inputs"]
+
+    origin_step = get_step(body["commit"])
+    inputs = tuple(
+        InputVersion(
+            TableName.parse_unchecked(item["table"]),
+            item["location"],
+            parse_commit(get_commit(item["commit"])) if item["commit"] else None,
+            item["rows"],
+            item["gone"],
+        )
+        for item in body["inputs"]
     )
-    again, head = found["again"], Head(version.location, version.content)
-    return Why(
+    recomputed, head = body["again"], version
+    return Provenance(
         table,
-        commit_of(told(found["at"])),
+        parse_commit(get_commit(body["at"])),
         version,
-        found["kind"],
-        made,
-        tuple(step(one["commit"]) for one in found["passed"]),
-        found["rows"],
+        body["kind"],
+        origin_step,
+        tuple(get_step(item["commit"]) for item in body["passed"]),
+        body["rows"],
         inputs,
-        tuple(File(one["name"], one["size"], one["sha256"]) for one in found["files"]),
-        found["files_total"],
-        Result(table, found["key"] or "", head, {}, {}, again["run"], found["branch"], again["made_at"])
-        if again
+        tuple(OriginFile(item["name"], item["size"], item["sha256"]) for item in body["files"]),
+        body["files_total"],
+        TaskResult(table, body["key"] or "", head, {}, {}, recomputed["run"], body["branch"], recomputed["made_at"])
+        if recomputed
         else None,
-        found["state"],
-        made.change.detail,
+        body["state"],
+        origin_step.change.detail,
     )

@@ -1,24 +1,26 @@
-"""Rows that a service has set aside."""
+"""Fetch quarantined rows from a service."""
 
 from typing import TYPE_CHECKING
 
-from runnel.client.remote.json_values import moment_of
-from runnel.connect.load.quarantine import Aside
+from runnel.client.remote.json_values import parse_time
+from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.names import TableName
 
 if TYPE_CHECKING:
-    from runnel.client.remote.connection import Connection
+    from runnel.client.remote.connection import ServiceConnection
 
 
-def rows_aside(connection: "Connection", table: str, branch: str, file: str | None) -> list[Aside]:
-    """Return the rows of a table that are set aside, the oldest first."""
-    found, offset = list[Aside](), "0"
+def fetch_quarantined_rows(
+    connection: "ServiceConnection", table: str, branch: str, file: str | None
+) -> list[QuarantinedRow]:
+    """Return the quarantined rows of a table, the oldest first."""
+    rows, offset = list[QuarantinedRow](), "0"
     while True:
-        where = f"/quarantine/{TableName.parse(table)}"
-        page = connection.get(where, branch=branch, file=file, offset=offset, limit=1000)
-        for one in page["rows"]:
-            at = moment_of(one["at"])
-            found.append(Aside(one["raw"], one["reason"], one["file"], one["run"], at))  # type: ignore[arg-type]
+        url_path = f"/quarantine/{TableName.parse(table)}"
+        page = connection.get(url_path, branch=branch, file=file, offset=offset, limit=1000)
+        for row in page["rows"]:
+            quarantined_at = parse_time(row["at"])
+            rows.append(QuarantinedRow(row["raw"], row["reason"], row["file"], row["run"], quarantined_at))  # type: ignore[arg-type]
         if page["next"] is None:
-            return found
+            return rows
         offset = page["next"]

@@ -1,27 +1,27 @@
-"""Answers of a service to queries: Arrow batches as they come, with exact types."""
+"""Run queries on a service and stream the answer as Arrow batches with exact types."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from runnel.errors import Unreachable
-from runnel.query.arrow_stream import MEDIA_TYPE, Received
-from runnel.query.result import Result
+from runnel.query.arrow_stream import MEDIA_TYPE, ReceivedStream
+from runnel.query.result import QueryResult
 
 if TYPE_CHECKING:
-    from runnel.client.remote.connection import Connection
+    from runnel.client.remote.connection import ServiceConnection
 
 
-def answer(connection: "Connection", asked: Mapping[str, Any], begun: float) -> Result:
-    """Ask a query, and return the answer, of which all but the first rows are still to come."""
-    found = connection.ask("POST", "/query", json=dict(asked), headers={"Accept": MEDIA_TYPE}, stream=True)
+def run_query(connection: "ServiceConnection", body: Mapping[str, Any], started: float) -> QueryResult:
+    """Run a query, and return its result; rows after the first batch are fetched when they are read."""
+    response = connection.send("POST", "/query", json=dict(body), headers={"Accept": MEDIA_TYPE}, stream=True)
 
-    def cut(error: Exception) -> Unreachable:
+    def cut_off_error(error: Exception) -> Unreachable:
         what = f"{connection.url} stopped in the middle of the answer"
         return Unreachable("REMOTE_CUT", what, fix="ask again")
 
-    stream = Received(found.raw, found.close, cut)
-    return Result(stream, at=stream.at, begun=begun, reason=stream.reason, hand_over=_never)
+    stream = ReceivedStream(response.raw, response.close, cut_off_error)
+    return QueryResult(stream, at=stream.at, started_at=started, reason=stream.reason, switch_to_spark=_refuse_handover)
 
 
-def _never(reason: str) -> NoReturn:
+def _refuse_handover(reason: str) -> NoReturn:
     raise AssertionError(reason)

@@ -1,4 +1,4 @@
-"""Which token opens a service, where none is given."""
+"""Find the token for a service."""
 
 import json
 import os
@@ -10,22 +10,22 @@ from runnel.errors import Mistake
 VARIABLE = "RUNNEL_TOKEN"
 
 
-def token_for(url: str, given: str | None) -> str:
-    """Return the token that is given, that of the environment, or that of a `runnel up` of the project one is in."""
-    found = given or os.environ.get(VARIABLE) or _left_by_up(url)
-    if not found:
+def find_token(url: str, explicit_token: str | None) -> str:
+    """Return the explicit token, else that of the environment, else that of the current project's `runnel up`."""
+    token = explicit_token or os.environ.get(VARIABLE) or _read_local_token(url)
+    if not token:
         fix = f"pass token=..., or set {VARIABLE}; `runnel token create NAME` makes one"
         raise Mistake("TOKEN_MISSING", f"{url} needs a token", fix=fix)
-    if not found.isascii() or not found.isprintable() or " " in found:
+    if not token.isascii() or not token.isprintable() or " " in token:
         raise Mistake("TOKEN_INVALID", "this is no token", fix="copy it whole, and nothing beside it")
-    return found
+    return token
 
 
-def _left_by_up(url: str) -> str | None:
+def _read_local_token(url: str) -> str | None:
     try:
         home = find_root(Path()) / ".runnel"
-        here = json.loads((home / "up.json").read_text(encoding="utf-8"))
-        if here["url"].rstrip("/") == url:
+        instance = json.loads((home / "up.json").read_text(encoding="utf-8"))
+        if instance["url"].rstrip("/") == url:
             return (home / "token").read_text(encoding="utf-8").strip()
     except (Mistake, OSError, ValueError, KeyError, TypeError):
         return None

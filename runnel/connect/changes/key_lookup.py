@@ -1,45 +1,47 @@
-"""The rows of a version that have certain keys: first the files that hold any are found, by their key columns alone."""
+"""Select the rows of a version that have certain keys; the key columns alone decide which files are read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.scan.duckdb_types import quoted
-from runnel.lake.scan.scan_sql import FILE_COLUMN, rows_sql, spelled
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.scan.duckdb_types import quote_identifier
+from runnel.lake.scan.scan_sql import FILE_COLUMN, normalize_file_path, rows_sql
 
 if TYPE_CHECKING:
     import duckdb
     from pyiceberg.table.metadata import TableMetadata
 
-    from runnel.lake.iceberg.manifests import Entry
+    from runnel.lake.iceberg.manifests import FileEntry
     from runnel.lake.store import Store
 
 
 @dataclass(frozen=True)
-class Keys:
-    """Keys that stand in a table of a connection, with columns called as in the versions that are read."""
+class KeyLookup:
+    """Looks up rows by the keys in a DuckDB table, whose columns have the names of the versions' columns."""
 
     store: "Store"
     con: "duckdb.DuckDBPyConnection"
     table: str
     key: tuple[str, ...]
 
-    def rows(self, metadata: "TableMetadata", found: "Sequence[Entry]") -> str:
-        """Return a SELECT of the rows with one of the keys, of a version with these files."""
-        rows = rows_sql(self.store, metadata, self._holding(metadata, found))
-        return f"SELECT rows.* FROM ({rows}) AS rows {self._join}"
+    def build_select(self, metadata: "TableMetadata", manifest_entries: "Sequence[FileEntry]") -> str:
+        """Return a SELECT of the rows with one of the keys, in a version with these files."""
+        rows = rows_sql(self.store, metadata, self._find_matching_files(metadata, manifest_entries))
+        return f"SELECT rows.* FROM ({rows}) AS rows {self._join_sql}"
 
-    def _holding(self, metadata: "TableMetadata", found: "Sequence[Entry]") -> "list[Entry]":
-        data = [entry for entry in found if entry.is_data]
+    def _find_matching_files(
+        self, metadata: "TableMetadata", manifest_entries: "Sequence[FileEntry]"
+    ) -> "list[FileEntry]":
+        data = [entry for entry in manifest_entries if entry.is_data]
         if not data:
             return []
-        rows = rows_sql(self.store, metadata, found, places=True)
-        sql = f"SELECT DISTINCT rows.{quoted(FILE_COLUMN)} FROM ({rows}) AS rows {self._join}"
-        paths = {spelled(path) for (path,) in self.con.execute(sql).fetchall()}
-        deletes = [entry for entry in found if not entry.is_data]
-        return [*(entry for entry in data if spelled(plain(entry.path)) in paths), *deletes]
+        rows = rows_sql(self.store, metadata, manifest_entries, with_positions=True)
+        sql = f"SELECT DISTINCT rows.{quote_identifier(FILE_COLUMN)} FROM ({rows}) AS rows {self._join_sql}"
+        paths = {normalize_file_path(path) for (path,) in self.con.execute(sql).fetchall()}
+        deletes = [entry for entry in manifest_entries if not entry.is_data]
+        return [*(entry for entry in data if normalize_file_path(normalize_location(entry.path)) in paths), *deletes]
 
     @property
-    def _join(self) -> str:
-        return f"SEMI JOIN {self.table} USING ({', '.join(quoted(name) for name in self.key)})"
+    def _join_sql(self) -> str:
+        return f"SEMI JOIN {self.table} USING ({', '.join(quote_identifier(name) for name in self.key)})"

@@ -1,4 +1,4 @@
-"""The named steps of taking in a feed at which a test may crash it."""
+"""The named steps of ingesting a feed at which a test may crash it."""
 
 from runnel.failpoint import declare, reach
 

@@ -1,6 +1,6 @@
-"""A source that is a function. Of its last state it returns the rows that are new, and the new state.
+"""Read a source that is a Python function: given its last state, it returns the new rows and the new state.
 
-One that takes no state returns all rows there are. A run asks it once: what it returned is what is read.
+A function without a state parameter returns all rows. A run calls it exactly once and reads what it returned.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import Fetched, News, Part, Progress, State
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
-from runnel.names import shown
+from runnel.names import quote_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ _FIX = "return rows, or rows and the new state: return rows, {'since': last}"
 
 
 class FunctionFeed:
-    """The feed of a function. It can't say what is new without being called, so a run always calls it."""
+    """The feed of a function. Only calling the function tells what is new, so every run calls it."""
 
     def __init__(self, source: Source, origin: Function, spark: "Callable[[], SparkSession] | None" = None) -> None:
         self._source = source
@@ -33,28 +33,30 @@ class FunctionFeed:
         self._takes_state = any(name != _SPARK for name in names)
         self._spark = spark if _SPARK in names else None
 
-    def news(self, state: State | None) -> News:
-        """Return that the function will be asked."""
-        return News(f"asks {self._function.__name__}() for what is new")
+    def find_changes(self, state: FeedState | None) -> FeedChanges:
+        """Return a summary that says that the function will be called."""
+        return FeedChanges(f"asks {self._function.__name__}() for what is new")
 
-    def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
-        """Call the function and keep its rows in a file."""
-        tell("asking", 0, None)
-        rows, after = self._returned(state)
+    def fetch(
+        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+    ) -> FetchedRows:
+        """Call the function and write its rows to a file."""
+        report_progress("asking", 0, None)
+        rows, returned_state = self._call_function(state)
         name = f"{self._function.__name__}()"
-        part, digest = _kept(rows, folder, name, self._source)
+        part, digest = _write_rows(rows, folder, name, self._source)
         parts = (part,) if part is not None else ()
-        state_after = after if after is not None else dict(state or {})
+        state_after = returned_state if returned_state is not None else dict(state or {})
         if not self._takes_state:
-            return Fetched(parts, state_after, f"function:{digest}", "replace")
+            return FetchedRows(parts, state_after, f"function:{digest}", "replace")
         identity = f"function:{digest}:{json.dumps(state, sort_keys=True)}"
         key = self._source.key
-        return Fetched(parts, state_after, identity, "upsert" if key else "append", key)
+        return FetchedRows(parts, state_after, identity, "upsert" if key else "append", key)
 
-    def _returned(self, state: State | None) -> tuple[Any, State | None]:
-        given = {_SPARK: self._spark()} if self._spark is not None else {}
+    def _call_function(self, state: FeedState | None) -> tuple[Any, FeedState | None]:
+        arguments = {_SPARK: self._spark()} if self._spark is not None else {}
         try:
-            found = self._function(*([state] if self._takes_state else []), **given)
+            result = self._function(*([state] if self._takes_state else []), **arguments)
         except RunnelError:
             raise
         except Exception as error:
@@ -62,21 +64,21 @@ class FunctionFeed:
             raise RunnelError(
                 "SOURCE_FUNCTION", what, at=str(self._source.place), fix="correct it, or what it asks"
             ) from error
-        if inspect.isgenerator(found):
-            found = list(found)
-        if isinstance(found, tuple) and len(found) == 2 and (found[1] is None or isinstance(found[1], Mapping)):
-            rows, after = found
+        if inspect.isgenerator(result):
+            result = list(result)
+        if isinstance(result, tuple) and len(result) == 2 and (result[1] is None or isinstance(result[1], Mapping)):
+            rows, new_state = result
         else:
-            rows, after = found, None
+            rows, new_state = result, None
         try:
-            return rows, None if after is None else json.loads(json.dumps(dict(after)))
+            return rows, None if new_state is None else json.loads(json.dumps(dict(new_state)))
         except (TypeError, ValueError) as error:
             what = f"the state that the source `{self._source.table}` returns is not JSON: {error}"
             raise Mistake("SOURCE_STATE", what, at=str(self._source.place), fix="use texts, numbers, lists") from error
 
 
-def _kept(rows: Any, folder: Path, name: str, source: Source) -> tuple[Part | None, str]:
-    """Write what a function returned into a file; return it with the hash of its rows."""
+def _write_rows(rows: Any, folder: Path, name: str, source: Source) -> tuple[FetchedFile | None, str]:
+    """Write the rows that a function returned to a file; return the file and the hash of its contents."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -94,22 +96,22 @@ def _kept(rows: Any, folder: Path, name: str, source: Source) -> tuple[Part | No
             return None, ""
         path = folder / "rows.parquet"
         pq.write_table(table, path, compression="zstd")
-        return Part(path, name, "parquet"), _hash(path)
+        return FetchedFile(path, name, "parquet"), _hash_file(path)
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        what = f"the source `{source.table}` returned {shown(rows)}, which is no rows"
+        what = f"the source `{source.table}` returned {quote_value(rows)}, which is no rows"
         raise Mistake("SOURCE_ROWS", what, at=str(source.place), fix=_FIX)
     path = folder / "rows.jsonl"
     with path.open("w") as out:
         for row in rows:
             if not isinstance(row, Mapping):
-                what = f"the source `{source.table}` returned the row {shown(row)}, which is no mapping"
+                what = f"the source `{source.table}` returned the row {quote_value(row)}, which is no mapping"
                 raise Mistake("SOURCE_ROWS", what, at=str(source.place), fix="yield rows such as {'id': 1}")
             out.write(json.dumps(dict(row), default=str) + "\n")
     if not path.stat().st_size:
         return None, ""
-    return Part(path, name, "jsonl"), _hash(path)
+    return FetchedFile(path, name, "jsonl"), _hash_file(path)
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

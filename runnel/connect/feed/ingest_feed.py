@@ -1,4 +1,4 @@
-"""Take in what a feed has: fetched into files, read as any files are, staged as one version with the new state."""
+"""Ingest a feed: fetch its rows into files, read them like any files, and stage one version with the new state."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,115 +6,141 @@ from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.feed import failpoints
-from runnel.connect.feed.protocol import Comparing, Feed, Fetched, News, Progress, State
-from runnel.connect.feed.state import content_after, seen_of
-from runnel.connect.feed.target_comparison import Holding
-from runnel.connect.feed.upsert import Displaced, displaced
-from runnel.connect.files.file_patterns import file_at
-from runnel.connect.ingest.batch_reader import Batch, read_batch, target_of
-from runnel.connect.ingest.ingest import Ingested
-from runnel.connect.ingest.source_errors import told
+from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.feed.state import compute_content, record_feed_state
+from runnel.connect.feed.target_comparison import TargetComparison
+from runnel.connect.feed.upsert import DisplacedFiles, displace_rows
+from runnel.connect.files.file_patterns import make_local_file
+from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
+from runnel.connect.ingest.ingest import IngestResult
+from runnel.connect.ingest.source_errors import describe_source_errors
 from runnel.connect.load import quarantine
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit, stage
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
-def take(
+def ingest_feed(
     store: "Store",
     source: Source,
     feed: Feed,
-    state: State | None,
-    news: News,
+    state: FeedState | None,
+    changes: FeedChanges,
     base: str | None,
     content: str | None,
-    aside: str | None,
+    quarantine_location: str | None,
     run: str,
-    progress: Progress,
-) -> Ingested:
-    """Stage the next version of a source's table; `base` and `content` are those of the version now.
+    report_progress: Progress,
+) -> IngestResult:
+    """Stage the next version of a source's table; `base` and `content` are those of the current version.
 
-    Raises where rows are bad, by the source's `on_bad`; then nothing is to be published.
+    Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published.
     """
-    with temp_dirs.folder("feed") as folder:
-        held = Holding(store, base)
-        if isinstance(feed, Comparing):
-            feed.compare(held)
-        fetched = feed.fetch(state, news, Path(folder), progress)
+    with temp_dirs.create_scoped("feed") as folder:
+        target_table = TargetComparison(store, base)
+        if isinstance(feed, ComparingFeed):
+            feed.compare(target_table)
+        fetched = feed.fetch(state, changes, Path(folder), report_progress)
         failpoints.reach(failpoints.FETCHED)
-        with told(source):
-            batch = _read(store, source, fetched, base, run, progress)
+        with describe_source_errors(source):
+            batch = _read_fetched_files(store, source, fetched, base, run, report_progress)
         failpoints.reach(failpoints.READ)
-        location = _staged(store, batch, fetched, base, held)
+        location = _stage_version(store, batch, fetched, base, target_table)
     failpoints.reach(failpoints.STAGED)
-    return Ingested(
+    return IngestResult(
         location=location,
-        content=content_after(content, "replace" if fetched.is_all else fetched.mode, fetched.identity),
-        rows=sum(file.record_count for files in batch.made.values() for file in files),
+        content=compute_content(content, "replace" if fetched.is_complete else fetched.mode, fetched.identity),
+        rows=sum(file.record_count for files in batch.data_files.values() for file in files),
         files=len(fetched.parts),
-        seen=(seen_of(fetched.state, fetched.identity),),
-        dropped=batch.dropped + len(fetched.bad),
-        quarantine=_quarantined(store, source, batch, fetched, aside, run),
+        processed_files=(record_feed_state(fetched.state, fetched.identity),),
+        dropped=batch.dropped + len(fetched.bad_rows),
+        quarantine=_stage_quarantine(store, source, batch, fetched, quarantine_location, run),
         new_columns=batch.new_columns,
         warnings=fetched.warnings,
         oldest_at=fetched.oldest_at,
     )
 
 
-def _read(store: "Store", source: Source, fetched: Fetched, base: str | None, run: str, progress: Progress) -> Batch:
-    """Read all parts, by the policy of the source."""
-    filled = [part for part in fetched.parts if part.path.stat().st_size]
-    is_anew = base is None
-    files = [file_at(part.name, part.path) for part in filled]
-    form = filled[0].format if filled else "jsonl"
-    read = replace(source, origin=Files(str(source.table), form, source.origin.schema))
-    if not filled:
-        return Batch(target_of(store, read, (), base, is_anew=is_anew))
-    return read_batch(store, read, files, base, run, progress, is_anew=is_anew, together=True)
+def _read_fetched_files(
+    store: "Store", source: Source, fetched: FetchedRows, base: str | None, run: str, report_progress: Progress
+) -> IngestBatch:
+    """Read all fetched files, by the source's `on_bad` policy."""
+    filled_parts = [part for part in fetched.parts if part.path.stat().st_size]
+    from_scratch = base is None
+    files = [make_local_file(part.name, part.path) for part in filled_parts]
+    file_format = filled_parts[0].format if filled_parts else "jsonl"
+    file_source = replace(source, origin=Files(str(source.table), file_format, source.origin.schema))
+    if not filled_parts:
+        return IngestBatch(prepare_target(store, file_source, (), base, from_scratch=from_scratch))
+    return read_batch(
+        store, file_source, files, base, run, report_progress, from_scratch=from_scratch, combine_files=True
+    )
 
 
-def _staged(store: "Store", batch: Batch, fetched: Fetched, base: str | None, held: Holding) -> str:
-    added = [file for files in batch.made.values() for file in files]
+def _stage_version(
+    store: "Store", batch: IngestBatch, fetched: FetchedRows, base: str | None, target_table: TargetComparison
+) -> str:
+    added = [file for files in batch.data_files.values() for file in files]
     target = batch.target
     if base is None or target.location != base:
-        return stage(store, target.location, Edit(added=added)) if added else target.location
+        return stage_version(store, target.location, VersionEdit(added=added)) if added else target.location
     if fetched.mode == "replace":
-        removed = list(entries(store, table_metadata.load(store, base)))
-        return stage(store, base, Edit(added, removed, updates=target.updates))
-    taken = Displaced()
+        removed = list(read_entries(store, table_metadata.load_metadata(store, base)))
+        return stage_version(store, base, VersionEdit(added, removed, updates=target.updates))
+    displaced_files = DisplacedFiles()
     if fetched.mode == "upsert":
-        is_all = fetched.gone is None and not fetched.present
-        places = held.places(sum(file.record_count for file in added)) if is_all else None
-        taken = displaced(store, base, target.metadata, added, fetched.key, fetched.gone, fetched.present, places)
-    if not (added or taken.removed or taken.added or target.updates):
+        has_known_keys = fetched.removed_keys is None and not fetched.present_keys
+        places = (
+            target_table.find_displaced_places(sum(file.record_count for file in added)) if has_known_keys else None
+        )
+        displaced_files = displace_rows(
+            store, base, target.metadata, added, fetched.key, fetched.removed_keys, fetched.present_keys, places
+        )
+    if not (added or displaced_files.removed or displaced_files.added or target.updates):
         return base
-    return stage(store, base, Edit([*added, *taken.added], taken.removed, updates=target.updates))
+    return stage_version(
+        store, base, VersionEdit([*added, *displaced_files.added], displaced_files.removed, updates=target.updates)
+    )
 
 
-def _quarantined(
-    store: "Store", source: Source, batch: Batch, fetched: Fetched, aside: str | None, run: str
+def _stage_quarantine(
+    store: "Store", source: Source, batch: IngestBatch, fetched: FetchedRows, quarantine_location: str | None, run: str
 ) -> tuple[str, str] | None:
-    """Set bad rows aside. One that is read once more is there already, and one that all rows lack now goes."""
-    bad = (replace(row, run=row.run or run) for row in fetched.bad)
-    found = (*batch.asides, *bad) if source.on_bad == "quarantine" else ()
-    is_again = aside is not None and fetched.mode != "append"
-    held = quarantine.rows(store, table_metadata.load(store, aside)) if aside is not None and is_again else []
-    known, now = {_what(row) for row in held}, {_what(row) for row in found}
-    more = [row for row in found if _what(row) not in known]
-    is_all = fetched.mode == "replace" or fetched.is_all
-    gone = [row for row in held if is_all and _what(row) not in now]
-    if not more and not gone:
+    """Stage the quarantine table with the bad rows.
+
+    Rows that were read again are not added twice; rows that a complete read no longer has are removed.
+    """
+    feed_rows = (replace(row, run=row.run or run) for row in fetched.bad_rows)
+    bad_rows = (*batch.quarantined_rows, *feed_rows) if source.on_bad == "quarantine" else ()
+    is_reread = quarantine_location is not None and fetched.mode != "append"
+    existing_rows = (
+        quarantine.read_version_rows(store, table_metadata.load_metadata(store, quarantine_location))
+        if quarantine_location is not None and is_reread
+        else []
+    )
+    existing_identities, bad_identities = (
+        {_identify_row(row) for row in existing_rows},
+        {_identify_row(row) for row in bad_rows},
+    )
+    added_rows = [row for row in bad_rows if _identify_row(row) not in existing_identities]
+    is_complete = fetched.mode == "replace" or fetched.is_complete
+    removed_rows = [row for row in existing_rows if is_complete and _identify_row(row) not in bad_identities]
+    if not added_rows and not removed_rows:
         return None
-    base = aside or quarantine.create(store, source.table)
-    location = quarantine.without(store, base, gone, more) if gone else quarantine.append(store, base, more)
+    base = quarantine_location or quarantine.create(store, source.table)
+    location = (
+        quarantine.replace_rows(store, base, removed_rows, added_rows)
+        if removed_rows
+        else quarantine.append(store, base, added_rows)
+    )
     return location, location
 
 
-def _what(row: quarantine.Aside) -> tuple[str | None, ...]:
-    """Return what makes a row that was set aside the same as another, whenever it was."""
+def _identify_row(row: quarantine.QuarantinedRow) -> tuple[str | None, ...]:
+    """Return what identifies a quarantined row, regardless of when it was quarantined."""
     return row.raw, row.reason, row.file

@@ -1,27 +1,34 @@
-"""Keys of rows that come or go, kept as a table of DuckDB, in the types of the version that is looked through."""
+"""Create a DuckDB table of keys, in the column types of the version that is searched for them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runnel.lake.scan.duckdb_types import duckdb_type, exact_path, quoted
+from runnel.lake.scan.duckdb_types import quote_exact_path, quote_identifier, to_duckdb_type
 
 if TYPE_CHECKING:
     import duckdb
     from pyiceberg.table.metadata import TableMetadata
 
 
-def kept_keys(
-    con: "duckdb.DuckDBPyConnection", name: str, before: "TableMetadata", key: Sequence[str], files: Sequence[str]
+def create_key_table(
+    con: "duckdb.DuckDBPyConnection", name: str, metadata: "TableMetadata", key: Sequence[str], files: Sequence[str]
 ) -> str:
-    """Keep the keys of files as a table, in the types of a version; return the SQL of whether it has that of `old`."""
-    fields = [before.schema().find_field(one, case_sensitive=False) for one in key]
+    """Create a table of the files' keys in a version's types; return the SQL of whether it has the key of `old`."""
+    fields = [metadata.schema().find_field(column, case_sensitive=False) for column in key]
     columns = ", ".join(
-        f"CAST({quoted(one.name)} AS {duckdb_type(one.field_type)}) AS {quoted(one.name)}" for one in fields
+        f"CAST({quote_identifier(column.name)} AS {to_duckdb_type(column.field_type)}) "
+        f"AS {quote_identifier(column.name)}"
+        for column in fields
     )
     union = " UNION ".join(
-        f"SELECT {columns} FROM read_parquet({exact_path(file)}, hive_partitioning = false)" for file in files
+        f"SELECT {columns} FROM read_parquet({quote_exact_path(file)}, hive_partitioning = false)" for file in files
     )
-    nulls = ", ".join(f"CAST(NULL AS {duckdb_type(one.field_type)}) AS {quoted(one.name)}" for one in fields)
+    nulls = ", ".join(
+        f"CAST(NULL AS {to_duckdb_type(column.field_type)}) AS {quote_identifier(column.name)}" for column in fields
+    )
     con.execute(f"CREATE TEMP TABLE {name} AS {union or f'SELECT {nulls} WHERE false'}")
-    same = " AND ".join(f"old.{quoted(one.name)} IS NOT DISTINCT FROM {name}.{quoted(one.name)}" for one in fields)
-    return f"EXISTS (SELECT 1 FROM {name} WHERE {same})"
+    is_same_key = " AND ".join(
+        f"old.{quote_identifier(column.name)} IS NOT DISTINCT FROM {name}.{quote_identifier(column.name)}"
+        for column in fields
+    )
+    return f"EXISTS (SELECT 1 FROM {name} WHERE {is_same_key})"

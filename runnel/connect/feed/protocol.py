@@ -1,7 +1,7 @@
-"""What a feed says and gives: values, and the protocol that every kind of source but files follows.
+"""The protocol of feeds, which every kind of source except files implements, and its values.
 
-A feed has a state, its position: a small JSON object that its table's version carries. It is asked what is new since a
-state, which must be cheap and needs no Spark, and then fetches that into files, which are read as any files are.
+A feed has a state, its position: a small JSON object stored with its table's version. `find_changes` reports what is
+new since a state; it must be cheap and needs no Spark. `fetch` writes the new rows into files, which are read as usual.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from runnel.connect.load.quarantine import Aside
+    from runnel.connect.load.quarantine import QuarantinedRow
 
-State = Mapping[str, Any]
+FeedState = Mapping[str, Any]
 Progress = Callable[[str, int, int | None], None]
-"""Called with what is being done, how far, and of how many; raises where the run was cancelled."""
+"""Called with the current activity, the count done and the total; raises if the run was cancelled."""
 
 
 @dataclass(frozen=True)
-class News:
+class FeedChanges:
     """What a feed has that its table lacks.
 
-    `told` is for people, such as "1,204 new messages in 3 partitions", or why there is nothing. `until` is private to
-    the feed: up to where it will fetch, so that what was announced is what is read. `identity` is what the rows are,
-    where that can be said without reading them: the same text means the same rows. `replaces` tells that they are all
-    rows, not more rows.
+    `summary` is for users, such as "1,204 new messages in 3 partitions", or why there is nothing. `until` is private to
+    the feed: the end of what it will fetch, so that a run reads exactly what the plan announced. `identity` identifies
+    the rows if that is possible without reading them: the same text means the same rows. `replaces` tells that the rows
+    replace all existing ones.
     """
 
-    told: str
+    summary: str
     is_empty: bool = False
-    until: State | None = None
+    until: FeedState | None = None
     rows: int | None = None
     bytes: int | None = None
     identity: str | None = None
@@ -37,8 +37,8 @@ class News:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A file that was fetched. `name` is how people know what is in it, such as `clicks[0] from 100 to 199`."""
+class FetchedFile:
+    """A fetched file. `name` describes its contents to users, such as `clicks[0] from 100 to 199`."""
 
     path: Path
     name: str
@@ -46,56 +46,58 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """What was fetched, and the state afterwards. The rows of all parts have the same columns.
+class FetchedRows:
+    """The fetched rows, and the state afterwards. The rows of all parts have the same columns.
 
-    - `append`: the rows come to those that are there.
-    - `replace`: they are all that there is now.
-    - `upsert`: they take the place of rows with the same `key`, each key once; rows whose key is in the Parquet file
-      `gone` go, and where there are Parquet files `present`, those whose key is in none of them. `is_all` tells that
-      the rows which are there then are all that there is now.
+    - `append`: the rows are added to the existing ones.
+    - `replace`: the rows replace all existing ones.
+    - `upsert`: the rows replace those with the same `key`; each key occurs once. Rows whose key is in the Parquet file
+      `removed_keys` are removed; if there are Parquet files `present_keys`, so are rows whose key is in none of them.
+      `is_complete` tells that the table then has exactly the rows of the source.
 
-    `bad` are rows that the feed itself could not make out, such as an Avro message that is none. `warnings` are for
-    people, such as that messages expired. `oldest_at` is when, in seconds since 1970, the oldest row came to the system
-    that it was fetched from, where that says so.
+    `bad_rows` are rows that the feed could not decode, such as an invalid Avro message. `warnings` are for users,
+    such as that messages expired. `oldest_at` is when, in seconds since 1970, the oldest row arrived in the system from
+    which it was fetched, if that is known.
     """
 
-    parts: tuple[Part, ...]
-    state: State
+    parts: tuple[FetchedFile, ...]
+    state: FeedState
     identity: str
     mode: Literal["append", "replace", "upsert"] = "append"
     key: tuple[str, ...] = ()
-    gone: Path | None = None
-    present: tuple[Path, ...] = ()
-    is_all: bool = False
-    bad: "tuple[Aside, ...]" = ()
+    removed_keys: Path | None = None
+    present_keys: tuple[Path, ...] = ()
+    is_complete: bool = False
+    bad_rows: "tuple[QuarantinedRow, ...]" = ()
     warnings: tuple[str, ...] = ()
     oldest_at: float | None = None
 
 
 class Feed(Protocol):
-    """A source that is no files."""
+    """A source other than files."""
 
-    def news(self, state: State | None) -> News:
+    def find_changes(self, state: FeedState | None) -> FeedChanges:
         """Return what is new since a state; None is the beginning. Raises Unreachable, or a Mistake with the fix."""
 
-    def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
-        """Write what is new into files below `folder`, which is empty and will be removed."""
+    def fetch(
+        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+    ) -> FetchedRows:
+        """Write the new rows into files below `folder`, which is empty and will be removed."""
 
 
-class Held(Protocol):
-    """The table that a feed fetches for, as it is now."""
+class TargetTable(Protocol):
+    """The current version of the table that a feed fills."""
 
-    def rows_after(self, parts: tuple[Part, ...], key: tuple[str, ...]) -> int:
-        """Return how many rows it has once those of Parquet files have taken the place of the ones with their keys."""
+    def count_rows_after(self, parts: tuple[FetchedFile, ...], key: tuple[str, ...]) -> int:
+        """Return how many rows the table has after an upsert of the rows of Parquet files."""
 
-    def differing(self, parts: tuple[Part, ...], path: Path) -> bool:
-        """Write the rows of Parquet files that it does not have into another; False, and no file, if it isn't there."""
+    def write_differing_rows(self, parts: tuple[FetchedFile, ...], path: Path) -> bool:
+        """Write the rows of Parquet files that the table lacks to `path`; False, and no file, if there is no table."""
 
 
 @runtime_checkable
-class Comparing(Protocol):
-    """A feed that compares what it fetches with its table: to see which rows differ, or that some vanished."""
+class ComparingFeed(Protocol):
+    """A feed that compares the fetched rows with its table, to find rows that differ or were removed."""
 
-    def compare(self, held: Held) -> None:
+    def compare(self, target: TargetTable) -> None:
         """Remember the table; called before `fetch`."""

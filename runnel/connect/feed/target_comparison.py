@@ -1,17 +1,17 @@
-"""The table that a feed fetches for: how many rows it would have, and which rows it lacks."""
+"""Compare fetched rows with a feed's target table: how many rows it would have, and which rows it lacks."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.key_table import kept_keys
-from runnel.connect.feed.protocol import Part
-from runnel.connect.feed.upsert import PLACES
+from runnel.connect.feed.key_table import create_key_table
+from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.feed.upsert import PLACE_COLUMNS
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import Entry, entries
-from runnel.lake.scan.duckdb_connection import connect, told
-from runnel.lake.scan.duckdb_types import duckdb_type, exact_path, literal, quoted
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
+from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
+from runnel.lake.scan.duckdb_types import quote_exact_path, quote_identifier, quote_literal, to_duckdb_type
 from runnel.lake.scan.scan_sql import deleted_sql, rows_sql
 
 if TYPE_CHECKING:
@@ -21,87 +21,99 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-_MOST_REMEMBERED = 1_000_000  # places
+_MAX_CACHED_PLACES = 1_000_000  # places
 
 
-class Holding:
-    """A version that rows are compared with; `base` is None where there is none yet.
+class TargetComparison:
+    """Compares fetched rows with the version `base`; None if the table does not exist yet.
 
-    `places` are those of the rows with the keys last asked about, where it is sure that rows read from the same files
-    will have the same keys: as many rows, of the same types.
+    It remembers the places of the rows with the keys of the last call to `count_rows_after`, if reading the same files
+    is certain to yield the same keys: as many rows, of the same types.
     """
 
     def __init__(self, store: "Store", base: str | None) -> None:
         self._store = store
         self._base = base
-        self._rows = 0
+        self._compared_rows = 0
         self._places: pa.Table | None = None
 
     @cached_property
-    def _before(self) -> "TableMetadata | None":
-        return table_metadata.load(self._store, self._base) if self._base is not None else None
+    def _metadata(self) -> "TableMetadata | None":
+        return table_metadata.load_metadata(self._store, self._base) if self._base is not None else None
 
     @cached_property
-    def _found(self) -> list[Entry]:
-        return list(entries(self._store, self._before)) if self._before is not None else []
+    def _manifest_entries(self) -> list[FileEntry]:
+        return list(read_entries(self._store, self._metadata)) if self._metadata is not None else []
 
-    def rows_after(self, parts: Sequence[Part], key: Sequence[str]) -> int:
-        """Return how many rows it has once those of Parquet files have taken the place of the ones with their keys."""
-        with told(), connect() as con:
-            self._rows = int(con.execute(f"SELECT count(*) FROM {_read(parts)}").fetchall()[0][0]) if parts else 0
-            if self._before is None or not self._found:
-                return self._rows
-            goes = kept_keys(con, "runnel_keys", self._before, key, [str(part.path) for part in parts])
-            rows = rows_sql(self._store, self._before, self._found, places=True)
-            con.execute(f"CREATE TEMP TABLE places AS SELECT {PLACES} FROM ({rows}) AS old WHERE {goes}")
-            count = int(con.execute("SELECT count(*) FROM places").fetchall()[0][0])
-            if count <= _MOST_REMEMBERED and parts and _is_as_read(con, self._before, parts, key):
-                self._places = con.sql("SELECT * FROM places").to_arrow_table()
-            return self._rows + _live(con, self._found) - count
-
-    def differing(self, parts: Sequence[Part], path: Path) -> bool:
-        """Write the rows of Parquet files that it does not have; False where there is no version, or an empty one."""
-        if self._before is None or not self._found or not parts:
-            return False
-        with told(), connect() as con:
-            described = con.execute(f"DESCRIBE SELECT * FROM {_read(parts)}").fetchall()
-            there = {str(name).lower(): str(name) for name, *_ in described}
-            same = " AND ".join(
-                f"old.{quoted(one.name)} IS NOT DISTINCT FROM "
-                f"TRY_CAST(new.{quoted(there[one.name.lower()])} AS {duckdb_type(one.field_type)})"
-                for one in self._before.schema().fields
-                if one.name.lower() in there
+    def count_rows_after(self, parts: Sequence[FetchedFile], key: Sequence[str]) -> int:
+        """Return how many rows the table has after an upsert of the rows of Parquet files."""
+        with translate_duckdb_errors(), connect_duckdb() as con:
+            self._compared_rows = (
+                int(con.execute(f"SELECT count(*) FROM {_read_parquet_sql(parts)}").fetchall()[0][0]) if parts else 0
             )
-            rows = rows_sql(self._store, self._before, self._found)
-            found = f"SELECT * FROM {_read(parts)} AS new WHERE NOT EXISTS (SELECT 1 FROM ({rows}) AS old WHERE {same})"
-            con.execute(f"COPY ({found}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)")
+            if self._metadata is None or not self._manifest_entries:
+                return self._compared_rows
+            displaced_condition = create_key_table(
+                con, "runnel_keys", self._metadata, key, [str(part.path) for part in parts]
+            )
+            rows = rows_sql(self._store, self._metadata, self._manifest_entries, with_positions=True)
+            con.execute(
+                f"CREATE TEMP TABLE places AS SELECT {PLACE_COLUMNS} FROM ({rows}) AS old WHERE {displaced_condition}"
+            )
+            count = int(con.execute("SELECT count(*) FROM places").fetchall()[0][0])
+            if count <= _MAX_CACHED_PLACES and parts and _has_table_types(con, self._metadata, parts, key):
+                self._places = con.sql("SELECT * FROM places").to_arrow_table()
+            return self._compared_rows + _count_live_rows(con, self._manifest_entries) - count
+
+    def write_differing_rows(self, parts: Sequence[FetchedFile], path: Path) -> bool:
+        """Write the rows of Parquet files that the table lacks; False if there is no version, or it is empty."""
+        if self._metadata is None or not self._manifest_entries or not parts:
+            return False
+        with translate_duckdb_errors(), connect_duckdb() as con:
+            described = con.execute(f"DESCRIBE SELECT * FROM {_read_parquet_sql(parts)}").fetchall()
+            names_by_lower = {str(name).lower(): str(name) for name, *_ in described}
+            is_same_row = " AND ".join(
+                f"old.{quote_identifier(field.name)} IS NOT DISTINCT FROM "
+                f"TRY_CAST(new.{quote_identifier(names_by_lower[field.name.lower()])} "
+                f"AS {to_duckdb_type(field.field_type)})"
+                for field in self._metadata.schema().fields
+                if field.name.lower() in names_by_lower
+            )
+            rows = rows_sql(self._store, self._metadata, self._manifest_entries)
+            differing_sql = (
+                f"SELECT * FROM {_read_parquet_sql(parts)} AS new WHERE NOT EXISTS "
+                f"(SELECT 1 FROM ({rows}) AS old WHERE {is_same_row})"
+            )
+            con.execute(f"COPY ({differing_sql}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION lz4_raw)")
             return True
 
-    def places(self, rows: int) -> "pa.Table | None":
-        """Return where the rows are that those of the files last asked about displace, if so many came of them."""
-        return self._places if rows == self._rows else None
+    def find_displaced_places(self, rows: int) -> "pa.Table | None":
+        """Return the places of the rows that the last compared files displace; None if they had not `rows` rows."""
+        return self._places if rows == self._compared_rows else None
 
 
-def _live(con: "duckdb.DuckDBPyConnection", found: Sequence[Entry]) -> int:
-    data = [entry for entry in found if entry.is_data]
-    deletes = [entry for entry in found if not entry.is_data]
+def _count_live_rows(con: "duckdb.DuckDBPyConnection", manifest_entries: Sequence[FileEntry]) -> int:
+    data = [entry for entry in manifest_entries if entry.is_data]
+    deletes = [entry for entry in manifest_entries if not entry.is_data]
     count = sum(entry.file.record_count for entry in data)
     if not (data and deletes):
         return count
-    gone = con.execute(f"SELECT count(*) FROM (SELECT DISTINCT * FROM ({deleted_sql(data, deletes)}))").fetchall()
-    return count - int(gone[0][0])
+    deleted_counts = con.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT * FROM ({deleted_sql(data, deletes)}))"
+    ).fetchall()
+    return count - int(deleted_counts[0][0])
 
 
-def _is_as_read(
-    con: "duckdb.DuckDBPyConnection", before: "TableMetadata", parts: Sequence[Part], key: Sequence[str]
+def _has_table_types(
+    con: "duckdb.DuckDBPyConnection", metadata: "TableMetadata", parts: Sequence[FetchedFile], key: Sequence[str]
 ) -> bool:
-    """Tell whether the key has the table's own types in files, so that reading them converts nothing."""
-    described = con.execute(f"DESCRIBE SELECT * FROM {_read(parts)}").fetchall()
+    """Tell whether the key columns of the files have the table's types, so that reading them converts nothing."""
+    described = con.execute(f"DESCRIBE SELECT * FROM {_read_parquet_sql(parts)}").fetchall()
     types = {str(name).lower(): str(kind) for name, kind, *_ in described}
-    fields = [before.schema().find_field(one, case_sensitive=False) for one in key]
-    return all(types.get(one.name.lower()) == duckdb_type(one.field_type) for one in fields)
+    fields = [metadata.schema().find_field(column, case_sensitive=False) for column in key]
+    return all(types.get(column.name.lower()) == to_duckdb_type(column.field_type) for column in fields)
 
 
-def _read(parts: Sequence[Part]) -> str:
-    paths = ", ".join(exact_path(str(part.path)) for part in parts)
+def _read_parquet_sql(parts: Sequence[FetchedFile]) -> str:
+    paths = ", ".join(quote_exact_path(str(part.path)) for part in parts)
     return f"read_parquet([{paths}], hive_partitioning = false)"

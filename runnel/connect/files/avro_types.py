@@ -1,4 +1,4 @@
-"""What the types of Avro become as columns of Arrow, and its values as theirs. Pure."""
+"""Convert Avro types to Arrow types, and Avro values to Arrow values. Pure."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-Change = Callable[[Any], Any]
-_PLAIN: dict[str, pa.DataType] = {
+ValueConverter = Callable[[Any], Any]
+_PRIMITIVE_TYPES: dict[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -21,7 +21,7 @@ _PLAIN: dict[str, pa.DataType] = {
     "string": pa.string(),
     "enum": pa.string(),
 }
-_LOGICAL: dict[str, tuple[pa.DataType, Change | None]] = {
+_LOGICAL_TYPES: dict[str, tuple[pa.DataType, ValueConverter | None]] = {
     "date": (pa.date32(), None),
     "time-millis": (pa.string(), time.isoformat),
     "time-micros": (pa.string(), time.isoformat),
@@ -33,78 +33,84 @@ _LOGICAL: dict[str, tuple[pa.DataType, Change | None]] = {
 }
 
 
-class Columns:
-    """The columns of a record's schema. Several types at once, and a record with itself inside, become JSON text."""
+class AvroColumns:
+    """The columns of a record's schema. Unions of several types and recursive records become JSON text."""
 
     def __init__(self, schema: Any) -> None:
-        names = _Names()
-        kinds = {field["name"]: _kind(field["type"], names) for field in schema["fields"]}
+        names = _NamedTypes()
+        kinds = {field["name"]: _convert_type(field["type"], names) for field in schema["fields"]}
         self.schema = pa.schema([(name, kind) for name, (kind, _) in kinds.items()])
-        self._changes = {name: change for name, (_, change) in kinds.items() if change is not None}
+        self._converters = {name: converter for name, (_, converter) in kinds.items() if converter is not None}
 
-    def fit(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a record with values that its columns take."""
-        for name, change in self._changes.items():
+    def convert_record(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Convert the values of a record to those of its Arrow columns."""
+        for name, converter in self._converters.items():
             if row[name] is not None:
-                row[name] = change(row[name])
+                row[name] = converter(row[name])
         return row
 
 
-class _Names(dict[str, tuple[pa.DataType, Change | None] | None]):
-    """Types that have a name, by it; None while they are looked at: they have themselves inside."""
+class _NamedTypes(dict[str, tuple[pa.DataType, ValueConverter | None] | None]):
+    """Named types by name; None while a type is being converted, which tells that it contains itself."""
 
 
-def _kind(schema: Any, names: _Names) -> tuple[pa.DataType, Change | None]:
-    """Return the column of a type, and what to make of its values first. Several types at once become JSON text."""
+def _convert_type(schema: Any, names: _NamedTypes) -> tuple[pa.DataType, ValueConverter | None]:
+    """Return the Arrow type of an Avro type and the converter of its values. Unions of types become JSON text."""
     if isinstance(schema, list):
-        rest = [one for one in schema if one != "null"]
-        return _kind(rest[0], names) if len(rest) == 1 else (pa.string(), _json)
+        types = [branch_type for branch_type in schema if branch_type != "null"]
+        return _convert_type(types[0], names) if len(types) == 1 else (pa.string(), _to_json_text)
     if isinstance(schema, str):
-        if schema in _PLAIN:
-            return _PLAIN[schema], None
-        return names[schema] or (pa.string(), _json)
+        if schema in _PRIMITIVE_TYPES:
+            return _PRIMITIVE_TYPES[schema], None
+        return names[schema] or (pa.string(), _to_json_text)
     if schema.get("name") in names:
-        return names[schema["name"]] or (pa.string(), _json)
+        return names[schema["name"]] or (pa.string(), _to_json_text)
     if "name" in schema:
         names[schema["name"]] = None
-    found = _inside(schema, names)
+    converted = _convert_complex_type(schema, names)
     if "name" in schema:
-        names[schema["name"]] = found
-    return found
+        names[schema["name"]] = converted
+    return converted
 
 
-def _inside(schema: dict[str, Any], names: _Names) -> tuple[pa.DataType, Change | None]:
+def _convert_complex_type(schema: dict[str, Any], names: _NamedTypes) -> tuple[pa.DataType, ValueConverter | None]:
     logical, kind = schema.get("logicalType"), schema["type"]
     if logical == "decimal":
         digits, scale = schema["precision"], schema.get("scale", 0)
         return (pa.decimal128(digits, scale), None) if digits <= 38 else (pa.string(), str)
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
+    if logical in _LOGICAL_TYPES:
+        return _LOGICAL_TYPES[logical]
     if kind in ("record", "error"):
-        fields = {field["name"]: _kind(field["type"], names) for field in schema["fields"]}
-        return pa.struct([(name, one) for name, (one, _) in fields.items()]), _record(fields)
+        fields = {field["name"]: _convert_type(field["type"], names) for field in schema["fields"]}
+        return pa.struct([(name, element) for name, (element, _) in fields.items()]), _make_record_converter(fields)
     if kind == "array":
-        item, change = _kind(schema["items"], names)
-        return pa.list_(item), (lambda values: [_maybe(change, one) for one in values]) if change else None
+        item, converter = _convert_type(schema["items"], names)
+        return pa.list_(item), (
+            lambda values: [_convert_if_set(converter, element) for element in values]
+        ) if converter else None
     if kind == "map":
-        item, change = _kind(schema["values"], names)
-        return pa.map_(pa.string(), item), lambda value: [(name, _maybe(change, one)) for name, one in value.items()]
-    return _kind(kind, names)
+        item, converter = _convert_type(schema["values"], names)
+        return pa.map_(pa.string(), item), lambda value: [
+            (name, _convert_if_set(converter, element)) for name, element in value.items()
+        ]
+    return _convert_type(kind, names)
 
 
-def _record(fields: dict[str, tuple[pa.DataType, Change | None]]) -> Change | None:
-    changes = {name: change for name, (_, change) in fields.items() if change is not None}
-    if not changes:
+def _make_record_converter(fields: dict[str, tuple[pa.DataType, ValueConverter | None]]) -> ValueConverter | None:
+    converters = {name: converter for name, (_, converter) in fields.items() if converter is not None}
+    if not converters:
         return None
-    return lambda value: value | {name: _maybe(change, value[name]) for name, change in changes.items()}
+    return lambda value: (
+        value | {name: _convert_if_set(converter, value[name]) for name, converter in converters.items()}
+    )
 
 
-def _maybe(change: Change | None, value: Any) -> Any:
-    return value if change is None or value is None else change(value)
+def _convert_if_set(converter: ValueConverter | None, value: Any) -> Any:
+    return value if converter is None or value is None else converter(value)
 
 
-def _json(value: Any) -> str:
-    def plain(one: object) -> str:
-        return one.decode(errors="backslashreplace") if isinstance(one, bytes) else str(one)
+def _to_json_text(value: Any) -> str:
+    def to_text(item: object) -> str:
+        return item.decode(errors="backslashreplace") if isinstance(item, bytes) else str(item)
 
-    return json.dumps(value, default=plain, ensure_ascii=False)
+    return json.dumps(value, default=to_text, ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""Compressed files: which way one is packed by its name, and its bytes unpacked.
+"""Read compressed files: detect the compression by the file's name, and decompress.
 
-Whoever reads to the end knows that the file was whole: one that is cut off or damaged raises.
+Reading to the end proves that a file is complete: one that is truncated or damaged raises.
 """
 
 import bz2
@@ -16,33 +16,33 @@ from typing import IO, cast
 
 from runnel.errors import Mistake
 
-ENDINGS = {".gz": "gzip", ".zst": "Zstandard", ".bz2": "bzip2", ".xz": "xz", ".zip": "zip"}
+EXTENSIONS = {".gz": "gzip", ".zst": "Zstandard", ".bz2": "bzip2", ".xz": "xz", ".zip": "zip"}
 _CODES = {"gzip": "LOAD_GZIP"}
 _CHUNK = 1 << 20
-_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_READ_ERRORS = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
-def packing_of(path: str) -> str | None:
-    """Return how a file is packed, by its name.
+def detect_compression(path: str) -> str | None:
+    """Return the compression of a file, by its name.
 
-    >>> packing_of("a.CSV.GZ"), packing_of("a.csv")
+    >>> detect_compression("a.CSV.GZ"), detect_compression("a.csv")
     ('gzip', None)
     """
-    return ENDINGS.get(Path(path.lower()).suffix)
+    return EXTENSIONS.get(Path(path.lower()).suffix)
 
 
-def unpacked(path: str) -> IO[bytes]:
-    """Open a file for reading its bytes, unpacked."""
-    packing = packing_of(path)
-    if packing == "gzip":
+def open_decompressed(path: str) -> IO[bytes]:
+    """Open a file for reading its decompressed bytes."""
+    compression = detect_compression(path)
+    if compression == "gzip":
         return cast(IO[bytes], gzip.open(path, "rb"))
-    if packing == "bzip2":
+    if compression == "bzip2":
         return bz2.open(path, "rb")
-    if packing == "xz":
+    if compression == "xz":
         return lzma.open(path, "rb")
-    if packing == "zip":
-        return _zipped(path)
-    if packing == "Zstandard":
+    if compression == "zip":
+        return _open_zip_member(path)
+    if compression == "Zstandard":
         import io
 
         import pyarrow as pa
@@ -52,45 +52,47 @@ def unpacked(path: str) -> IO[bytes]:
 
 
 @contextmanager
-def whole(name: str, path: str) -> Iterator[None]:
-    """Raise a Mistake where the bytes of a file can't be had; `name` is how its user calls it."""
-    packing = packing_of(path)
+def describe_read_errors(name: str, path: str) -> Iterator[None]:
+    """Turn errors of reading a file within the block into a Mistake; `name` is the user's name for the file."""
+    compression = detect_compression(path)
     try:
         yield
-    except _BROKEN as error:
-        number = error.errno if isinstance(error, OSError) else None
-        if number is not None:
-            what = f"{name} can't be read: {os.strerror(number)}"
+    except _READ_ERRORS as error:
+        error_number = error.errno if isinstance(error, OSError) else None
+        if error_number is not None:
+            what = f"{name} can't be read: {os.strerror(error_number)}"
             raise Mistake("LOAD_FILE_UNREADABLE", what, at=name, fix="check its permissions") from error
-        if packing is None:
+        if compression is None:
             raise
         text = str(error)
-        short = isinstance(error, EOFError) or "Truncated" in text or "end-of-stream" in text
-        what = f"{name} is not a whole {packing} file: {'it ends too early' if short else text}"
-        raise Mistake(_CODES.get(packing, "LOAD_PACKED"), what, at=name, fix="copy or download it again") from error
+        is_truncated = isinstance(error, EOFError) or "Truncated" in text or "end-of-stream" in text
+        what = f"{name} is not a whole {compression} file: {'it ends too early' if is_truncated else text}"
+        raise Mistake(_CODES.get(compression, "LOAD_PACKED"), what, at=name, fix="copy or download it again") from error
 
 
-def check_whole(name: str, path: str) -> None:
-    """Raise where a packed file is cut off or damaged."""
-    with whole(name, path), unpacked(path) as stream:
+def verify_compressed_file(name: str, path: str) -> None:
+    """Raise if a compressed file is truncated or damaged."""
+    with describe_read_errors(name, path), open_decompressed(path) as stream:
         while stream.read(_CHUNK):
             pass
 
 
-def unpack(name: str, path: str, target: Path) -> None:
-    """Write the bytes of a packed file to another one."""
-    with whole(name, path), unpacked(path) as stream, target.open("wb") as out:
+def decompress_file(name: str, path: str, target: Path) -> None:
+    """Write the decompressed bytes of a file to another one."""
+    with describe_read_errors(name, path), open_decompressed(path) as stream, target.open("wb") as out:
         while chunk := stream.read(_CHUNK):
             out.write(chunk)
 
 
-def _zipped(path: str) -> IO[bytes]:
+def _open_zip_member(path: str) -> IO[bytes]:
     with zipfile.ZipFile(path) as archive:
-        inside = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_extra(entry.filename)]
-        if len(inside) != 1:
-            raise zipfile.BadZipFile(f"it has {len(inside)} files in it, not one")
-        return archive.open(inside[0])
+        members = [
+            entry for entry in archive.infolist() if not entry.is_dir() and not _is_archive_metadata(entry.filename)
+        ]
+        if len(members) != 1:
+            raise zipfile.BadZipFile(f"it has {len(members)} files in it, not one")
+        return archive.open(members[0])
 
 
-def _is_extra(name: str) -> bool:
+def _is_archive_metadata(name: str) -> bool:
     return name.startswith("__MACOSX/") or Path(name).name.startswith(".")

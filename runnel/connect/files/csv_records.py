@@ -1,6 +1,6 @@
-"""Records of CSV as Python sees them: the header, and where each row stands. DuckDB reads the values.
+"""Read CSV records in Python, for the header and the line of each row. DuckDB reads the values.
 
-Agrees with DuckDB about where a record ends: quotes, escapes, comments, lines that are skipped.
+Agrees with DuckDB about where a record ends: quotes, escapes, comments and skipped lines.
 """
 
 import csv
@@ -8,100 +8,102 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from runnel.connect.files.file_patterns import File
+from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import CsvOptions
-from runnel.connect.files.scratch_files import is_utf8, opened
+from runnel.connect.files.scratch_files import is_utf8, open_file
 
 
 @dataclass(frozen=True)
-class Record:
-    """A record: its values, its first and last line, and its text with the end of the last."""
+class CsvRecord:
+    """A CSV record: its values, its first and last line, and its text including the final line ending."""
 
     values: list[str]
     line: int
-    last: int
+    last_line: int
     text: str
 
 
-class _Lines:
-    """The lines of a file, with those kept that belong to the record at hand. Comments count only between records."""
+class _RecordLines:
+    """Iterates over lines and collects those of the current record. Comments are recognized only between records."""
 
     def __init__(self, lines: Iterable[str], options: CsvOptions) -> None:
         self._lines = iter(lines)
         self._comment = options.comment
         self.number = 0
-        self.kept: list[str] = []
+        self.record_lines: list[str] = []
         for _ in range(options.skip):
             self.number += next(self._lines, None) is not None
 
-    def __iter__(self) -> "_Lines":
+    def __iter__(self) -> "_RecordLines":
         return self
 
     def __next__(self) -> str:
         line = next(self._lines)
         self.number += 1
-        while self._comment and not self.kept and line.startswith(self._comment):
+        while self._comment and not self.record_lines and line.startswith(self._comment):
             line = next(self._lines)
             self.number += 1
-        self.kept.append(line)
+        self.record_lines.append(line)
         return line
 
 
-def delimiter_of(file: File, options: CsvOptions) -> str:
-    """Return what separates values: a tab in `.tsv`."""
-    return options.delimiter or ("\t" if file.ending == ".tsv" else ",")
+def choose_delimiter(file: LocalFile, options: CsvOptions) -> str:
+    """Return the delimiter: the option, else a tab for `.tsv` and a comma for others."""
+    return options.delimiter or ("\t" if file.extension == ".tsv" else ",")
 
 
-def records(file: File, options: CsvOptions) -> Iterator[Record]:
-    """Yield the records of a file, header and empty lines too; raises csv.Error where there is none."""
-    delimiter = delimiter_of(file, options)
+def read_records(file: LocalFile, options: CsvOptions) -> Iterator[CsvRecord]:
+    """Yield the records of a file, including header and empty lines; raises csv.Error if a record is malformed."""
+    delimiter = choose_delimiter(file, options)
     escape = options.escape if options.escape not in (None, options.quote) else None
-    with _text(file, options) as stream:
-        lines = _Lines(stream, options)
+    with _open_text(file, options) as stream:
+        lines = _RecordLines(stream, options)
         if escape or len(delimiter) > 1:
-            values = _split(lines, delimiter, options.quote, escape or options.quote)
+            field_lists = _split_records(lines, delimiter, options.quote, escape or options.quote)
         elif options.quote:
-            values = csv.reader(lines, delimiter=delimiter, quotechar=options.quote)
+            field_lists = csv.reader(lines, delimiter=delimiter, quotechar=options.quote)
         else:
-            values = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        for found in values:
-            yield Record(found, lines.number - len(lines.kept) + 1, lines.number, "".join(lines.kept))
-            lines.kept.clear()
+            field_lists = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        for fields in field_lists:
+            yield CsvRecord(
+                fields, lines.number - len(lines.record_lines) + 1, lines.number, "".join(lines.record_lines)
+            )
+            lines.record_lines.clear()
 
 
-def _text(file: File, options: CsvOptions) -> io.TextIOWrapper:
+def _open_text(file: LocalFile, options: CsvOptions) -> io.TextIOWrapper:
     encoding = "utf-8-sig" if is_utf8(options.encoding, file) else options.encoding
-    return io.TextIOWrapper(opened(file), encoding=encoding, errors="surrogateescape", newline="")
+    return io.TextIOWrapper(open_file(file), encoding=encoding, errors="surrogateescape", newline="")
 
 
-def _split(lines: Iterable[str], delimiter: str, quote: str, escape: str) -> Iterator[list[str]]:
-    """Yield records as csv.reader does, for what it can't: delimiters of several characters, escapes in quotes only."""
+def _split_records(lines: Iterable[str], delimiter: str, quote: str, escape: str) -> Iterator[list[str]]:
+    """Yield records like csv.reader, with what it lacks: delimiters of several characters, escapes in quotes only."""
     values: list[str] = []
     value: list[str] = []
-    inside = False
+    in_quotes = False
     for line in lines:
-        text = line if inside else line.rstrip("\r\n")
-        at = 0
-        while at < len(text):
-            if inside and escape and text[at] == escape and text[at + 1 : at + 2] in (quote, escape):
-                value.append(text[at + 1])
-                at += 2
-            elif quote and text[at] == quote and (inside or not value):
-                inside = not inside
-                if not inside:
+        text = line if in_quotes else line.rstrip("\r\n")
+        index = 0
+        while index < len(text):
+            if in_quotes and escape and text[index] == escape and text[index + 1 : index + 2] in (quote, escape):
+                value.append(text[index + 1])
+                index += 2
+            elif quote and text[index] == quote and (in_quotes or not value):
+                in_quotes = not in_quotes
+                if not in_quotes:
                     text = text.rstrip("\r\n")
-                at += 1
-            elif not inside and text.startswith(delimiter, at):
+                index += 1
+            elif not in_quotes and text.startswith(delimiter, index):
                 values.append("".join(value))
                 value = []
-                at += len(delimiter)
+                index += len(delimiter)
             else:
-                value.append(text[at])
-                at += 1
-        if not inside:
+                value.append(text[index])
+                index += 1
+        if not in_quotes:
             if text or values:
                 values.append("".join(value))
             yield values
             values, value = [], []
-    if inside:
+    if in_quotes:
         yield [*values, "".join(value)]

@@ -1,6 +1,6 @@
 """Read JSON lines with DuckDB: one object per line, the columns being the keys of all objects.
 
-Numbers and strings come as text, so that the same rules hold as for CSV; arrays and objects as JSON.
+Numbers and strings are read as text, so that the same rules apply as for CSV; arrays and objects as JSON.
 """
 
 import json
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType, UnknownType
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.format_reader import Incoming, Rejected, checked_names
-from runnel.connect.files.scratch_files import Scratch, opened
-from runnel.connect.files.text_values import NUMBERS, STRINGS, USUAL, Writing
-from runnel.connect.iceberg_types import list_of, struct_of
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.format_reader import FileColumn, RejectedRows, check_column_names
+from runnel.connect.files.scratch_files import ScratchFiles, open_file
+from runnel.connect.files.text_values import DEFAULT_TEXT_FORMAT, NUMBER_GUESSES, STRING_GUESSES, TextFormat
+from runnel.connect.iceberg_types import make_list_type, make_struct_type
 from runnel.errors import Mistake
-from runnel.lake.scan.duckdb_types import exact_path, literal
+from runnel.lake.scan.duckdb_types import quote_exact_path, quote_literal
 
 if TYPE_CHECKING:
     import duckdb
 
-_LEAVES: dict[str, IcebergType] = {
+_LEAF_TYPES: dict[str, IcebergType] = {
     "BOOLEAN": BooleanType(),
     "BIGINT": LongType(),
     "UBIGINT": LongType(),
@@ -41,85 +41,96 @@ class JsonReader:
     def __init__(
         self,
         con: "duckdb.DuckDBPyConnection",
-        files: Sequence[File],
-        scratch: Scratch,
+        files: Sequence[LocalFile],
+        scratch: ScratchFiles,
         expected: Sequence[str] = (),
         *,
-        writing: Writing = USUAL,
-        place: str = "line",
+        text_format: TextFormat = DEFAULT_TEXT_FORMAT,
+        line_label: str = "line",
     ) -> None:
-        """Open files; columns that are `expected` are there, all null, though no object has them.
+        """Open files; `expected` columns exist, all null, even if no object has them.
 
-        `place` is what a line of these files is called by people.
+        `line_label` is what users call a line of these files: "line", or "record" for a converted file.
         """
-        self._place = place
+        self._line_label = line_label
         for file in files:
-            check_lines(file)
-        self._paths = {file: scratch.readable(file) for file in files}
-        objects = f"({self._lines(None)}) WHERE json_type(json) = 'OBJECT'"
-        found = con.execute(f"SELECT json_group_structure(json) FROM {objects}").fetchone()
-        keys: dict[str, Any] = json.loads(found[0]) if found and found[0] else {}
+            check_json_lines(file)
+        self._paths = {file: scratch.make_readable(file) for file in files}
+        objects = f"({self._lines_sql(None)}) WHERE json_type(json) = 'OBJECT'"
+        structure_row = con.execute(f"SELECT json_group_structure(json) FROM {objects}").fetchone()
+        keys: dict[str, Any] = json.loads(structure_row[0]) if structure_row and structure_row[0] else {}
         keys = keys if isinstance(keys, dict) else {}
         present = {name.lower() for name in keys}
         keys |= {name: "NULL" for name in expected if name.lower() not in present}
-        checked_names(keys, listed_name(files))
-        shapes = _shapes(con, objects, [name for name, kind in keys.items() if kind == _MIXED])
+        check_column_names(keys, label_files(files))
+        shapes = _find_nested_types(con, objects, [name for name, kind in keys.items() if kind == _MIXED])
         self.columns = tuple(
-            replace(_column(name, kind, position, writing), raw=f"j{position}", shapes=shapes.get(name, ()))
+            replace(
+                _make_column(name, kind, position, text_format),
+                json_sql_name=f"j{position}",
+                shapes=shapes.get(name, ()),
+            )
             for position, (name, kind) in enumerate(keys.items())
         )
 
-    def rows(self, file: File | None = None) -> str:
+    def build_select(self, file: LocalFile | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
-        pointers = ", ".join(literal(_pointer(column.name)) for column in self.columns)
+        pointers = ", ".join(quote_literal(_make_json_pointer(column.name)) for column in self.columns)
         columns = []
         for position, column in enumerate(self.columns, start=1):
-            value = f"nullif(nested[{position}], 'null')" if column.json else f"plain[{position}]"
-            columns += [f"{value} AS {column.sql}", f"nullif(nested[{position}], 'null') AS {column.raw}"]
+            value = f"nullif(nested[{position}], 'null')" if column.is_json else f"plain[{position}]"
+            columns += [
+                f"{value} AS {column.sql_name}",
+                f"nullif(nested[{position}], 'null') AS {column.json_sql_name}",
+            ]
         broken = (
             "CASE WHEN json IS NULL THEN 'it is not JSON' WHEN json_type(json) <> 'OBJECT' THEN 'it is no object' END"
         )
-        # All keys are taken in one go: each call parses the line anew.
-        plain, nested = (f"{word}(json, [{pointers}])" for word in ("json_extract_string", "json_extract"))
-        parts = f"{plain} AS plain, {nested} AS nested" if pointers else "1 AS nothing"
+        # All keys are extracted in one call: each call parses the line again.
+        plain, nested = (
+            f"{function_name}(json, [{pointers}])" for function_name in ("json_extract_string", "json_extract")
+        )
+        extracts = f"{plain} AS plain, {nested} AS nested" if pointers else "1 AS nothing"
         return (
             f"SELECT {', '.join([*columns, 'file', 'broken'])} FROM "
-            f"(SELECT file, {broken} AS broken, {parts} FROM ({self._lines(file)}))"
+            f"(SELECT file, {broken} AS broken, {extracts} FROM ({self._lines_sql(file)}))"
         )
 
-    def _lines(self, file: File | None) -> str:
-        paths = ", ".join(exact_path(path) for each, path in self._paths.items() if file in (None, each))
+    def _lines_sql(self, file: LocalFile | None) -> str:
+        paths = ", ".join(
+            quote_exact_path(path) for json_file, path in self._paths.items() if file in (None, json_file)
+        )
         return (
             f"SELECT json, filename AS file FROM read_ndjson_objects([{paths}], ignore_errors = true, filename = true)"
         )
 
-    def rejected(self, most: int | None = None) -> Rejected:
-        """Return nothing: a broken line is a row that says so."""
-        return Rejected()
+    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+        """Return no rows: a broken line is a row whose `broken` column says why."""
+        return RejectedRows()
 
-    def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
-        """Return the lines of the n-th rows of a file; empty lines are no rows."""
-        wanted, found = set(rows), {}
-        for row, line in enumerate(_filled_lines(file), start=1):
-            if row in wanted:
-                found[row] = f"{self._place} {line}"
-                if len(found) == len(wanted):
+    def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
+        """Return the lines of the n-th rows of a file; empty lines don't count as rows."""
+        row_numbers, positions = set(rows), {}
+        for row, line in enumerate(_iterate_filled_lines(file), start=1):
+            if row in row_numbers:
+                positions[row] = f"{self._line_label} {line}"
+                if len(positions) == len(row_numbers):
                     break
-        return found
+        return positions
 
 
-def why_broken(file: File, line: int) -> str | None:
-    """Return what is wrong with a line, as exactly as Python's parser says it."""
-    with opened(file) as stream:
+def explain_broken_line(file: LocalFile, line: int) -> str | None:
+    """Return what is wrong with a line, as exactly as Python's JSON parser reports it."""
+    with open_file(file) as stream:
         for number, text in enumerate(stream, start=1):
             if number == line:
-                return _why(text)
+                return _explain_line(text)
     return None
 
 
-def raw_rows(file: File, lines: Collection[int]) -> dict[int, str]:
+def read_raw_rows(file: LocalFile, lines: Collection[int]) -> dict[int, str]:
     """Return the text of these lines."""
-    with opened(file) as stream:
+    with open_file(file) as stream:
         return {
             number: text.rstrip(b"\r\n").decode(errors="replace")
             for number, text in enumerate(stream, start=1)
@@ -127,7 +138,7 @@ def raw_rows(file: File, lines: Collection[int]) -> dict[int, str]:
         }
 
 
-def _why(text: bytes) -> str | None:
+def _explain_line(text: bytes) -> str | None:
     try:
         json.loads(text.decode())
     except UnicodeDecodeError as error:
@@ -139,21 +150,21 @@ def _why(text: bytes) -> str | None:
     return None
 
 
-def listed_name(files: Sequence[File]) -> str:
-    """Return how to call files of which one, no matter which, is meant."""
+def label_files(files: Sequence[LocalFile]) -> str:
+    """Return a label for an error that concerns any one of several files."""
     return files[0].name if len(files) == 1 else f"{files[0].name} or another of {len(files)} files"
 
 
-def _filled_lines(file: File) -> Iterator[int]:
-    with opened(file) as stream:
+def _iterate_filled_lines(file: LocalFile) -> Iterator[int]:
+    with open_file(file) as stream:
         for number, text in enumerate(stream, start=1):
             if text.strip():
                 yield number
 
 
-def check_lines(file: File) -> None:
-    """Refuse a JSON array, whose elements don't stand on lines of their own, and an empty file."""
-    with opened(file) as stream:
+def check_json_lines(file: LocalFile) -> None:
+    """Refuse a JSON array, whose elements are not on lines of their own, and an empty file."""
+    with open_file(file) as stream:
         start = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"["):
         what = f"{file.name} is one JSON array; JSON lines have one object per line"
@@ -162,48 +173,56 @@ def check_lines(file: File) -> None:
         raise Mistake("LOAD_FILE_EMPTY", f"{file.name} has no lines", at=file.name, fix="leave it out")
 
 
-def _pointer(name: str) -> str:
+def _make_json_pointer(name: str) -> str:
     """Return the JSON pointer of a key.
 
-    >>> _pointer("a/b~c")
+    >>> _make_json_pointer("a/b~c")
     '/a~1b~0c'
     """
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def _column(name: str, structure: Any, position: int, writing: Writing) -> Incoming:
+def _make_column(name: str, structure: Any, position: int, text_format: TextFormat) -> FileColumn:
     sql = f"v{position}"
     if structure in _NUMERIC:
-        return Incoming(name, sql, guesses=NUMBERS)
+        return FileColumn(name, sql, guesses=NUMBER_GUESSES)
     if structure == "VARCHAR":
-        return Incoming(name, sql, guesses=STRINGS, writing=writing)
+        return FileColumn(name, sql, guesses=STRING_GUESSES, text_format=text_format)
     if structure == "BOOLEAN":
-        return Incoming(name, sql, guesses=("boolean",))
-    kind = _nested(structure)
-    return Incoming(name, sql) if kind.is_primitive else Incoming(name, sql, kind, json=True)
+        return FileColumn(name, sql, guesses=("boolean",))
+    kind = _convert_structure(structure)
+    return FileColumn(name, sql) if kind.is_primitive else FileColumn(name, sql, kind, is_json=True)
 
 
-def _shapes(con: "duckdb.DuckDBPyConnection", objects: str, names: Sequence[str]) -> dict[str, tuple[IcebergType, ...]]:
-    """Return the types of the objects and of the arrays among the values of columns that have others too."""
-    wanted = []
+def _find_nested_types(
+    con: "duckdb.DuckDBPyConnection", objects: str, names: Sequence[str]
+) -> dict[str, tuple[IcebergType, ...]]:
+    """Return, for columns with mixed values, the types of their objects and of their arrays."""
+    structures = []
     for name in names:
-        value = f"json_extract(json, {literal(_pointer(name))})"
+        value = f"json_extract(json, {quote_literal(_make_json_pointer(name))})"
         for kind in ("OBJECT", "ARRAY"):
-            wanted += [f"json_group_structure(CASE WHEN json_type({value}) = '{kind}' THEN {value} END)"]
-    if not wanted:
+            structures += [f"json_group_structure(CASE WHEN json_type({value}) = '{kind}' THEN {value} END)"]
+    if not structures:
         return {}
-    found = con.execute(f"SELECT {', '.join(wanted)} FROM {objects}").fetchall()[0]
-    kinds = [_nested(json.loads(text)) if text else None for text in found]
+    texts = con.execute(f"SELECT {', '.join(structures)} FROM {objects}").fetchall()[0]
+    kinds = [_convert_structure(json.loads(text)) if text else None for text in texts]
     return {
-        name: tuple(kind for kind in kinds[2 * at : 2 * at + 2] if kind is not None and not kind.is_primitive)
-        for at, name in enumerate(names)
+        name: tuple(
+            kind for kind in kinds[2 * position : 2 * position + 2] if kind is not None and not kind.is_primitive
+        )
+        for position, name in enumerate(names)
     }
 
 
-def _nested(structure: Any) -> IcebergType:
-    """Return the type of what `json_group_structure` found; mixed values and empty objects stay JSON text."""
+def _convert_structure(structure: Any) -> IcebergType:
+    """Return the type of a result of `json_group_structure`; mixed values and empty objects stay JSON text."""
     if isinstance(structure, dict):
-        return struct_of({name: _nested(kind) for name, kind in structure.items()}) if structure else StringType()
+        return (
+            make_struct_type({name: _convert_structure(kind) for name, kind in structure.items()})
+            if structure
+            else StringType()
+        )
     if isinstance(structure, list):
-        return list_of(_nested(structure[0]))
-    return _LEAVES.get(structure, StringType())
+        return make_list_type(_convert_structure(structure[0]))
+    return _LEAF_TYPES.get(structure, StringType())

@@ -1,8 +1,8 @@
-"""What a user asks of a load, checked as far as it can be without looking into the files."""
+"""The request for a load, validated as far as possible without reading the files."""
 
 from dataclasses import dataclass, field
 
-from runnel.connect.files.file_patterns import File
+from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.declare.model.column_types import Column
 from runnel.errors import Mistake
@@ -12,11 +12,11 @@ STOP, DROP = "stop", "drop"
 
 
 @dataclass(frozen=True)
-class Request:
+class LoadRequest:
     """One load. `schema` are the columns that the user declared, if any."""
 
     table: TableName
-    files: tuple[File, ...]
+    files: tuple[LocalFile, ...]
     format: str
     branch: str = "main"
     schema: tuple[Column, ...] = ()
@@ -37,8 +37,8 @@ class Request:
                 raise Mistake("LOAD_KEY", "the key has an empty name", fix="name columns: --key order_id")
 
     @property
-    def where(self) -> str:
-        """Return how errors call the files together."""
+    def files_label(self) -> str:
+        """Return how errors name the files."""
         return self.files[0].name if len(self.files) == 1 else f"{self.files[0].name} and {len(self.files) - 1} more"
 
     @property

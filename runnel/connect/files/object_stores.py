@@ -1,7 +1,7 @@
-"""Object stores: S3, Google's, Azure's, as `[lake.storage]` says how to reach them, else as the environment does.
+"""Access object stores (S3, Google, Azure), configured by `[lake.storage]`, else by the environment.
 
-A store takes its time to answer, but answers many at once, so several objects are asked for at a time, over connections
-that stay open.
+An object store has a high latency but serves many requests at once, so requests run concurrently over connections that
+stay open.
 """
 
 import os
@@ -16,45 +16,55 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-AT_ONCE = 16
-_AWAY = ("NETWORK_CONNECTION", "curlCode", "resolve host", "Connection refused", "timed out", "SLOW_DOWN", "(503)")
+MAX_CONCURRENT_REQUESTS = 16
+_UNREACHABLE_MARKERS = (
+    "NETWORK_CONNECTION",
+    "curlCode",
+    "resolve host",
+    "Connection refused",
+    "timed out",
+    "SLOW_DOWN",
+    "(503)",
+)
 
 
-def at_once(work: Callable[[T], R], words: Sequence[T]) -> Iterator[R]:
-    """Yield what is made of each word, in their order; what fails, or whoever stops asking, ends the rest."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="runnel-objects") as pool:
-        doing = [pool.submit(work, word) for word in words]
+def run_concurrently(work: Callable[[T], R], arguments: Sequence[T]) -> Iterator[R]:
+    """Yield the result for each argument, in order; an error, or closing the iterator, cancels the rest."""
+    with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, thread_name_prefix="runnel-objects") as pool:
+        futures = [pool.submit(work, argument) for argument in arguments]
         try:
-            for one in doing:
-                yield one.result()
+            for future in futures:
+                yield future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def system_of(address: str, storage: Mapping[str, str]) -> "tuple[FileSystem, str]":
-    """Return what reads and writes an address, and how it calls it."""
-    io = _io(frozenset(storage.items()))
+def open_file_system(address: str, storage: Mapping[str, str]) -> "tuple[FileSystem, str]":
+    """Return the file system of a URL, and the path of the URL within it."""
+    io = _open_file_io(frozenset(storage.items()))
     scheme, netloc, path = io.parse_location(address)
     return io.fs_by_scheme(scheme, netloc), path
 
 
-def said(error: OSError, storage: Mapping[str, str]) -> tuple[str, bool]:
-    """Return what a store said, without any value of a setting, and whether it may be there later."""
+def describe_store_error(error: OSError, storage: Mapping[str, str]) -> tuple[str, bool]:
+    """Return an error message without any value of a setting, and whether the store may be reachable later."""
     text = str(error).splitlines()[0]
-    is_away = any(word in text for word in _AWAY)
-    for opening in ("AWS Error ", "; Details: "):  # before them stands what was asked, which people know
-        text = text.partition(opening)[2] or text
+    is_unreachable = any(marker in text for marker in _UNREACHABLE_MARKERS)
+    for separator in ("AWS Error ", "; Details: "):  # the text before them repeats the request
+        text = text.partition(separator)[2] or text
     for value in storage.values():
         text = text.replace(value, "***") if len(value) > 3 else text
-    return text[:300], is_away
+    return text[:300], is_unreachable
 
 
 @lru_cache(16)
-def _io(storage: frozenset[tuple[str, str]]) -> "PyArrowFileIO":
-    """Return what keeps the connections to a store."""
+def _open_file_io(storage: frozenset[tuple[str, str]]) -> "PyArrowFileIO":
+    """Return the cached FileIO that holds the connections to a store."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     return PyArrowFileIO(dict(storage))
 
 
-os.register_at_fork(after_in_child=_io.cache_clear)  # the threads of a connection stay with the parent
+os.register_at_fork(
+    after_in_child=_open_file_io.cache_clear
+)  # the threads of a connection exist only in the parent process

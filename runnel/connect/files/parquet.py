@@ -8,162 +8,168 @@ from urllib.parse import unquote
 
 from pyiceberg.types import IcebergType
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.format_reader import Incoming, Rejected, checked_names
-from runnel.connect.files.scratch_files import Scratch
-from runnel.connect.files.text_values import ANY_TEXT
-from runnel.connect.iceberg_types import called, common, copied, from_arrow
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.format_reader import FileColumn, RejectedRows, check_column_names
+from runnel.connect.files.scratch_files import ScratchFiles
+from runnel.connect.files.text_values import TEXT_GUESSES
+from runnel.connect.iceberg_types import convert_arrow_type, describe_type, find_common_type, to_copyable_type
 from runnel.errors import Mistake
 from runnel.internal_names import internal_column
-from runnel.lake.scan.duckdb_types import duckdb_type, exact_path, quoted
+from runnel.lake.scan.duckdb_types import quote_exact_path, quote_identifier, to_duckdb_type
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_FILE = internal_column("file")
-BROKEN = internal_column("broken")  # in a file that was made of another one: why a row is none
-MADE_HERE: dict[bytes | str, bytes | str] = {b"runnel.made_of": b"text"}  # such a file has the column BROKEN
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_FILE_COLUMN = internal_column("file")
+BROKEN_COLUMN = internal_column("broken")  # in a converted file: why a row can't be loaded
+CONVERTED_FILE_METADATA: dict[bytes | str, bytes | str] = {b"runnel.made_of": b"text"}  # marks files with BROKEN_COLUMN
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
-class Footer:
-    """What a Parquet file says about itself, and what its path adds."""
+class FileFooter:
+    """The footer of a Parquet file, and the columns that its path adds."""
 
-    file: File
+    file: LocalFile
     metadata: "pq.FileMetaData"
     kinds: dict[str, IcebergType]
-    hive: dict[str, str | None]
+    hive_values: dict[str, str | None]
     ids: dict[str, int]  # the field ids that an Iceberg writer gave to its columns
-    tells_broken: bool = False
+    has_broken_column: bool = False
 
-    def kind(self, name: str) -> IcebergType | None:
-        """Return the type of a column that the file itself has, whatever the name's case."""
+    def find_type(self, name: str) -> IcebergType | None:
+        """Return the type of a column that the file itself has, ignoring the case of its name."""
         return next((kind for other, kind in self.kinds.items() if other.lower() == name.lower()), None)
 
-    def in_path(self, name: str) -> bool:
+    def is_in_path(self, name: str) -> bool:
         """Tell whether only the path has a column."""
-        return any(other.lower() == name.lower() for other in self.hive)
+        return any(other.lower() == name.lower() for other in self.hive_values)
 
-    def path_text(self, name: str) -> str | None:
-        """Return what the path says of a column."""
-        return next((text for other, text in self.hive.items() if other.lower() == name.lower()), None)
+    def find_path_text(self, name: str) -> str | None:
+        """Return the text that the path has for a column."""
+        return next((text for other, text in self.hive_values.items() if other.lower() == name.lower()), None)
 
 
 class ParquetReader:
-    """Parquet files, in groups of equal columns."""
+    """Reads Parquet files, grouped by equal columns."""
 
-    def __init__(self, files: Sequence[File], scratch: Scratch, *, in_place: bool = False) -> None:
-        self.footers = {file: footer(file) for file in files}
-        self.must_check = any(found.tells_broken for found in self.footers.values())
-        self._paths = {file: scratch.readable(file) for file in files}
-        kinds = joined(list(self.footers.values()))
+    def __init__(self, files: Sequence[LocalFile], scratch: ScratchFiles, *, in_place: bool = False) -> None:
+        self.footers = {file: read_footer(file) for file in files}
+        self.must_check = any(file_footer.has_broken_column for file_footer in self.footers.values())
+        self._paths = {file: scratch.make_readable(file) for file in files}
+        kinds = merge_columns(list(self.footers.values()))
         columns = []
         for position, (name, kind) in enumerate(kinds.items()):
-            stored = kind if kind is None or in_place else copied(kind)
-            columns.append(Incoming(name, f"v{position}", stored, () if kind else ANY_TEXT))
+            stored = kind if kind is None or in_place else to_copyable_type(kind)
+            columns.append(FileColumn(name, f"v{position}", stored, () if kind else TEXT_GUESSES))
         self.columns = tuple(columns)
 
     @property
-    def count(self) -> int:
-        """Return the number of rows, which the footers know."""
-        return sum(found.metadata.num_rows for found in self.footers.values())
+    def row_count(self) -> int:
+        """Return the number of rows, from the footers."""
+        return sum(file_footer.metadata.num_rows for file_footer in self.footers.values())
 
-    def rows(self, file: File | None = None) -> str:
+    def build_select(self, file: LocalFile | None = None) -> str:
         """Return a SELECT of all rows, or of one file's in order."""
-        groups: dict[tuple[object, ...], list[Footer]] = {}
-        for each, found in self.footers.items():
-            if file is None or each == file:
-                key = (*((name, str(kind)) for name, kind in found.kinds.items()), *found.hive)
-                groups.setdefault(key, []).append(found)
-        return "\nUNION ALL\n".join(self._select(group) for group in groups.values())
+        groups: dict[tuple[object, ...], list[FileFooter]] = {}
+        for parquet_file, file_footer in self.footers.items():
+            if file is None or parquet_file == file:
+                key = (*((name, str(kind)) for name, kind in file_footer.kinds.items()), *file_footer.hive_values)
+                groups.setdefault(key, []).append(file_footer)
+        return "\nUNION ALL\n".join(self._select_group(group) for group in groups.values())
 
-    def _select(self, group: Sequence[Footer]) -> str:
-        names = {name.lower(): name for name in (*group[0].kinds, *group[0].hive)}
+    def _select_group(self, group: Sequence[FileFooter]) -> str:
+        names = {name.lower(): name for name in (*group[0].kinds, *group[0].hive_values)}
         columns = []
         for column in self.columns:
-            kind = duckdb_type(column.kind) if column.kind else "VARCHAR"
+            kind = to_duckdb_type(column.kind) if column.kind else "VARCHAR"
             name = names.get(column.name.lower())
-            columns.append(f"CAST({quoted(name) if name else 'NULL'} AS {kind}) AS {column.sql}")
-        paths = ", ".join(exact_path(self._paths[found.file]) for found in group)
-        hive = f"hive_partitioning = {str(bool(group[0].hive)).lower()}"
-        types = ", hive_types_autocast = false" if group[0].hive else ""
-        broken = quoted(BROKEN) if group[0].tells_broken else "CAST(NULL AS VARCHAR)"
+            columns.append(f"CAST({quote_identifier(name) if name else 'NULL'} AS {kind}) AS {column.sql_name}")
+        paths = ", ".join(quote_exact_path(self._paths[file_footer.file]) for file_footer in group)
+        hive_option = f"hive_partitioning = {str(bool(group[0].hive_values)).lower()}"
+        types_option = ", hive_types_autocast = false" if group[0].hive_values else ""
+        broken = quote_identifier(BROKEN_COLUMN) if group[0].has_broken_column else "CAST(NULL AS VARCHAR)"
         return (
-            f"SELECT {', '.join(columns)}, {quoted(_FILE)} AS file, {broken} AS broken "
-            f"FROM read_parquet([{paths}], {hive}{types}, filename = '{_FILE}')"
+            f"SELECT {', '.join(columns)}, {quote_identifier(_FILE_COLUMN)} AS file, {broken} AS broken "
+            f"FROM read_parquet([{paths}], {hive_option}{types_option}, filename = '{_FILE_COLUMN}')"
         )
 
-    def rejected(self, most: int | None = None) -> Rejected:
-        """Return nothing: a file of Parquet is whole or broken."""
-        return Rejected()
+    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+        """Return no rows: a Parquet file is readable as a whole or not at all."""
+        return RejectedRows()
 
-    def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
+    def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
         """Return the numbers themselves: Parquet has no lines."""
         return {row: f"row {row}" for row in rows}
 
 
-def footer(file: File) -> Footer:
-    """Return the footer of a file, or raise where it is no Parquet."""
+def read_footer(file: LocalFile) -> FileFooter:
+    """Return the footer of a file; raise if it is not a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file.path) as opened:
-            metadata, schema = opened.metadata, opened.schema_arrow
+        with pq.ParquetFile(file.path) as parquet_file:
+            metadata, schema = parquet_file.metadata, parquet_file.schema_arrow
     except (pa.ArrowException, OSError, ValueError) as error:
         what = f"{file.name} is not a whole Parquet file: {str(error).splitlines()[0]}"
         fix = "copy or write it again; --format names the format if it is another"
         raise Mistake("LOAD_NOT_PARQUET", what, at=file.name, fix=fix) from error
-    tells_broken = MADE_HERE.items() <= (schema.metadata or {}).items()
-    own = [name for name in schema.names if not (tells_broken and name == BROKEN)]
-    names = checked_names(own, file.name)
-    kinds = {name: from_arrow(name, schema.field(name).type, file.name) for name in names}
+    has_broken_column = CONVERTED_FILE_METADATA.items() <= (schema.metadata or {}).items()
+    own_names = [name for name in schema.names if not (has_broken_column and name == BROKEN_COLUMN)]
+    names = check_column_names(own_names, file.name)
+    kinds = {name: convert_arrow_type(name, schema.field(name).type, file.name) for name in names}
     present = {name.lower() for name in names}
-    hive = {name: value for name, value in hive_values(file.path).items() if name.lower() not in present}
-    checked_names((*names, *hive), file.name)
-    found = {field.name: (field.metadata or {}).get(b"PARQUET:field_id") for field in schema}
-    ids = {name: int(text) for name, text in found.items() if text is not None}
-    return Footer(file, metadata, kinds, hive, ids, tells_broken)
+    path_columns = {name: value for name, value in parse_hive_path(file.path).items() if name.lower() not in present}
+    check_column_names((*names, *path_columns), file.name)
+    field_ids = {field.name: (field.metadata or {}).get(b"PARQUET:field_id") for field in schema}
+    ids = {name: int(text) for name, text in field_ids.items() if text is not None}
+    return FileFooter(file, metadata, kinds, path_columns, ids, has_broken_column)
 
 
-def hive_values(path: str) -> dict[str, str | None]:
-    """Return the columns that the folders of a path name.
+def parse_hive_path(path: str) -> dict[str, str | None]:
+    """Return the columns that the Hive-style folders of a path name, with their values.
 
-    >>> hive_values("/data/day=2026-01-02/shop=a%20b/part-0.parquet")
+    >>> parse_hive_path("/data/day=2026-01-02/shop=a%20b/part-0.parquet")
     {'day': '2026-01-02', 'shop': 'a b'}
     """
-    found: dict[str, str | None] = {}
-    for part in Path(path).parent.parts:
-        name, equals, value = part.partition("=")
+    values: dict[str, str | None] = {}
+    for folder in Path(path).parent.parts:
+        name, equals, value = folder.partition("=")
         if equals and name:
-            found[unquote(name)] = None if value == NO_VALUE else unquote(value)
-    return found
+            values[unquote(name)] = None if value == HIVE_NULL else unquote(value)
+    return values
 
 
-def joined(footers: Sequence[Footer]) -> dict[str, IcebergType | None]:
-    """Return the columns of all files together, in order of appearance; None is the text of a path."""
+def merge_columns(footers: Sequence[FileFooter]) -> dict[str, IcebergType | None]:
+    """Return the columns of all files with their types, in order of appearance; None is the text of a path."""
     names: dict[str, str] = {}
     kinds: dict[str, IcebergType | None] = {}
-    first: dict[str, str] = {}
-    for found in footers:
-        everything: dict[str, IcebergType | None] = {**found.kinds, **dict.fromkeys(found.hive)}
-        for name, kind in everything.items():
+    first_files: dict[str, str] = {}
+    for file_footer in footers:
+        file_columns: dict[str, IcebergType | None] = {**file_footer.kinds, **dict.fromkeys(file_footer.hive_values)}
+        for name, kind in file_columns.items():
             key = name.lower()
             if key not in names:
-                names[key], kinds[key], first[key] = name, kind, found.file.name
+                names[key], kinds[key], first_files[key] = name, kind, file_footer.file.name
                 continue
-            one = kinds[key]
-            both = common(one, kind) if one and kind else None
-            if both is None and one != kind:
-                raise _differ(name, (first[key], one), (found.file.name, kind))
-            kinds[key] = both
+            previous_kind = kinds[key]
+            common_kind = find_common_type(previous_kind, kind) if previous_kind and kind else None
+            if common_kind is None and previous_kind != kind:
+                raise _describe_type_conflict(name, (first_files[key], previous_kind), (file_footer.file.name, kind))
+            kinds[key] = common_kind
     return {names[key]: kind for key, kind in kinds.items()}
 
 
-def _differ(name: str, one: tuple[str, IcebergType | None], other: tuple[str, IcebergType | None]) -> Mistake:
-    def said(side: tuple[str, IcebergType | None]) -> str:
-        return f"{called(side[1])} in {side[0]}" if side[1] else f"part of the path of {side[0]}"
+def _describe_type_conflict(
+    name: str, first: tuple[str, IcebergType | None], second: tuple[str, IcebergType | None]
+) -> Mistake:
+    def describe_side(file_and_kind: tuple[str, IcebergType | None]) -> str:
+        return (
+            f"{describe_type(file_and_kind[1])} in {file_and_kind[0]}"
+            if file_and_kind[1]
+            else f"part of the path of {file_and_kind[0]}"
+        )
 
-    what = f"the column `{name}` is {said(one)}, but {said(other)}"
-    return Mistake("LOAD_TYPE", what, at=other[0], fix="load the files one after the other, or write them alike")
+    what = f"the column `{name}` is {describe_side(first)}, but {describe_side(second)}"
+    return Mistake("LOAD_TYPE", what, at=second[0], fix="load the files one after the other, or write them alike")

@@ -1,6 +1,6 @@
-"""Make files readable for DuckDB: whole, unpacked and in UTF-8.
+"""Make files readable for DuckDB: verified, decompressed and in UTF-8.
 
-Most files are read where they are. What has to be rewritten goes to a folder that is removed afterwards.
+Most files are read where they are. Files that have to be rewritten go to a folder that is removed afterwards.
 """
 
 import codecs
@@ -11,23 +11,28 @@ from types import TracebackType
 from typing import IO
 
 from runnel import temp_dirs
-from runnel.connect.files.compression import check_whole, unpack, unpacked, whole
-from runnel.connect.files.file_patterns import File
+from runnel.connect.files.compression import (
+    decompress_file,
+    describe_read_errors,
+    open_decompressed,
+    verify_compressed_file,
+)
+from runnel.connect.files.file_patterns import LocalFile
 from runnel.errors import Mistake
 
 _CHUNK = 1 << 20
 
 
-class Scratch:
-    """A folder for the time of one load, and the paths under which its files are read."""
+class ScratchFiles:
+    """A temporary folder for one load, and the paths from which its files are read."""
 
     def __init__(self) -> None:
-        self._folder = temp_dirs.folder("load")
+        self._folder = temp_dirs.create_scoped("load")
         self._count = 0
-        self._ready: dict[tuple[File, str], str] = {}
-        self.files: dict[str, File] = {}
+        self._readable_paths: dict[tuple[LocalFile, str], str] = {}
+        self.files_by_path: dict[str, LocalFile] = {}
 
-    def __enter__(self) -> "Scratch":
+    def __enter__(self) -> "ScratchFiles":
         return self
 
     def __exit__(
@@ -35,53 +40,53 @@ class Scratch:
     ) -> None:
         self._folder.cleanup()
 
-    def readable(self, file: File, encoding: str = "utf-8") -> str:
-        """Return the path at which DuckDB reads a file; raises where it is damaged or in another encoding.
+    def make_readable(self, file: LocalFile, encoding: str = "utf-8") -> str:
+        """Return the path from which DuckDB reads a file; raises if it is damaged or in another encoding.
 
-        A file that was made readable already stays as it is.
+        A file that was already made readable is not rewritten.
         """
-        known = self._ready.get((file, encoding))
-        if known is not None:
-            return known
+        readable_path = self._readable_paths.get((file, encoding))
+        if readable_path is not None:
+            return readable_path
         path = file.path
         if not is_utf8(encoding, file):
-            path = self._rewritten(file, encoding)
-        elif file.packing == "gzip":  # DuckDB reads it, but does not look at its checksum
-            check_whole(file.name, file.path)
-        elif file.packing:
-            path = str(self.fresh("file" + file.ending))
-            unpack(file.name, file.path, Path(path))
-        self.files[path] = file
-        self._ready[file, encoding] = path
+            path = self._write_utf8_copy(file, encoding)
+        elif file.compression == "gzip":  # DuckDB reads it, but does not look at its checksum
+            verify_compressed_file(file.name, file.path)
+        elif file.compression:
+            path = str(self.new_path("file" + file.extension))
+            decompress_file(file.name, file.path, Path(path))
+        self.files_by_path[path] = file
+        self._readable_paths[file, encoding] = path
         return path
 
-    def fresh(self, name: str) -> Path:
+    def new_path(self, name: str) -> Path:
         """Return a path for a new file."""
         self._count += 1
         path = Path(self._folder.name) / str(self._count) / name
         path.parent.mkdir(parents=True)
         return path
 
-    def instead(self, file: File, path: Path) -> File:
-        """Return a file that was made of another one and is read in its place, under its name."""
-        found = path.stat()
-        return replace(file, path=str(path), bytes=found.st_size, modified_at=found.st_mtime)
+    def replace_file(self, file: LocalFile, path: Path) -> LocalFile:
+        """Return the file at `path`, which is read in the place of `file` and keeps its name."""
+        file_stat = path.stat()
+        return replace(file, path=str(path), bytes=file_stat.st_size, modified_at=file_stat.st_mtime)
 
-    def _rewritten(self, file: File, encoding: str) -> str:
-        path = self.fresh("file" + file.ending)
+    def _write_utf8_copy(self, file: LocalFile, encoding: str) -> str:
+        path = self.new_path("file" + file.extension)
         with path.open("wb") as out:
-            for text in _decoded(file, encoding):
+            for text in _decode_chunks(file, encoding):
                 out.write(text.encode())
         return str(path)
 
 
-def opened(file: File) -> IO[bytes]:
-    """Open a file for reading its bytes, unpacked."""
-    return unpacked(file.path)
+def open_file(file: LocalFile) -> IO[bytes]:
+    """Open a file for reading its decompressed bytes."""
+    return open_decompressed(file.path)
 
 
-def is_utf8(encoding: str, file: File) -> bool:
-    """Tell whether an encoding needs no rewriting; raises for one that does not exist."""
+def is_utf8(encoding: str, file: LocalFile) -> bool:
+    """Tell whether an encoding is UTF-8 or ASCII; raises if the encoding does not exist."""
     try:
         return codecs.lookup(encoding).name in ("utf-8", "ascii", "utf-8-sig")
     except LookupError as error:
@@ -89,10 +94,10 @@ def is_utf8(encoding: str, file: File) -> bool:
         raise Mistake("LOAD_ENCODING", what, at=file.name, fix="use utf-8, latin-1, cp1252, utf-16, gbk ...") from error
 
 
-def _decoded(file: File, encoding: str) -> Iterator[str]:
+def _decode_chunks(file: LocalFile, encoding: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(encoding)()
     lines = 1
-    with whole(file.name, file.path), opened(file) as stream:
+    with describe_read_errors(file.name, file.path), open_file(file) as stream:
         while True:
             chunk = stream.read(_CHUNK)
             try:

@@ -1,8 +1,8 @@
-"""From text to values: which texts are a number, a date, a time; as SQL for DuckDB.
+"""Convert text to numbers, dates and times, as SQL for DuckDB.
 
-Two strengths. A *guess* takes a type for a column whose type nobody said, so it takes only texts that come back the
-same: `007` stays text. A *rule* reads text into a type that somebody chose, and takes every text that loses nothing:
-`007` is 7, but `1.5` is no long and `1.005` no decimal(12,2). Pure: nothing is executed here.
+There are two levels of strictness. `guess_conversion` is for a column whose type nobody declared, and accepts only
+texts that survive the round trip: `007` stays text. `build_conversion` is for a declared type, and accepts every text
+that loses nothing: `007` is 7, but `1.5` is not a long and `1.005` not a decimal(12,2). Pure: nothing is executed here.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from runnel.lake.scan.duckdb_types import duckdb_type, literal
+from runnel.lake.scan.duckdb_types import quote_literal, to_duckdb_type
 
 _CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
 _ZONE = r"(Z|[-+]\d{2}(:?\d{2})?)?"
@@ -34,32 +34,33 @@ _FLOAT = r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 # A whole part of at most 15 digits: more would lose digits in a double.
 _GUESSED_FLOAT = r"[-+]?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?"
 _NOT_FINITE = "('nan', 'inf', '-inf', '+inf', 'infinity', '-infinity')"
-ANY_TEXT = ("boolean", "long", "large", "double", "date", "timestamp")
-NUMBERS = ("long", "large", "double")
-STRINGS = ("date", "timestamp")
+TEXT_GUESSES = ("boolean", "long", "large", "double", "date", "timestamp")
+NUMBER_GUESSES = ("long", "large", "double")
+STRING_GUESSES = ("date", "timestamp")
 
 
 @dataclass(frozen=True)
-class Writing:
-    """How a file writes numbers and times, where that is not the usual way. Formats are those of strptime."""
+class TextFormat:
+    """How a file writes numbers and times, if not in the default way. Formats are those of strptime."""
 
     decimal: str = "."
     date: str | None = None
     timestamp: str | None = None
 
-    def number(self, text: str) -> str:
-        """Return the SQL of a text with the usual point; what has a point already is no number then."""
-        return text if self.decimal == "." else f"translate({text}, {literal('.' + self.decimal)}, 'x.')"
+    def number_sql(self, text: str) -> str:
+        """Return SQL that replaces the decimal separator by a point; a text with a point is not a number then."""
+        return text if self.decimal == "." else f"translate({text}, {quote_literal('.' + self.decimal)}, 'x.')"
 
 
-USUAL = Writing()
+DEFAULT_TEXT_FORMAT = TextFormat()
 
 
 @dataclass(frozen=True)
-class Try:
-    """One way to store a column, as SQL.
+class ColumnConversion:
+    """A way to store a column as a type, in SQL.
 
-    The value; what is null where there is none; whether it is one (None: always).
+    `value` is the converted value, `present` is null if there is no value, `valid` tells whether the value can be
+    converted (None: always).
     """
 
     kind: IcebergType
@@ -68,98 +69,113 @@ class Try:
     valid: str | None = None
 
     @property
-    def bad(self) -> str | None:
-        """Return the SQL of whether there is something that is no such value."""
+    def bad_sql(self) -> str | None:
+        """Return the SQL condition that holds for a value that can't be converted; None if all can."""
         return f"({self.present} IS NOT NULL AND NOT coalesce({self.valid}, false))" if self.valid else None
 
 
-def guess(text: str, name: str, writing: Writing = USUAL) -> Try:
-    """Return a guess at the type of a column of unknown texts."""
-    filled = f"nullif({text}, '')"
-    if (name == "date" and writing.date) or (name == "timestamp" and writing.timestamp):
-        return _formatted(DateType() if name == "date" else TimestamptzType(), filled, writing)
+def guess_conversion(text: str, name: str, text_format: TextFormat = DEFAULT_TEXT_FORMAT) -> ColumnConversion:
+    """Return the strict conversion for a guessed type of a text column."""
+    filled_text = f"nullif({text}, '')"
+    if (name == "date" and text_format.date) or (name == "timestamp" and text_format.timestamp):
+        return _convert_formatted_time(DateType() if name == "date" else TimestamptzType(), filled_text, text_format)
     if name == "double":
-        filled = writing.number(filled)
+        filled_text = text_format.number_sql(filled_text)
     if name == "boolean":
-        return Try(BooleanType(), f"lower({filled}) = 'true'", filled, f"lower({filled}) IN ('true', 'false')")
+        return ColumnConversion(
+            BooleanType(), f"lower({filled_text}) = 'true'", filled_text, f"lower({filled_text}) IN ('true', 'false')"
+        )
     if name == "long":
-        return _same_try(LongType(), filled)
+        return _make_exact_conversion(LongType(), filled_text)
     if name == "large":
-        return _same_try(DecimalType(38, 0), filled)
+        return _make_exact_conversion(DecimalType(38, 0), filled_text)
     if name == "double":
-        value = f"TRY_CAST({filled} AS DOUBLE)"
-        return Try(DoubleType(), value, filled, f"({_matches(filled, _GUESSED_FLOAT)} AND {value} IS NOT NULL)")
+        value = f"TRY_CAST({filled_text} AS DOUBLE)"
+        return ColumnConversion(
+            DoubleType(), value, filled_text, f"({_build_match(filled_text, _GUESSED_FLOAT)} AND {value} IS NOT NULL)"
+        )
     if name == "date":
-        value, valid = _same(filled, "DATE")
-        return Try(DateType(), value, filled, f"(length({filled}) = 10 AND {valid})")
-    value = f"TRY_CAST({filled} AS TIMESTAMPTZ)"
-    shape = _matches(filled, f"{_DAY}([T ]{_CLOCK}{_ZONE})?")
-    return Try(TimestamptzType(), value, filled, f"({shape} AND {value} IS NOT NULL)")
+        value, valid = _build_round_trip(filled_text, "DATE")
+        return ColumnConversion(DateType(), value, filled_text, f"(length({filled_text}) = 10 AND {valid})")
+    value = f"TRY_CAST({filled_text} AS TIMESTAMPTZ)"
+    shape_check = _build_match(filled_text, f"{_DAY}([T ]{_CLOCK}{_ZONE})?")
+    return ColumnConversion(TimestamptzType(), value, filled_text, f"({shape_check} AND {value} IS NOT NULL)")
 
 
-def rule(text: str, kind: IcebergType, writing: Writing = USUAL) -> Try | None:
-    """Return how to read text into a type; None where text can't be: arrays, structs, UUIDs."""
+def build_conversion(
+    text: str, kind: IcebergType, text_format: TextFormat = DEFAULT_TEXT_FORMAT
+) -> ColumnConversion | None:
+    """Return how to convert text to a type; None if that is not possible: arrays, structs, UUIDs."""
     if isinstance(kind, StringType):
-        return Try(kind, text, text)
+        return ColumnConversion(kind, text, text)
     if not kind.is_primitive or isinstance(kind, (UUIDType, FixedType)):
         return None
-    filled = f"nullif({text}, '')"
+    filled_text = f"nullif({text}, '')"
     if isinstance(kind, BooleanType):
-        word = f"lower(trim({filled}))"
-        return Try(kind, f"{word} IN ('true', 't', '1')", filled, f"{word} IN ('true', 'false', 't', 'f', '1', '0')")
+        lower_text = f"lower(trim({filled_text}))"
+        return ColumnConversion(
+            kind,
+            f"{lower_text} IN ('true', 't', '1')",
+            filled_text,
+            f"{lower_text} IN ('true', 'false', 't', 'f', '1', '0')",
+        )
     if isinstance(kind, BinaryType):
-        return Try(kind, f"TRY(from_base64({filled}))", filled, f"TRY(from_base64({filled})) IS NOT NULL")
-    if (isinstance(kind, DateType) and writing.date) or (
-        isinstance(kind, (TimestampType, TimestamptzType)) and writing.timestamp
+        return ColumnConversion(
+            kind, f"TRY(from_base64({filled_text}))", filled_text, f"TRY(from_base64({filled_text})) IS NOT NULL"
+        )
+    if (isinstance(kind, DateType) and text_format.date) or (
+        isinstance(kind, (TimestampType, TimestamptzType)) and text_format.timestamp
     ):
-        return _formatted(kind, filled, writing)
+        return _convert_formatted_time(kind, filled_text, text_format)
     if isinstance(kind, (FloatType, DoubleType, DecimalType)):
-        filled = writing.number(filled)
-    stored = duckdb_type(kind)
-    value, same = _same(filled, stored)
-    shape = _shape(filled, kind)
-    read = f"({shape} AND {value} IS NOT NULL)" if shape else f"{value} IS NOT NULL"
-    exact = isinstance(kind, (IntegerType, LongType))  # the usual form is recognised without a regular expression
-    return Try(kind, value, filled, f"({same} OR {read})" if exact else read)
+        filled_text = text_format.number_sql(filled_text)
+    stored_type = to_duckdb_type(kind)
+    value, round_trips = _build_round_trip(filled_text, stored_type)
+    shape_check = _build_shape_check(filled_text, kind)
+    is_readable = f"({shape_check} AND {value} IS NOT NULL)" if shape_check else f"{value} IS NOT NULL"
+    is_integer = isinstance(kind, (IntegerType, LongType))  # the common form is checked without a regular expression
+    return ColumnConversion(
+        kind, value, filled_text, f"({round_trips} OR {is_readable})" if is_integer else is_readable
+    )
 
 
-def _formatted(kind: IcebergType, filled: str, writing: Writing) -> Try:
-    """Return how to read a time that is written in the way of the file."""
-    form = writing.date if isinstance(kind, DateType) else writing.timestamp
-    value = f"CAST(try_strptime(trim({filled}), {literal(form or '')}) AS {duckdb_type(kind)})"
-    return Try(kind, value, filled, f"{value} IS NOT NULL")
+def _convert_formatted_time(kind: IcebergType, filled_text: str, text_format: TextFormat) -> ColumnConversion:
+    """Return how to convert a date or time that is written in the file's own format."""
+    time_format = text_format.date if isinstance(kind, DateType) else text_format.timestamp
+    value = f"CAST(try_strptime(trim({filled_text}), {quote_literal(time_format or '')}) AS {to_duckdb_type(kind)})"
+    return ColumnConversion(kind, value, filled_text, f"{value} IS NOT NULL")
 
 
-def _shape(text: str, kind: IcebergType) -> str | None:
-    """Return which texts may be read as a type; DuckDB's casts alone round and accept too much."""
+def _build_shape_check(text: str, kind: IcebergType) -> str | None:
+    """Return SQL that tells which texts may be converted to a type; DuckDB's casts alone round and accept too much."""
     if isinstance(kind, (IntegerType, LongType)):
-        return _matches(text, r"\s*[-+]?\d+\s*")
+        return _build_match(text, r"\s*[-+]?\d+\s*")
     if isinstance(kind, (FloatType, DoubleType)):
-        return f"({_matches(text, _FLOAT)} OR lower(trim({text})) IN {_NOT_FINITE})"
+        return f"({_build_match(text, _FLOAT)} OR lower(trim({text})) IN {_NOT_FINITE})"
     if isinstance(kind, DecimalType):
         digits = f"{{0,{kind.scale}}}"
-        return _matches(text, rf"\s*[-+]?(\d+(\.\d{digits}0*)?|\.\d{digits}0*)\s*")
+        return _build_match(text, rf"\s*[-+]?(\d+(\.\d{digits}0*)?|\.\d{digits}0*)\s*")
     if isinstance(kind, DateType):
-        return _matches(text, r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
+        return _build_match(text, r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
     if isinstance(kind, TimestamptzType):
-        return _matches(text, rf"\s*{_DAY}([T ]{_CLOCK}\s?{_ZONE})?\s*")
+        return _build_match(text, rf"\s*{_DAY}([T ]{_CLOCK}\s?{_ZONE})?\s*")
     if isinstance(kind, TimestampType):
-        return _matches(text, rf"\s*{_DAY}([T ]{_CLOCK})?\s*")
+        return _build_match(text, rf"\s*{_DAY}([T ]{_CLOCK})?\s*")
     if isinstance(kind, TimeType):
-        return _matches(text, rf"\s*{_CLOCK}\s*")
+        return _build_match(text, rf"\s*{_CLOCK}\s*")
     return None
 
 
-def _same_try(kind: IcebergType, filled: str) -> Try:
-    value, valid = _same(filled, duckdb_type(kind))
-    return Try(kind, value, filled, valid)
+def _make_exact_conversion(kind: IcebergType, filled_text: str) -> ColumnConversion:
+    value, valid = _build_round_trip(filled_text, to_duckdb_type(kind))
+    return ColumnConversion(kind, value, filled_text, valid)
 
 
-def _same(text: str, stored: str) -> tuple[str, str]:
-    """Return the SQL of a value, and of whether it is written back as the same text."""
-    value = f"TRY_CAST({text} AS {stored})"
+def _build_round_trip(text: str, stored_type: str) -> tuple[str, str]:
+    """Return the SQL of a value, and a condition that the value converts back to the same text."""
+    value = f"TRY_CAST({text} AS {stored_type})"
     return value, f"CAST({value} AS VARCHAR) = {text}"
 
 
-def _matches(text: str, pattern: str) -> str:
+def _build_match(text: str, pattern: str) -> str:
     return f"regexp_full_match({text}, '{pattern}')"

@@ -1,4 +1,4 @@
-"""Ask an API: with a pause between requests, again where trouble may pass, and never with secrets to another host."""
+"""Send requests to an API: rate-limited, retried if a failure is transient, never with secrets to another host."""
 
 import logging
 import time
@@ -13,37 +13,37 @@ import urllib3
 from runnel import __version__
 from runnel.connect.feed.protocol import Progress
 from runnel.connect.http import http_errors
-from runnel.connect.http.authentication import Access, joined
-from runnel.connect.http.http_errors import Trouble
-from runnel.connect.http.rate_limit import backoff, held, hold, slot
+from runnel.connect.http.authentication import ApiAccess, resolve_link
+from runnel.connect.http.http_errors import RequestFailure
+from runnel.connect.http.rate_limit import backoff_seconds, block_host, blocked_seconds, reserve_slot
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, Unreachable
 
-Pause = Callable[[float], object]
-MOST_BYTES = 512 * 2**20
-_CHUNK = 64 * 1024
-_MOST_TIMEOUTS = 20  # within which an answer must be whole: one that comes byte by byte would else never end
-_MOST_REDIRECTS = 10
-_REDIRECTS = (301, 302, 303, 307, 308)
-_OPEN = "where what is sent can be read by others"
-_START = 400
-logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)  # below that it logs addresses, with secrets in them
+Sleep = Callable[[float], object]
+MAX_BODY_BYTES = 512 * 2**20
+_CHUNK_BYTES = 64 * 1024
+_MAX_TIMEOUTS = 20  # a body must arrive within this many timeouts: one sent byte by byte would never end
+_MAX_REDIRECTS = 10
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+_UNENCRYPTED_REASON = "where what is sent can be read by others"
+_ERROR_EXCERPT_BYTES = 400
+logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)  # at DEBUG it logs URLs, which hold secrets
 
 
 @dataclass(frozen=True)
-class Ask:
-    """A request: the API with some parameters, or a next page's address."""
+class ApiRequest:
+    """A request: the API's URL with parameters, or the URL of a next page."""
 
     params: Mapping[str, Any] = field(default_factory=dict)
-    link: tuple[str, str] | None = None  # a link, and the address of the answer that it stands in
+    link: tuple[str, str] | None = None  # a link, and the URL of the response that contains it
     headers: Mapping[str, str] = field(default_factory=dict)
-    is_glance: bool = False  # whether only the headers of the answer are wanted
+    headers_only: bool = False  # whether the body of a successful response is not read
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A whole answer. `url` may hold secrets: it is for asking on, never for people."""
+class ApiResponse:
+    """A complete response. `url` may hold secrets: it is for further requests, never for messages."""
 
     status: int
     url: str = field(repr=False)
@@ -51,75 +51,86 @@ class Answer:
     body: bytes = field(default=b"", repr=False)
 
 
-class Client:
-    """Asks one API. To be closed."""
+class ApiClient:
+    """Sends requests to one API. Must be closed."""
 
-    def __init__(self, source: Source, origin: Http, tell: Progress, pause: Pause = time.sleep) -> None:
-        """Reveal what proves who asks; nothing is asked yet."""
+    def __init__(self, source: Source, origin: Http, report_progress: Progress, sleep: Sleep = time.sleep) -> None:
+        """Reveal the credentials; nothing is sent yet."""
         self._at = str(source.place)
         self._origin = origin
-        self._tell = tell
-        self._pause = pause
-        self.access = Access(source, origin)
+        self._report_progress = report_progress
+        self._sleep = sleep
+        self.access = ApiAccess(source, origin)
         self._session = requests.Session()
-        self._session.auth = _as_it_is  # else the file .netrc would be asked for a password
+        self._session.auth = _skip_netrc_auth  # otherwise requests reads a password from .netrc
         self._session.headers.update({"User-Agent": f"runnel/{__version__}", "Accept": "application/json, */*;q=0.5"})
 
     def close(self) -> None:
         """Close its connections."""
         self._session.close()
 
-    def ask(self, ask: Ask) -> Answer:
-        """Return the whole answer to a request, tried again where trouble may pass: nobody else need try again."""
-        number, host = 0, self.access.host
-        if (seconds := held(host, time.monotonic())) is not None:
-            raise _tried(http_errors.asks_to_wait(seconds, self.access.told, self._at).error)
+    def send(self, request: ApiRequest) -> ApiResponse:
+        """Return the complete response to a request. Retries transient failures, so that callers need not."""
+        attempt, host = 0, self.access.host
+        if (seconds := blocked_seconds(host, time.monotonic())) is not None:
+            raise _mark_as_retried(http_errors.asks_to_wait(seconds, self.access.display_url, self._at).error)
         while True:
-            found = self._once(ask)
-            if isinstance(found, Answer):
-                return found
-            if found.pause is not None and not found.may_pass:
-                hold(host, found.pause, time.monotonic())  # whoever runs it again before does not ask
-            if not found.may_pass or number >= self._origin.retries:
-                raise _tried(found.error)
-            self._wait(backoff(number) if found.pause is None else found.pause, f"again: {found.error.what}")
-            number += 1
+            outcome = self._send_with_redirects(request)
+            if isinstance(outcome, ApiResponse):
+                return outcome
+            if outcome.retry_after_seconds is not None and not outcome.is_transient:
+                block_host(
+                    host, outcome.retry_after_seconds, time.monotonic()
+                )  # a run that starts before then sends nothing
+            if not outcome.is_transient or attempt >= self._origin.retries:
+                raise _mark_as_retried(outcome.error)
+            self._wait(
+                backoff_seconds(attempt) if outcome.retry_after_seconds is None else outcome.retry_after_seconds,
+                f"again: {outcome.error.what}",
+            )
+            attempt += 1
 
-    def _wait(self, seconds: float, why: str) -> None:
-        """Wait; whoever cancels need not."""
+    def _wait(self, seconds: float, reason: str) -> None:
+        """Wait in steps of one second, so that a run can be cancelled meanwhile."""
         while seconds > 0:
-            self._tell(why, 0, None)
-            self._pause(min(seconds, 1.0))
+            self._report_progress(reason, 0, None)
+            self._sleep(min(seconds, 1.0))
             seconds -= 1.0
 
-    def _once(self, ask: Ask) -> Answer | Trouble:
-        """Ask once, over redirects."""
+    def _send_with_redirects(self, request: ApiRequest) -> ApiResponse | RequestFailure:
+        """Send a request once and follow its redirects."""
         access, method = self.access, self._origin.method
-        url = access.first(ask.params) if ask.link is None else access.following(*ask.link)
+        url = (
+            access.build_first_url(request.params) if request.link is None else access.resolve_next_page(*request.link)
+        )
         if url is None:
-            what = f"{access.told} names a next page that has no address of HTTP"
-            return Trouble(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
+            what = f"{access.display_url} names a next page that has no address of HTTP"
+            return RequestFailure(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
         if urlsplit(access.url).scheme == "https" and urlsplit(url).scheme == "http":
-            return http_errors.of_redirect(f"for its next page, {_OPEN}", access.told, self._at)
-        for _ in range(_MOST_REDIRECTS):
-            self._wait(slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
-            found = self._sent(method, url, ask)
-            if isinstance(found, Trouble) or found.status not in _REDIRECTS:
-                return found
-            target, told = joined(url, found.headers.get("Location", "")), access.shown(url)
+            return http_errors.refused_redirect(
+                f"for its next page, {_UNENCRYPTED_REASON}", access.display_url, self._at
+            )
+        for _ in range(_MAX_REDIRECTS):
+            self._wait(reserve_slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
+            outcome = self._send_once(method, url, request)
+            if isinstance(outcome, RequestFailure) or outcome.status not in _REDIRECT_STATUSES:
+                return outcome
+            target, display_url = resolve_link(url, outcome.headers.get("Location", "")), access.redact_url(url)
             if target is None:
-                return http_errors.of_redirect("but does not say where to", told, self._at)
+                return http_errors.refused_redirect("but does not say where to", display_url, self._at)
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
-                return http_errors.of_redirect(_OPEN, told, self._at)
-            if method == "POST" and found.status in (301, 302, 303):
-                return http_errors.of_redirect(f"where a POST does not go (status {found.status})", told, self._at)
+                return http_errors.refused_redirect(_UNENCRYPTED_REASON, display_url, self._at)
+            if method == "POST" and outcome.status in (301, 302, 303):
+                return http_errors.refused_redirect(
+                    f"where a POST does not go (status {outcome.status})", display_url, self._at
+                )
             url = target
-        return http_errors.of_redirect(f"more than {_MOST_REDIRECTS} times", access.told, self._at)
+        return http_errors.refused_redirect(f"more than {_MAX_REDIRECTS} times", access.display_url, self._at)
 
-    def _sent(self, method: str, url: str, ask: Ask) -> Answer | Trouble:
+    def _send_once(self, method: str, url: str, request: ApiRequest) -> ApiResponse | RequestFailure:
         access = self.access
-        headers = {**access.headers(url), **ask.headers}
-        body = access.body(url, ask.params)
+        headers = {**access.build_headers(url), **request.headers}
+        body = access.build_body(url, request.params)
         if body is not None:
             headers.setdefault("Content-Type", "application/json")
         seconds = self._origin.timeout_seconds
@@ -127,49 +138,51 @@ class Client:
             with self._session.request(
                 method, url, headers=headers, data=body, timeout=seconds, allow_redirects=False, stream=True
             ) as response:
-                return self._read(response, url, ask)
+                return self._read_response(response, url, request)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
-            return http_errors.of_failure(error, access, self._origin, self._at)
+            return http_errors.from_exception(error, access, self._origin, self._at)
 
-    def _read(self, response: requests.Response, url: str, ask: Ask) -> Answer | Trouble:
+    def _read_response(
+        self, response: requests.Response, url: str, request: ApiRequest
+    ) -> ApiResponse | RequestFailure:
         status, headers = response.status_code, response.headers
-        if status in _REDIRECTS or (ask.is_glance and (status < 300 or status == 304)):
-            return Answer(status, url, headers)
-        seconds = _MOST_TIMEOUTS * self._origin.timeout_seconds
-        body = self._body(response, _START if status >= 300 else MOST_BYTES, seconds)
+        if status in _REDIRECT_STATUSES or (request.headers_only and (status < 300 or status == 304)):
+            return ApiResponse(status, url, headers)
+        seconds = _MAX_TIMEOUTS * self._origin.timeout_seconds
+        body = self._read_body(response, _ERROR_EXCERPT_BYTES if status >= 300 else MAX_BODY_BYTES, seconds)
         if body is None:
-            return http_errors.endless(self.access.shown(url), seconds, self._at)
+            return http_errors.too_slow(self.access.redact_url(url), seconds, self._at)
         if status >= 300:
-            start = body[:_START].decode(errors="replace")
-            return http_errors.of_status(status, headers, start, url, self.access, self._at)
-        if len(body) > MOST_BYTES:
-            return http_errors.too_large(self.access.shown(url), MOST_BYTES, self._at)
-        return Answer(status, url, headers, body)
+            excerpt = body[:_ERROR_EXCERPT_BYTES].decode(errors="replace")
+            return http_errors.from_status(status, headers, excerpt, url, self.access, self._at)
+        if len(body) > MAX_BODY_BYTES:
+            return http_errors.too_large(self.access.redact_url(url), MAX_BODY_BYTES, self._at)
+        return ApiResponse(status, url, headers, body)
 
-    def _body(self, response: requests.Response, most: int, seconds: float) -> bytes | None:
-        """Return a body, or more than `most` bytes of it; None where it goes on for longer than `seconds`."""
+    def _read_body(self, response: requests.Response, max_bytes: int, seconds: float) -> bytes | None:
+        """Return a body, or a little more than `max_bytes` of it; None if it takes longer than `seconds`."""
         chunks: list[bytes] = []
-        size, told_at = 0, time.monotonic()
-        until = told_at + seconds
-        # What is there is taken as it comes: to wait for a whole chunk may take as many timeouts as it has bytes.
-        while size <= most and (chunk := response.raw.read1(_CHUNK, decode_content=True)):
+        size, reported_at = 0, time.monotonic()
+        deadline = reported_at + seconds
+        # Read whatever has arrived: waiting for a full chunk may take as many timeouts as the chunk has bytes.
+        while size <= max_bytes and (chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True)):
             chunks.append(chunk)
             size += len(chunk)
             now = time.monotonic()
-            if now > until:
+            if now > deadline:
                 return None
-            if now > told_at + 1.0:
-                self._tell("reading an answer", 0, None)
-                told_at = now
+            if now > reported_at + 1.0:
+                self._report_progress("reading an answer", 0, None)
+                reported_at = now
         return b"".join(chunks)
 
 
-def _tried(error: RunnelError) -> RunnelError:
-    """Return an error that says that whoever raises it has tried again already."""
+def _mark_as_retried(error: RunnelError) -> RunnelError:
+    """Mark an error as already retried, so that the run does not retry it again."""
     if isinstance(error, Unreachable):
-        error.is_tried = True
+        error.was_retried = True
     return error
 
 
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _skip_netrc_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request

@@ -1,6 +1,6 @@
-"""What can go wrong between an API and us, told so that its reader knows what to do, and whether it may pass by itself.
+"""Turn failed requests into errors that say what to do, and tell whether a failure is transient.
 
-No text of a library is passed on: theirs hold whole addresses, with the secrets in them.
+Messages of libraries are never passed on: they contain full URLs with secrets.
 """
 
 import http.client
@@ -9,135 +9,147 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from runnel.connect.http.authentication import Access
-from runnel.connect.http.rate_limit import LONGEST_SECONDS, retry_after
+from runnel.connect.http.authentication import ApiAccess
+from runnel.connect.http.rate_limit import MAX_WAIT_SECONDS, parse_retry_after
 from runnel.declare.model.endpoints import Http
-from runnel.errors import Mistake, RunnelError, Unreachable, listed
-from runnel.names import shown
+from runnel.errors import Mistake, RunnelError, Unreachable, join_names
+from runnel.names import quote_value
 
-_BUSY = (408, 425, 429)
-_NEVER = (501, 505)  # of those from 500 on that trying again does not change
-_NO_ADDRESS = ("InvalidURL", "InvalidSchema", "MissingSchema", "LocationParseError", "LocationValueError")
-_LATER = "see that it runs and that the address is right; then run it again"
+_BUSY_STATUSES = (408, 425, 429)
+_PERMANENT_STATUSES = (501, 505)  # server errors that a retry does not change
+_INVALID_URL_ERRORS = ("InvalidURL", "InvalidSchema", "MissingSchema", "LocationParseError", "LocationValueError")
+_LATER_FIX = "see that it runs and that the address is right; then run it again"
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """An error, whether it may pass, and how many seconds the API asks to wait before."""
+class RequestFailure:
+    """An error, whether a retry may help, and how many seconds the API asks to wait before one."""
 
     error: RunnelError
-    may_pass: bool = False
-    pause: float | None = None
+    is_transient: bool = False
+    retry_after_seconds: float | None = None
 
 
-def of_failure(error: BaseException, access: Access, origin: Http, at: str) -> Trouble:
-    """Return the trouble of a request that got no whole answer."""
-    chain = list(_chain(error))
-    untrusted = next((one for one in chain if isinstance(one, ssl.SSLCertVerificationError)), None)
+def from_exception(error: BaseException, access: ApiAccess, origin: Http, at: str) -> RequestFailure:
+    """Return the failure of a request that got no complete response."""
+    chain = list(_walk_causes(error))
+    untrusted = next((cause for cause in chain if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
         what = f"the certificate of {access.host} is not trusted: {untrusted.verify_message}"
-        return Trouble(
+        return RequestFailure(
             RunnelError("HTTP_UNTRUSTED", what, at=at, fix="name its authority: export REQUESTS_CA_BUNDLE=...")
         )
-    if any(isinstance(one, UnicodeError) or type(one).__name__ in _NO_ADDRESS for one in chain):
-        what = f"{access.told} is no address of HTTP"
-        return Trouble(Mistake("HTTP_ADDRESS", what, at=at, fix="correct the address in rn.http(...)"))
-    why, fix = _why(chain, origin)
-    return Trouble(Unreachable("HTTP_UNREACHABLE", f"{access.told} does not answer: {why}", at=at, fix=fix), True)
+    if any(isinstance(cause, UnicodeError) or type(cause).__name__ in _INVALID_URL_ERRORS for cause in chain):
+        what = f"{access.display_url} is no address of HTTP"
+        return RequestFailure(Mistake("HTTP_ADDRESS", what, at=at, fix="correct the address in rn.http(...)"))
+    reason, fix = _explain_failure(chain, origin)
+    return RequestFailure(
+        Unreachable("HTTP_UNREACHABLE", f"{access.display_url} does not answer: {reason}", at=at, fix=fix), True
+    )
 
 
-def of_status(status: int, headers: Mapping[str, str], start: str, url: str, access: Access, at: str) -> Trouble:
-    """Return the trouble of an answer with a bad status; `start` is how its body starts."""
-    told = access.shown(url)
-    pause = retry_after(headers)
-    said = f": {access.hide(shown(access.hide(start), 200))}" if start.strip() else ""
-    if status in _BUSY or (status >= 500 and status not in _NEVER) or (status == 403 and pause is not None):
-        return _passing(status, pause, said, told, at)
+def from_status(
+    status: int, headers: Mapping[str, str], body_start: str, url: str, access: ApiAccess, at: str
+) -> RequestFailure:
+    """Return the failure of a response with an error status; `body_start` is the beginning of its body."""
+    display_url = access.redact_url(url)
+    wait_seconds = parse_retry_after(headers)
+    excerpt = (
+        f": {access.hide_secrets(quote_value(access.hide_secrets(body_start), 200))}" if body_start.strip() else ""
+    )
+    if (
+        status in _BUSY_STATUSES
+        or (status >= 500 and status not in _PERMANENT_STATUSES)
+        or (status == 403 and wait_seconds is not None)
+    ):
+        return _transient_failure(status, wait_seconds, excerpt, display_url, at)
     if status in (401, 403):
-        what = f"{told} denies access (status {status}){said}"
-        return Trouble(RunnelError("HTTP_DENIED", what, at=at, fix=_keys(access, url)))
+        what = f"{display_url} denies access (status {status}){excerpt}"
+        return RequestFailure(RunnelError("HTTP_DENIED", what, at=at, fix=_suggest_credentials(access, url)))
     if status in (404, 410):
-        what = f"there is nothing at {told} (status {status})"
-        return Trouble(Mistake("HTTP_NOT_FOUND", what, at=at, fix="correct the address in rn.http(...)"))
-    what = f"{told} refuses what it was asked (status {status}){said}"
-    return Trouble(Mistake("HTTP_REFUSED", what, at=at, fix="correct params, headers or json in rn.http(...)"))
+        what = f"there is nothing at {display_url} (status {status})"
+        return RequestFailure(Mistake("HTTP_NOT_FOUND", what, at=at, fix="correct the address in rn.http(...)"))
+    what = f"{display_url} refuses what it was asked (status {status}){excerpt}"
+    return RequestFailure(Mistake("HTTP_REFUSED", what, at=at, fix="correct params, headers or json in rn.http(...)"))
 
 
-def of_redirect(why: str, told: str, at: str) -> Trouble:
-    """Return the trouble of a redirect that is not followed."""
+def refused_redirect(reason: str, display_url: str, at: str) -> RequestFailure:
+    """Return the failure of a redirect that is not followed."""
     fix = "correct the address in rn.http(...)"
-    return Trouble(Mistake("HTTP_REDIRECT", f"{told} sends us elsewhere, {why}", at=at, fix=fix))
+    return RequestFailure(Mistake("HTTP_REDIRECT", f"{display_url} sends us elsewhere, {reason}", at=at, fix=fix))
 
 
-def too_large(told: str, most: int, at: str) -> Trouble:
-    """Return the trouble of an answer that no memory should hold."""
-    what = f"an answer of {told} is larger than {most // 2**20} MB"
-    return Trouble(Mistake("HTTP_TOO_LARGE", what, at=at, fix="ask for it in pages: paging=..., size=..."))
+def too_large(display_url: str, max_bytes: int, at: str) -> RequestFailure:
+    """Return the failure of a response that is too large to hold in memory."""
+    what = f"an answer of {display_url} is larger than {max_bytes // 2**20} MB"
+    return RequestFailure(Mistake("HTTP_TOO_LARGE", what, at=at, fix="ask for it in pages: paging=..., size=..."))
 
 
-def endless(told: str, seconds: float, at: str) -> Trouble:
-    """Return the trouble of an answer that comes so slowly that it does not end. To ask again would take as long."""
-    what = f"an answer of {told} does not end: it came for {seconds:g} s"
+def too_slow(display_url: str, seconds: float, at: str) -> RequestFailure:
+    """Return the failure of a response that arrives too slowly. It is not retried: a retry would take as long."""
+    what = f"an answer of {display_url} does not end: it came for {seconds:g} s"
     fix = "run it again later, ask for smaller pages: size=..., or wait longer: timeout=..."
-    return Trouble(Unreachable("HTTP_UNREACHABLE", what, at=at, fix=fix))
+    return RequestFailure(Unreachable("HTTP_UNREACHABLE", what, at=at, fix=fix))
 
 
-def asks_to_wait(seconds: float, told: str, at: str) -> Trouble:
-    """Return the trouble of an API that asks to be left alone for longer than a run waits."""
-    what, fix = f"{told} asks to wait {seconds:,.0f} s", 'run it again then; ask less often: rate="1 per second"'
-    return Trouble(Unreachable("HTTP_BUSY", what, at=at, fix=fix), pause=seconds)
+def asks_to_wait(seconds: float, display_url: str, at: str) -> RequestFailure:
+    """Return the failure of an API that asks to wait for longer than a run waits."""
+    what, fix = f"{display_url} asks to wait {seconds:,.0f} s", 'run it again then; ask less often: rate="1 per second"'
+    return RequestFailure(Unreachable("HTTP_BUSY", what, at=at, fix=fix), retry_after_seconds=seconds)
 
 
-def _passing(status: int, pause: float | None, said: str, told: str, at: str) -> Trouble:
-    what = f"{told} is too busy for us" if status in _BUSY else f"{told} failed"
-    if pause is not None and pause > LONGEST_SECONDS:
-        return asks_to_wait(pause, told, at)
-    code = "HTTP_BUSY" if status in _BUSY else "HTTP_FAILED"
-    fix = 'ask less often: rate="1 per second"' if status in _BUSY else "run it again later"
-    return Trouble(Unreachable(code, f"{what} (status {status}){said}", at=at, fix=fix), True, pause)
+def _transient_failure(
+    status: int, wait_seconds: float | None, excerpt: str, display_url: str, at: str
+) -> RequestFailure:
+    what = f"{display_url} is too busy for us" if status in _BUSY_STATUSES else f"{display_url} failed"
+    if wait_seconds is not None and wait_seconds > MAX_WAIT_SECONDS:
+        return asks_to_wait(wait_seconds, display_url, at)
+    code = "HTTP_BUSY" if status in _BUSY_STATUSES else "HTTP_FAILED"
+    fix = 'ask less often: rate="1 per second"' if status in _BUSY_STATUSES else "run it again later"
+    return RequestFailure(Unreachable(code, f"{what} (status {status}){excerpt}", at=at, fix=fix), True, wait_seconds)
 
 
-def _keys(access: Access, url: str) -> str:
-    if not access.is_own(url):
+def _suggest_credentials(access: ApiAccess, url: str) -> str:
+    if not access.is_own_host(url):
         return f"this is not the host that was named ({access.host}): no secrets are sent there"
-    names = access.secrets()
+    names = access.secret_names()
     if not names:
         return 'say who asks: token=rn.secret("API_TOKEN")'
-    hold = "holds" if len(names) == 1 else "hold"
-    return f"see that {listed(names)} {hold} what the API gave you: export {names[0]}=..."
+    verb = "holds" if len(names) == 1 else "hold"
+    return f"see that {join_names(names)} {verb} what the API gave you: export {names[0]}=..."
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was made of."""
-    due, seen = [error], set[int]()
-    while due:
-        one = due.pop(0)
-        if id(one) in seen:
+def _walk_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all its causes, however they are attached to it."""
+    pending, seen_ids = [error], set[int]()
+    while pending:
+        cause = pending.pop(0)
+        if id(cause) in seen_ids:
             continue
-        seen.add(id(one))
-        yield one
-        parts = (*one.args, getattr(one, "reason", None), one.__cause__, one.__context__)
-        due.extend(part for part in parts if isinstance(part, BaseException))
+        seen_ids.add(id(cause))
+        yield cause
+        related = (*cause.args, getattr(cause, "reason", None), cause.__cause__, cause.__context__)
+        pending.extend(candidate for candidate in related if isinstance(candidate, BaseException))
 
 
-def _why(chain: list[BaseException], origin: Http) -> tuple[str, str]:
-    names = [type(one).__name__ for one in chain]
-    for one in chain:
-        if isinstance(one, socket.gaierror):
-            return "nobody knows its name", _LATER
-        if isinstance(one, http.client.IncompleteRead):
+def _explain_failure(chain: list[BaseException], origin: Http) -> tuple[str, str]:
+    names = [type(cause).__name__ for cause in chain]
+    for cause in chain:
+        if isinstance(cause, socket.gaierror):
+            return "nobody knows its name", _LATER_FIX
+        if isinstance(cause, http.client.IncompleteRead):
             return "what it sent was cut off", "run it again"
-        if isinstance(one, http.client.RemoteDisconnected):
-            return "it hung up", _LATER
-        if isinstance(one, http.client.BadStatusLine):
-            return "what it sends is not HTTP", _LATER
-        if isinstance(one, ConnectionRefusedError):
-            return "it refuses the connection", _LATER
+        if isinstance(cause, http.client.RemoteDisconnected):
+            return "it hung up", _LATER_FIX
+        if isinstance(cause, http.client.BadStatusLine):
+            return "what it sends is not HTTP", _LATER_FIX
+        if isinstance(cause, ConnectionRefusedError):
+            return "it refuses the connection", _LATER_FIX
     if any("Timeout" in name or name == "timeout" for name in names):
         return f"nothing came for {origin.timeout_seconds:g} s", "run it again later, or wait longer: timeout=..."
     if "ProxyError" in names:
         return "the proxy refuses", "see what HTTP_PROXY and HTTPS_PROXY say"
     if "ContentDecodingError" in names or "DecodeError" in names:
         return "what it sent is packed, and broken", "run it again"
-    told = next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), None)
-    return told.lower() if isinstance(told, str) else "the connection was lost", _LATER
+    system_message = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), None)
+    return system_message.lower() if isinstance(system_message, str) else "the connection was lost", _LATER_FIX

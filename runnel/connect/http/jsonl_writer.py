@@ -1,4 +1,4 @@
-"""Write records as JSON lines, and know them again by hashes."""
+"""Write records as JSON lines, and recognize repeated ones by their hashes."""
 
 import hashlib
 import json
@@ -7,125 +7,131 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from runnel.connect.feed.protocol import Part
-from runnel.connect.http.record_extraction import Broken, look
-from runnel.connect.http.watermark import rank
+from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.http.record_extraction import InvalidLine, find_path
+from runnel.connect.http.watermark import rank_value
 
 PART_BYTES = 64 * 2**20
 _PLAIN = json.JSONEncoder(default=str, ensure_ascii=False)
 _SORTED = json.JSONEncoder(default=str, ensure_ascii=False, sort_keys=True)
 
 
-def line_of(record: Any, *, is_sorted: bool = False) -> bytes:
-    """Return a record as a line of JSON. A number of more digits than a double has is a text: who reads rounds others.
+def encode_record(record: Any, *, is_sorted: bool = False) -> bytes:
+    """Return a record as a line of JSON. A number with more digits than a double holds becomes a string, unrounded.
 
     >>> from decimal import Decimal
-    >>> line_of({"b": 1, "a": Decimal("0.10000000000000000001")}, is_sorted=True)
+    >>> encode_record({"b": 1, "a": Decimal("0.10000000000000000001")}, is_sorted=True)
     b'{"a": "0.10000000000000000001", "b": 1}'
     """
-    if isinstance(record, Broken):
+    if isinstance(record, InvalidLine):
         return record.text.encode()
     try:
         return (_SORTED if is_sorted else _PLAIN).encode(record).encode()
-    except UnicodeEncodeError:  # JSON can spell halves of characters
+    except UnicodeEncodeError:  # JSON can escape lone surrogates, which UTF-8 can't encode
         return json.dumps(record, default=str, sort_keys=is_sorted).encode()
 
 
-def digest_of(record: Any) -> bytes:
-    """Return what a record is, whatever the order of its keys."""
-    return hashlib.sha256(line_of(record, is_sorted=True)).digest()
+def hash_record(record: Any) -> bytes:
+    """Return a hash of a record that does not depend on the order of its keys."""
+    return hashlib.sha256(encode_record(record, is_sorted=True)).digest()
 
 
-class Parts:
-    """Files of JSON lines below a folder, begun anew when one is large. To be closed."""
+class JsonlPartWriter:
+    """Writes files of JSON lines into a folder, a new one when the current one is large. Must be closed."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """`name` is how people know the API."""
+        """Write into `folder`; `name` is what messages call the API."""
         self._folder = folder
         self._name = name
         self._pages: list[list[int]] = []
-        self._out: IO[bytes] | None = None
+        self._file: IO[bytes] | None = None
         self._size = 0
         self.count = 0
 
     def add(self, record: Any, page: int) -> None:
         """Write a record."""
-        if self._out is None or self._size >= PART_BYTES:
-            self._begin(page)
-        assert self._out is not None
-        self._size += self._out.write(line_of(record) + b"\n")
+        if self._file is None or self._size >= PART_BYTES:
+            self._start_part(page)
+        assert self._file is not None
+        self._size += self._file.write(encode_record(record) + b"\n")
         self._pages[-1][1] = page
         self.count += 1
 
     def close(self) -> None:
         """Close the file that is being written."""
-        if self._out is not None:
-            self._out.close()
+        if self._file is not None:
+            self._file.close()
 
-    def made(self, losers: Sequence[int] = ()) -> tuple[Part, ...]:
-        """Return the parts, without the records of these numbers, from 0 on in order. No more can be added."""
+    def finish(self, superseded: Sequence[int] = ()) -> tuple[FetchedFile, ...]:
+        """Return the written files without the superseded records (numbers from 0). Nothing can be added afterwards."""
         self.close()
-        if losers:
-            self._drop(frozenset(losers))
+        if superseded:
+            self._drop_records(frozenset(superseded))
         return tuple(
-            Part(self._path(number), f"{self._name} page {first}" + (f" to {last}" if last > first else ""), "jsonl")
+            FetchedFile(
+                self._part_path(number), f"{self._name} page {first}" + (f" to {last}" if last > first else ""), "jsonl"
+            )
             for number, (first, last) in enumerate(self._pages)
         )
 
-    def _path(self, number: int) -> Path:
+    def _part_path(self, number: int) -> Path:
         return self._folder / f"{number:05}.jsonl"
 
-    def _begin(self, page: int) -> None:
+    def _start_part(self, page: int) -> None:
         self.close()
-        self._out = self._path(len(self._pages)).open("wb")
+        self._file = self._part_path(len(self._pages)).open("wb")
         self._pages.append([page, page])
         self._size = 0
 
-    def _drop(self, losers: frozenset[int]) -> None:
-        count = 0
+    def _drop_records(self, superseded: frozenset[int]) -> None:
+        record_number = 0
         for number in range(len(self._pages)):
-            path = self._path(number)
-            kept = path.with_suffix(".kept")
-            with path.open("rb") as lines, kept.open("wb") as out:
+            path = self._part_path(number)
+            rewritten_path = path.with_suffix(".kept")
+            with path.open("rb") as lines, rewritten_path.open("wb") as out:
                 for line in lines:
-                    if count not in losers:
+                    if record_number not in superseded:
                         out.write(line)
-                    count += 1
-            kept.replace(path)
+                    record_number += 1
+            rewritten_path.replace(path)
 
 
-class Newest:
-    """Which record of each key is the newest. The keys are in a database of their own, on disk when there are many."""
+class NewestRecords:
+    """Finds the newest record of each key. The keys are in a temporary SQLite database, on disk if there are many."""
 
-    def __init__(self, key: Sequence[str], by: str | None) -> None:
-        """Begin with none; `key` are names of fields, `by` that of one that grows: else the last is the newest."""
+    def __init__(self, key: Sequence[str], order_field: str | None) -> None:
+        """`key` are names of fields. `order_field` is a field that grows; without one the last record is the newest."""
         self._key = key
-        self._by = by
+        self._order_field = order_field
         self._db = sqlite3.connect("", isolation_level=None)
         self._db.execute("pragma journal_mode = off")
         self._db.execute("create table newest (key blob primary key, number integer, value text) without rowid")
         self._db.execute("begin")
-        self.losers: list[int] = []
+        self.superseded: list[int] = []
 
     def add(self, record: Any, number: int) -> None:
-        """Let the record of this number take the place of an earlier one with its key, or lose against it."""
+        """Let this record supersede an earlier one with its key, or be superseded by it."""
         if not isinstance(record, Mapping) or not self._key:
             return
-        value = look(record, self._by)[1] if self._by else None
+        value = find_path(record, self._order_field)[1] if self._order_field else None
         names = {str(name).lower(): name for name in record}
         values = [record.get(name, record.get(names.get(name.lower()))) for name in self._key]
-        key = hashlib.sha256(json.dumps([None if one is None else str(one) for one in values]).encode()).digest()[:16]
+        key = hashlib.sha256(
+            json.dumps([None if key_value is None else str(key_value) for key_value in values]).encode()
+        ).digest()[:16]
         row = (key, number, json.dumps(value, default=str))
         if self._db.execute("insert into newest values (?, ?, ?) on conflict do nothing", row).rowcount:
             return
-        before, earlier = self._db.execute("select number, value from newest where key = ?", (key,)).fetchone()
-        old, new = rank(json.loads(earlier)), rank(value)
-        if old is not None and (new is None or new < old):
-            self.losers.append(number)
+        earlier_number, earlier_value = self._db.execute(
+            "select number, value from newest where key = ?", (key,)
+        ).fetchone()
+        old_rank, new_rank = rank_value(json.loads(earlier_value)), rank_value(value)
+        if old_rank is not None and (new_rank is None or new_rank < old_rank):
+            self.superseded.append(number)
             return
-        self.losers.append(before)
+        self.superseded.append(earlier_number)
         self._db.execute("replace into newest values (?, ?, ?)", row)
 
     def close(self) -> None:
-        """Forget the keys."""
+        """Close the temporary database."""
         self._db.close()

@@ -1,164 +1,178 @@
-"""Walk the pages of an API. A walk that would never end is an error, not a loop."""
+"""Read the pages of an API. Pagination that would never end is an error, not an endless loop."""
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.connect.http.client import Answer, Ask, Client
-from runnel.connect.http.record_extraction import Reading, look
+from runnel.connect.http.client import ApiClient, ApiRequest, ApiResponse
+from runnel.connect.http.record_extraction import ResponseReader, find_path
 from runnel.declare.model.endpoints import Http
-from runnel.errors import Mistake, nearest
+from runnel.errors import Mistake, find_nearest
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page. `is_whole` tells that the walk is this one answer, and that its own text says so."""
+class ApiPage:
+    """A page. `is_only_page` tells that there is no other page, and that the response itself says so."""
 
     number: int
     records: list[Any]
-    answer: Answer
-    is_whole: bool
+    response: ApiResponse
+    is_only_page: bool
 
 
-def walk(client: Client, origin: Http, since: Any, at: str) -> Iterator[Page]:
-    """Yield all pages, from the first on. Only what is `since` a value is asked for, where that is given."""
-    ask: Ask | None = Ask(_fixed(origin, since))
-    walked = _Walk(client, origin, since, at)
+def read_pages(client: ApiClient, origin: Http, since: Any, at: str) -> Iterator[ApiPage]:
+    """Yield all pages, from the first on. With a value of `since`, request only records from that value on."""
+    request: ApiRequest | None = ApiRequest(_base_params(origin, since))
+    pagination = _Pagination(client, origin, since, at)
     number = 0
-    while ask is not None:
+    while request is not None:
         number += 1
         if number > origin.most_pages:
-            raise walked.endless(f"{client.access.told} has more than {origin.most_pages:,} pages", "raise max_pages")
+            raise pagination.endless_error(
+                f"{client.access.display_url} has more than {origin.most_pages:,} pages", "raise max_pages"
+            )
         try:
-            answer = client.ask(ask)
+            response = client.send(request)
         except Mistake as mistake:
-            # Some APIs have no page after the last.
+            # Some APIs answer 404 after the last page.
             if mistake.code == "HTTP_NOT_FOUND" and origin.paging == "page" and number > 1:
                 return
             raise
-        document = walked.reading.document(answer)
-        records = walked.reading.records(document, origin.records)
-        ask = walked.following(number, document, records, answer)
-        says = origin.paging in ("none", "cursor") or (origin.paging == "link" and origin.next is not None)
-        yield Page(number, records, answer, number == 1 and ask is None and (says or origin.more is not None))
+        document = pagination.reader.read_document(response)
+        records = pagination.reader.find_records(document, origin.records)
+        request = pagination.build_next_request(number, document, records, response)
+        marks_last_page = origin.paging in ("none", "cursor") or (origin.paging == "link" and origin.next is not None)
+        yield ApiPage(
+            number, records, response, number == 1 and request is None and (marks_last_page or origin.more is not None)
+        )
 
 
-def _fixed(origin: Http, since: Any) -> dict[str, Any]:
+def _base_params(origin: Http, since: Any) -> dict[str, Any]:
     """Return the parameters of the first request."""
-    found: dict[str, Any] = dict([origin.size] if origin.size is not None else [])
+    params: dict[str, Any] = dict([origin.size] if origin.size is not None else [])
     if origin.since is not None and since is not None:
-        found[origin.since[0]] = since
+        params[origin.since[0]] = since
     if origin.paging == "page" and origin.param is not None:
-        found[origin.param] = origin.first
-    return found
+        params[origin.param] = origin.first
+    return params
 
 
-class _Walk:
-    """What is known of the pages so far."""
+class _Pagination:
+    """The state of pagination: offset, links and cursors so far, to build the next request and detect endless loops."""
 
-    def __init__(self, client: Client, origin: Http, since: Any, at: str) -> None:
+    def __init__(self, client: ApiClient, origin: Http, since: Any, at: str) -> None:
         self._client = client
         self._origin = origin
         self._since = since
         self._at = at
         self._offset = 0
-        self._seen: set[str] = set()
-        self._before: list[Any] = []
-        self.reading = Reading(client.access, at)
+        self._seen_pages: set[str] = set()
+        self._previous_records: list[Any] = []
+        self.reader = ResponseReader(client.access, at)
 
-    def following(self, number: int, document: Any, records: list[Any], answer: Answer) -> Ask | None:
-        """Return how to ask for the next page; None after the last."""
+    def build_next_request(
+        self, number: int, document: Any, records: list[Any], response: ApiResponse
+    ) -> ApiRequest | None:
+        """Return the request for the next page; None after the last page."""
         origin = self._origin
         if origin.paging == "none":
             return None
         if origin.paging == "link":
-            link = self._link(document, answer)
-            return None if link is None else Ask(_fixed(origin, self._since), link=(self._new(link), answer.url))
+            link = self._find_next_link(document, response)
+            return (
+                None
+                if link is None
+                else ApiRequest(
+                    _base_params(origin, self._since), link=(self._refuse_repeated_page(link), response.url)
+                )
+            )
         if origin.paging == "cursor":
-            cursor = self._cursor(number, document, records)
-            return None if cursor is None else self._with(cursor)
-        if not records or self._is_last(document):
+            cursor = self._find_cursor(number, document, records)
+            return None if cursor is None else self._build_request(cursor)
+        if not records or self._is_last_page(document):
             return None
-        self._differs(number, records)
+        self._refuse_same_records(number, records)
         self._offset += len(records)
-        return self._with(origin.first + number if origin.paging == "page" else self._offset)
+        return self._build_request(origin.first + number if origin.paging == "page" else self._offset)
 
-    def _with(self, value: Any) -> Ask:
+    def _build_request(self, value: Any) -> ApiRequest:
         assert self._origin.param is not None
-        return Ask({**_fixed(self._origin, self._since), self._origin.param: value})
+        return ApiRequest({**_base_params(self._origin, self._since), self._origin.param: value})
 
-    def _is_last(self, document: Any) -> bool:
+    def _is_last_page(self, document: Any) -> bool:
         path = self._origin.more
         if path is None:
             return False
-        is_there, value = look(document, path)
-        if not is_there:
-            raise self._lacks("more", path, document)
+        exists, value = find_path(document, path)
+        if not exists:
+            raise self._missing_path_error("more", path, document)
         return not value or value == "false"
 
-    def _link(self, document: Any, answer: Answer) -> str | None:
+    def _find_next_link(self, document: Any, response: ApiResponse) -> str | None:
         path = self._origin.next
         if path is None:
-            return _next_of(answer)
-        is_there, value = look(document, path)
-        if not is_there and self._is_typo(path, document):
-            raise self._lacks("next", path, document)
+            return _find_next_in_headers(response)
+        exists, value = find_path(document, path)
+        if not exists and self._is_typo(path, document):
+            raise self._missing_path_error("next", path, document)
         if value and not isinstance(value, str):
-            what = f"`{path}` in an answer of {self._client.access.told} is no address"
+            what = f"`{path}` in an answer of {self._client.access.display_url} is no address"
             raise Mistake("HTTP_PAGING", what, at=self._at, fix='of a cursor write paging="cursor", cursor=...')
         return value or None
 
-    def _cursor(self, number: int, document: Any, records: list[Any]) -> Any:
+    def _find_cursor(self, number: int, document: Any, records: list[Any]) -> Any:
         path = self._origin.cursor
         assert path is not None
-        is_there, value = look(document, path)
+        exists, value = find_path(document, path)
         size = self._origin.size
-        is_full = size is not None and len(records) >= size[1]
-        if not is_there and number == 1 and (is_full or self._is_typo(path, document)):
-            raise self._lacks("cursor", path, document)
+        is_full_page = size is not None and len(records) >= size[1]
+        if not exists and number == 1 and (is_full_page or self._is_typo(path, document)):
+            raise self._missing_path_error("cursor", path, document)
         if value is None or value is False or value == "":
             return None
         if isinstance(value, dict | list):
-            what = f"`{path}` in an answer of {self._client.access.told} is no text or number"
+            what = f"`{path}` in an answer of {self._client.access.display_url} is no text or number"
             raise Mistake("HTTP_PAGING", what, at=self._at, fix="say where the next cursor itself stands: cursor=...")
-        self._new(str(value))
+        self._refuse_repeated_page(str(value))
         return value
 
-    def _new(self, text: str) -> str:
+    def _refuse_repeated_page(self, text: str) -> str:
         digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
-        if digest in self._seen:
-            what = f"{self._client.access.told} goes in circles: it names a next page that was read already"
-            raise self.endless(what, "see whether `param` is what the API takes, or tell who runs it")
-        self._seen.add(digest)
+        if digest in self._seen_pages:
+            what = f"{self._client.access.display_url} goes in circles: it names a next page that was read already"
+            raise self.endless_error(what, "see whether `param` is what the API takes, or tell who runs it")
+        self._seen_pages.add(digest)
         return text
 
-    def _differs(self, number: int, records: list[Any]) -> None:
-        if records == self._before:
+    def _refuse_same_records(self, number: int, records: list[Any]) -> None:
+        if records == self._previous_records:
             param = self._origin.param
-            what = f"{self._client.access.told} has the same records on page {number} as on the page before"
-            raise self.endless(what, f"see whether it takes `{param}`, or say what tells that there is more: more=...")
-        self._before = records
+            what = f"{self._client.access.display_url} has the same records on page {number} as on the page before"
+            raise self.endless_error(
+                what, f"see whether it takes `{param}`, or say what tells that there is more: more=..."
+            )
+        self._previous_records = records
 
     def _is_typo(self, path: str, document: Any) -> bool:
-        """Tell whether a key that is not there looks like one that is: else it may just be the last page."""
+        """Tell whether a missing key resembles an existing one; if not, this may simply be the last page."""
         parent, _, name = path.rpartition(".")
-        inside = look(document, parent)[1] if parent else document
-        return isinstance(inside, dict) and nearest(name, inside) is not None
+        parent_value = find_path(document, parent)[1] if parent else document
+        return isinstance(parent_value, dict) and find_nearest(name, parent_value) is not None
 
-    def _lacks(self, option: str, path: str, document: Any) -> Mistake:
-        told = self.reading.keys(document, path)
-        what = f"an answer of {self._client.access.told} has no `{path}`; {told}"
+    def _missing_path_error(self, option: str, path: str, document: Any) -> Mistake:
+        keys_text = self.reader.describe_keys(document, path)
+        what = f"an answer of {self._client.access.display_url} has no `{path}`; {keys_text}"
         return Mistake("HTTP_PAGING", what, at=self._at, fix=f"say where it stands: {option}=...")
 
-    def endless(self, what: str, fix: str) -> Mistake:
-        """Return the mistake of a walk that would not end."""
+    def endless_error(self, what: str, fix: str) -> Mistake:
+        """Return the error for pagination that would never end."""
         return Mistake("HTTP_ENDLESS", what, at=self._at, fix=fix)
 
 
-def _next_of(answer: Answer) -> str | None:
-    """Return the address with rel=next in the header Link."""
+def _find_next_in_headers(response: ApiResponse) -> str | None:
+    """Return the URL with rel=next in the Link header."""
     from requests.utils import parse_header_links
 
-    links = parse_header_links(answer.headers.get("Link", ""))
-    return next((one["url"] for one in links if "next" in one.get("rel", "").lower().split()), None)
+    links = parse_header_links(response.headers.get("Link", ""))
+    return next((link["url"] for link in links if "next" in link.get("rel", "").lower().split()), None)

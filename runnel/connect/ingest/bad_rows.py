@@ -1,4 +1,4 @@
-"""Bad rows of a source's files, as rows of its quarantine table."""
+"""Convert bad rows of a source's files to rows of its quarantine table."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from runnel.connect.files import csv, jsonl
 from runnel.connect.files.csv import CsvReader
-from runnel.connect.files.file_patterns import File
+from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow
 from runnel.connect.files.jsonl import JsonReader
-from runnel.connect.load.quarantine import Aside
-from runnel.connect.load.type_inference import Settled, bad_rows
-from runnel.lake.scan.duckdb_types import literal
+from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.type_inference import InferredTypes, list_bad_rows
+from runnel.lake.scan.duckdb_types import quote_literal
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,45 +20,54 @@ if TYPE_CHECKING:
     from runnel.connect.files.open_files import AnyReader
 
 
-def set_aside(
-    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", settled: Settled, files: dict[str, File], run: str
-) -> list[Aside]:
-    """Return every bad row with its text and all that is wrong with it."""
+def build_quarantined_rows(
+    con: "duckdb.DuckDBPyConnection",
+    reader: "AnyReader",
+    inferred: InferredTypes,
+    files: dict[str, LocalFile],
+    run: str,
+) -> list[QuarantinedRow]:
+    """Return every bad row with its text and all its reasons."""
     at = datetime.now(UTC)
-    named = {file.name: file for file in files.values()}
-    found: list[Aside] = []
-    for name, group in groupby(bad_rows(con, reader, settled, files), key=lambda row: row.file):
+    files_by_name = {file.name: file for file in files.values()}
+    quarantined_rows: list[QuarantinedRow] = []
+    for name, group in groupby(list_bad_rows(con, reader, inferred, files), key=lambda row: row.file):
         bad = list(group)
-        texts = _texts(con, reader, named[name], bad)
-        found += [Aside(texts.get(place), "; ".join(reasons), name, run, at) for place, reasons in _by_place(bad)]
-    return found
+        texts = _read_row_texts(con, reader, files_by_name[name], bad)
+        quarantined_rows += [
+            QuarantinedRow(texts.get(position), "; ".join(reasons), name, run, at)
+            for position, reasons in _group_by_position(bad)
+        ]
+    return quarantined_rows
 
 
-def _by_place(bad: Sequence[BadRow]) -> Iterator[tuple[str, list[str]]]:
-    for place, group in groupby(bad, key=lambda row: row.place):
-        yield place, [str(row) for row in group]
+def _group_by_position(bad: Sequence[BadRow]) -> Iterator[tuple[str, list[str]]]:
+    for position, group in groupby(bad, key=lambda row: row.position):
+        yield position, [str(row) for row in group]
 
 
-def _texts(con: "duckdb.DuckDBPyConnection", reader: "AnyReader", file: File, bad: Sequence[BadRow]) -> dict[str, str]:
-    """Return the text of rows by their place: the line as it stands in the file, or for Parquet its JSON."""
-    known = {row.place: row.raw for row in bad if row.raw is not None}
-    numbers = {int(row.place.split()[-1]): row.place for row in bad if row.place not in known}
+def _read_row_texts(
+    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", file: LocalFile, bad: Sequence[BadRow]
+) -> dict[str, str]:
+    """Return the text of rows by their position: the line in the file, or for Parquet the row as JSON."""
+    parsed_texts = {row.position: row.raw for row in bad if row.raw is not None}
+    numbers = {int(row.position.split()[-1]): row.position for row in bad if row.position not in parsed_texts}
     if isinstance(reader, CsvReader):
-        found = csv.raw_rows(file, reader.options, numbers)
+        file_texts = csv.read_raw_rows(file, reader.options, numbers)
     elif isinstance(reader, JsonReader):
-        found = jsonl.raw_rows(file, numbers)
+        file_texts = jsonl.read_raw_rows(file, numbers)
     else:
-        found = _as_json(con, reader, file, numbers)
-    return known | {numbers[number]: text for number, text in found.items()}
+        file_texts = _read_rows_as_json(con, reader, file, numbers)
+    return parsed_texts | {numbers[number]: text for number, text in file_texts.items()}
 
 
-def _as_json(
-    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", file: File, numbers: dict[int, str]
+def _read_rows_as_json(
+    con: "duckdb.DuckDBPyConnection", reader: "AnyReader", file: LocalFile, numbers: dict[int, str]
 ) -> dict[int, str]:
-    columns = ", ".join(f"{literal(column.name)}: {column.sql}" for column in reader.columns)
+    columns = ", ".join(f"{quote_literal(column.name)}: {column.sql_name}" for column in reader.columns)
     rows = con.execute(
         f"SELECT row, CAST(to_json({{{columns}}}) AS VARCHAR) FROM "
-        f"(SELECT *, row_number() OVER () AS row FROM ({reader.rows(file)})) WHERE list_contains(?, row)",
+        f"(SELECT *, row_number() OVER () AS row FROM ({reader.build_select(file)})) WHERE list_contains(?, row)",
         [list(numbers)],
     ).fetchall()
     return dict(rows)

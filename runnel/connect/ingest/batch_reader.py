@@ -1,4 +1,4 @@
-"""Read a batch of files with DuckDB, as a load does, into data files of a version of the source's table."""
+"""Read a batch of files with DuckDB, like a load, into data files for a version of the source's table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,176 +8,224 @@ from typing import TYPE_CHECKING, cast
 import duckdb
 import pyarrow as pa
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.load_request import Request
-from runnel.connect.files.open_files import AnyReader, Unread, damaged, look_into, open_reader, unreadable, without
-from runnel.connect.files.scratch_files import Scratch
-from runnel.connect.ingest.bad_rows import set_aside
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.load_request import LoadRequest
+from runnel.connect.files.open_files import (
+    AnyReader,
+    UnreadableFile,
+    describe_unreadable,
+    exclude_unreadable,
+    find_damaged_files,
+    inspect_files,
+    open_reader,
+)
+from runnel.connect.files.scratch_files import ScratchFiles
+from runnel.connect.ingest.bad_rows import build_quarantined_rows
 from runnel.connect.ingest.column_check import check_columns
 from runnel.connect.ingest.ingest import Progress
-from runnel.connect.ingest.part_writer import Made, by_path, write_parts
-from runnel.connect.ingest.read_request import request_of
-from runnel.connect.ingest.required_columns import as_declared, never_null
-from runnel.connect.ingest.target_version import Target, created, evolved
-from runnel.connect.load.column_matching import Choice, choose
-from runnel.connect.load.quarantine import Aside
-from runnel.connect.load.type_inference import Settled, files_with_bad_rows, refuse, settle
+from runnel.connect.ingest.part_writer import DataFilesByPath, split_by_path, write_parts
+from runnel.connect.ingest.read_request import build_request
+from runnel.connect.ingest.required_columns import require_values, restore_required
+from runnel.connect.ingest.target_version import WriteTarget, create_target, evolve_target
+from runnel.connect.load.column_matching import ColumnChoice, match_columns
+from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.connect.load.type_inference import InferredTypes, describe_bad_rows, find_files_with_bad_rows, infer_types
 from runnel.declare.model.flow import Source
 from runnel.internal_names import internal_column
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
-from runnel.lake.scan.duckdb_connection import connect
-from runnel.lake.scan.duckdb_types import duckdb_type, quoted
+from runnel.lake.scan.duckdb_connection import connect_duckdb
+from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from runnel.lake.store import Store
 
-_PATH = internal_column("path")
+_PATH_COLUMN = internal_column("path")
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Data files that wait to be staged onto `target`, by the path that their rows came from.
+class IngestBatch:
+    """Data files that are ready to be staged onto `target`, by the path that their rows came from.
 
-    `unread` are files that were skipped, with why; `dropped` counts the rows that were. `incomplete` are the paths of
-    files that are not in the table whole: skipped, or with bad rows.
+    `unread_reasons` tell why files were skipped; `dropped` counts the bad rows. `incomplete` are the paths of files
+    that were skipped or have bad rows.
     """
 
-    target: Target
-    made: Made = field(default_factory=dict)
+    target: WriteTarget
+    data_files: DataFilesByPath = field(default_factory=dict)
     dropped: int = 0
-    asides: tuple[Aside, ...] = ()
+    quarantined_rows: tuple[QuarantinedRow, ...] = ()
     new_columns: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    unread_reasons: tuple[str, ...] = ()
     incomplete: frozenset[str] = frozenset()
 
 
-def target_of(store: "Store", source: Source, choices: Sequence[Choice], base: str | None, *, is_anew: bool) -> Target:
-    """Return what to write for; anew, the table starts over with what is chosen."""
-    if is_anew or base is None:
-        return created(store, source, choices, base)
-    return evolved(store, source, choices, base)
+def prepare_target(
+    store: "Store", source: Source, choices: Sequence[ColumnChoice], base: str | None, *, from_scratch: bool
+) -> WriteTarget:
+    """Return the version to write for; with `from_scratch`, a new version of the table with the chosen columns."""
+    if from_scratch or base is None:
+        return create_target(store, source, choices, base)
+    return evolve_target(store, source, choices, base)
 
 
 def read_batch(
     store: "Store",
     source: Source,
-    files: Sequence[File],
+    files: Sequence[LocalFile],
     base: str | None,
     run: str,
-    progress: Progress | None,
+    report_progress: Progress | None,
     *,
-    is_anew: bool,
-    skips: bool = False,
-    together: bool = False,
+    from_scratch: bool,
+    skip_unreadable: bool = False,
+    combine_files: bool = False,
     owners: Mapping[str, str] | None = None,
-) -> Batch:
-    """Read files, none of them empty, for the version `base` or, `is_anew`, for a table that starts over.
+) -> IngestBatch:
+    """Read files, none of them empty, for the version `base` or, with `from_scratch`, for a recreated table.
 
-    The rows of each file get data files of their own, unless they need not be told apart later: then `together`. Their
-    names start with its owner, if `owners` has one.
+    The rows of each file are written to data files of their own, so that they can be replaced later; `combine_files`
+    writes them together. The names of a file's data files start with its owner, if `owners` has one.
 
-    A file that can't be read at all raises; with `skips` it is left out, by the source's `on_bad`.
+    A file that can't be read at all raises; with `skip_unreadable` it is skipped, and handled by the source's `on_bad`.
     """
-    request = request_of(source, files)
-    schema = table_metadata.load(store, base).schema() if base is not None and not is_anew else None
-    with Scratch() as scratch, connect() as con:
-        ready, unread = look_into(con, request, scratch)
+    request = build_request(source, files)
+    schema = table_metadata.load_metadata(store, base).schema() if base is not None and not from_scratch else None
+    with ScratchFiles() as scratch, connect_duckdb() as con:
+        readable_files, unreadable_files = inspect_files(con, request, scratch)
         while True:
-            if unread and not skips:
-                raise unread[0].error
-            ready = without(ready, unread)
-            if not ready and unread and base is None and not request.schema:
-                raise unread[0].error  # no file says which columns there are
-            if not ready:
-                return _with(Batch(target_of(store, source, (), base, is_anew=is_anew)), unread, source, run)
+            if unreadable_files and not skip_unreadable:
+                raise unreadable_files[0].error
+            readable_files = exclude_unreadable(readable_files, unreadable_files)
+            if not readable_files and unreadable_files and base is None and not request.schema:
+                raise unreadable_files[0].error  # no file tells which columns there are
+            if not readable_files:
+                return _add_unreadable_files(
+                    IngestBatch(prepare_target(store, source, (), base, from_scratch=from_scratch)),
+                    unreadable_files,
+                    source,
+                    run,
+                )
             try:
-                reader = open_reader(con, request, ready, scratch, [column.name for column in request.schema])
-                lacking = check_columns(reader, source, [column.name for column in schema.fields] if schema else [])
-                if not lacking:
-                    taken = _Taken(store, source, request, base, schema, run, is_anew, together, owners or {})
-                    return _with(taken.read(con, reader, scratch, progress), unread, source, run)
+                reader = open_reader(con, request, readable_files, scratch, [column.name for column in request.schema])
+                rejected_files = check_columns(
+                    reader, source, [column.name for column in schema.fields] if schema else []
+                )
+                if not rejected_files:
+                    batch_reader = _BatchReader(
+                        store, source, request, base, schema, run, from_scratch, combine_files, owners or {}
+                    )
+                    return _add_unreadable_files(
+                        batch_reader.read(con, reader, scratch, report_progress), unreadable_files, source, run
+                    )
             except (duckdb.Error, pa.ArrowException) as error:
-                lacking = damaged(con, request, ready, scratch) if skips else ()
-                if not lacking:
-                    raise unreadable(error, request) from error
-            unread = (*unread, *lacking)
+                rejected_files = find_damaged_files(con, request, readable_files, scratch) if skip_unreadable else ()
+                if not rejected_files:
+                    raise describe_unreadable(error, request) from error
+            unreadable_files = (*unreadable_files, *rejected_files)
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What files that can be read are read for."""
+class _BatchReader:
+    """Reads readable files into data files of a table."""
 
     store: "Store"
     source: Source
-    request: Request
+    request: LoadRequest
     base: str | None
     schema: "Schema | None"
     run: str
-    is_anew: bool
-    together: bool
+    from_scratch: bool
+    combine_files: bool
     owners: Mapping[str, str]
 
     def read(
-        self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: Scratch, progress: Progress | None
-    ) -> Batch:
-        source, where = self.source, self.request.where
-        choices = choose(reader.columns, self.request.schema, self.schema, source.on_new_column, where)
-        _tell(progress, "checking", 0)
-        settled = settle(con, reader, never_null(choices, source))
-        if settled.dropped and source.on_bad == "stop":
-            raise refuse(con, reader, settled, scratch.files, where)
-        aside = source.on_bad == "quarantine" and settled.dropped
-        asides = set_aside(con, reader, settled, scratch.files, self.run) if aside else []
-        incomplete = files_with_bad_rows(con, reader, settled, scratch.files) if settled.dropped else frozenset()
-        wanted = as_declared(settled.choices, choices)
-        target = target_of(self.store, source, wanted, self.base, is_anew=self.is_anew)
-        made = _written(
-            self.store, con, reader, settled, target, scratch, progress, self.owners, together=self.together
+        self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: ScratchFiles, report_progress: Progress | None
+    ) -> IngestBatch:
+        source, files_label = self.source, self.request.files_label
+        choices = match_columns(reader.columns, self.request.schema, self.schema, source.on_new_column, files_label)
+        _report(report_progress, "checking", 0)
+        inferred = infer_types(con, reader, require_values(choices, source))
+        if inferred.dropped and source.on_bad == "stop":
+            raise describe_bad_rows(con, reader, inferred, scratch.files_by_path, files_label)
+        should_quarantine = source.on_bad == "quarantine" and inferred.dropped
+        quarantined_rows = (
+            build_quarantined_rows(con, reader, inferred, scratch.files_by_path, self.run) if should_quarantine else []
         )
-        new = tuple(choice.name for choice in settled.choices if choice.stored is None) if self.schema else ()
-        return Batch(target, made, settled.dropped, tuple(asides), new, incomplete=incomplete)
+        incomplete = (
+            find_files_with_bad_rows(con, reader, inferred, scratch.files_by_path) if inferred.dropped else frozenset()
+        )
+        table_choices = restore_required(inferred.choices, choices)
+        target = prepare_target(self.store, source, table_choices, self.base, from_scratch=self.from_scratch)
+        data_files = _write_batch(
+            self.store,
+            con,
+            reader,
+            inferred,
+            target,
+            scratch,
+            report_progress,
+            self.owners,
+            combine_files=self.combine_files,
+        )
+        new_columns = tuple(choice.name for choice in inferred.choices if choice.stored is None) if self.schema else ()
+        return IngestBatch(
+            target, data_files, inferred.dropped, tuple(quarantined_rows), new_columns, incomplete=incomplete
+        )
 
 
-def _with(batch: Batch, unread: Sequence[Unread], source: Source, run: str) -> Batch:
-    """Return a batch with the files that were skipped: a row of quarantine each, where that is the policy."""
+def _add_unreadable_files(
+    batch: IngestBatch, unreadable_files: Sequence[UnreadableFile], source: Source, run: str
+) -> IngestBatch:
+    """Return a batch with the skipped files; each is one quarantined row if `on_bad` is "quarantine"."""
     at = datetime.now(UTC)
-    rows = [Aside(None, each.error.what, each.file.name, run, at) for each in unread]
-    asides = (*batch.asides, *rows) if source.on_bad == "quarantine" else batch.asides
-    incomplete = batch.incomplete | {each.file.name for each in unread}
-    return replace(batch, asides=asides, unread=tuple(each.error.what for each in unread), incomplete=incomplete)
+    rows = [
+        QuarantinedRow(None, unreadable_file.error.what, unreadable_file.file.name, run, at)
+        for unreadable_file in unreadable_files
+    ]
+    quarantined_rows = (*batch.quarantined_rows, *rows) if source.on_bad == "quarantine" else batch.quarantined_rows
+    incomplete = batch.incomplete | {unreadable_file.file.name for unreadable_file in unreadable_files}
+    return replace(
+        batch,
+        quarantined_rows=quarantined_rows,
+        unread_reasons=tuple(unreadable_file.error.what for unreadable_file in unreadable_files),
+        incomplete=incomplete,
+    )
 
 
-def _written(
+def _write_batch(
     store: "Store",
     con: duckdb.DuckDBPyConnection,
     reader: AnyReader,
-    settled: Settled,
-    target: Target,
-    scratch: Scratch,
-    progress: Progress | None,
+    inferred: InferredTypes,
+    target: WriteTarget,
+    scratch: ScratchFiles,
+    report_progress: Progress | None,
     owners: Mapping[str, str],
     *,
-    together: bool,
-) -> Made:
-    stored = {choice.name: choice.tries[0].value for choice in settled.choices}
+    combine_files: bool,
+) -> DataFilesByPath:
+    stored_values = {choice.name: choice.conversions[0].value for choice in inferred.choices}
     columns = [
-        f"{stored.get(field.name, f'CAST(NULL AS {duckdb_type(field.field_type)})')} AS {quoted(field.name)}"
+        f"{stored_values.get(field.name, f'CAST(NULL AS {to_duckdb_type(field.field_type)})')} "
+        f"AS {quote_identifier(field.name)}"
         for field in target.metadata.schema().fields
     ]
-    select = ", ".join([*columns, f"file AS {quoted(_PATH)}"])
-    rows = con.sql(f"SELECT {select} FROM ({reader.rows()}) WHERE {settled.condition}")
+    select = ", ".join([*columns, f"file AS {quote_identifier(_PATH_COLUMN)}"])
+    rows = con.sql(f"SELECT {select} FROM ({reader.build_select()}) WHERE {inferred.good_row_sql}")
     batches = cast(Iterable[pa.RecordBatch], rows.to_arrow_reader(ROW_GROUP_ROWS))
-    named = (("" if together else scratch.files[path].name, part) for path, part in by_path(batches))
-    return write_parts(store, target.metadata, named, _told(progress), owners)
+    named_parts = (
+        ("" if combine_files else scratch.files_by_path[path].name, part) for path, part in split_by_path(batches)
+    )
+    return write_parts(store, target.metadata, named_parts, _make_row_reporter(report_progress), owners)
 
 
-def _told(progress: Progress | None) -> Callable[[int], None]:
-    return lambda done: _tell(progress, "reading", done)
+def _make_row_reporter(report_progress: Progress | None) -> Callable[[int], None]:
+    return lambda row_count: _report(report_progress, "reading", row_count)
 
 
-def _tell(progress: Progress | None, what: str, done: int) -> None:
-    if progress is not None:
-        progress(what, done, None)
+def _report(report_progress: Progress | None, activity: str, done_count: int) -> None:
+    if report_progress is not None:
+        report_progress(activity, done_count, None)

@@ -1,6 +1,6 @@
-"""Read what was found of a source into its table: one new version, staged. Publishes nothing.
+"""Read the changed files of a source and stage one new version of its table. Publishes nothing.
 
-What is heavy is imported when something is read.
+Heavy modules are imported only when files are read.
 """
 
 from collections.abc import Callable
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.ingest.detect.file_changes import Found, Position
+from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.declare.model.flow import Source
-from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_position import ProcessedFile
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -19,49 +19,52 @@ Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Ingested:
-    """A staged version of a source's table, and what to record of the position with it.
+class IngestResult:
+    """A staged version of a source's table, and the records of processed files to store with it.
 
-    `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, where that changed.
-    `unread` says why files were skipped, `left` which are still being written, `warnings` what else people should know.
-    `oldest_at` is when, in seconds since 1970, the oldest of the rows came to the system that they are read from.
-    Where nothing is to be published, it is the version that was there.
+    `rows` and `files` were read. `quarantine` is the staged version of the quarantine table, if it changed.
+    `unread_reasons` tell why files were skipped, `unfinished` which are still being written; `warnings` are for users.
+    `oldest_at` is when, in seconds since 1970, the oldest of the rows arrived in the system that they are read from.
+    If there is nothing to publish, `location` is that of the existing version.
     """
 
     location: str
     content: str
     rows: int
     files: int
-    seen: tuple[Seen, ...]
+    processed_files: tuple[ProcessedFile, ...]
     dropped: int = 0
     quarantine: tuple[str, str] | None = None  # location, content
     new_columns: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    unread_reasons: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     oldest_at: float | None = None
 
 
-def read(
+def ingest_source(
     store: "Store",
     source: Source,
     root: Path,
-    found: Found,
+    file_changes: FileChanges,
     base: str | None,
-    seen: Position,
+    load_processed_files: ProcessedFilesLoader,
     *,
     quarantine: str | None = None,
     run: str = "",
-    progress: Progress | None = None,
-) -> Ingested:
-    """Read new and changed files, and stage the version of the table that has their rows and lacks those that go.
+    report_progress: Progress | None = None,
+) -> IngestResult:
+    """Read new and changed files, and stage the version with their rows and without the removed ones.
 
-    `base` and `quarantine` are the versions of the table and of its quarantine table now. `seen` is asked only where
-    the rows of a file can't be found otherwise: it knows of every file that was ever read. Raises where rows are bad,
-    by the source's `on_bad`; then nothing is to be published. A file that changed while it was read is left out.
+    `base` and `quarantine` are the current versions of the table and of its quarantine table. `load_processed_files`
+    loads the records of every file ever read; it is called only if the rows of a file can't be found otherwise. Raises
+    if rows are bad and the source's `on_bad` is "stop"; then nothing must be published. A file that changes while it is
+    read is skipped.
     """
-    from runnel.connect.ingest.ingest_files import take_in
-    from runnel.connect.ingest.source_errors import told
+    from runnel.connect.ingest.ingest_files import ingest_files
+    from runnel.connect.ingest.source_errors import describe_source_errors
 
-    with told(source):
-        return take_in(store, source, root, found, base, seen, quarantine, run, progress)
+    with describe_source_errors(source):
+        return ingest_files(
+            store, source, root, file_changes, base, load_processed_files, quarantine, run, report_progress
+        )

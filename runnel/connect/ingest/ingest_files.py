@@ -1,4 +1,4 @@
-"""Take in what was found of a source: its files read together, written apart, staged as one version."""
+"""Ingest the changed files of a source: read them together, write them separately, stage one version."""
 
 import os
 from collections.abc import Sequence
@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.connect.files.file_patterns import AVRO, BINARY, ORC, PARQUET, File
+from runnel.connect.files.file_patterns import AVRO, BINARY, ORC, PARQUET, LocalFile
 from runnel.connect.files.open_files import is_blank
 from runnel.connect.ingest import failpoints
-from runnel.connect.ingest.batch_reader import Batch, read_batch, target_of
-from runnel.connect.ingest.detect.file_changes import Arrival, Found, Position
-from runnel.connect.ingest.detect.listing import is_address
-from runnel.connect.ingest.detect.unchanged_check import changed, refused
-from runnel.connect.ingest.ingest import Ingested, Progress
-from runnel.connect.ingest.replaced_files import Leaving, leaving
+from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
+from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader, SourceFile
+from runnel.connect.ingest.detect.listing import is_object_url
+from runnel.connect.ingest.detect.unchanged_check import describe_changed_file, find_changed_files
+from runnel.connect.ingest.ingest import IngestResult, Progress
+from runnel.connect.ingest.replaced_files import ReplacedFiles, find_replaced_files
 from runnel.connect.load import quarantine
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError
-from runnel.lake.diff.content_id import of_files
+from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.iceberg import table_metadata, table_properties
-from runnel.lake.iceberg.data_file_owners import prefix
-from runnel.lake.iceberg.snapshots import Edit, stage
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -31,161 +31,203 @@ _HEAD_BYTES = 4096
 _ATTEMPTS = 3
 
 
-def take_in(
+def ingest_files(
     store: "Store",
     source: Source,
     root: Path,
-    found: Found,
+    file_changes: FileChanges,
     base: str | None,
-    seen: Position,
-    aside: str | None,
+    load_processed_files: ProcessedFilesLoader,
+    quarantine_location: str | None,
     run: str,
-    progress: Progress | None,
-) -> Ingested:
-    """Stage the next version of a source's table. Where all rows are read in another way, the table starts over.
+    report_progress: Progress | None,
+) -> IngestResult:
+    """Stage the next version of a source's table. If all rows are read with new options, the table is recreated.
 
-    Without files that change under the reader, everything is read once more: what they said may have set a column's
-    type.
+    If files change while they are read, the others are read again without them: a changed file may have determined a
+    column's type.
     """
     for _ in range(_ATTEMPTS):
-        gone = leaving(store, base, found, seen)
-        is_anew = base is None or (found.is_reread and gone.is_everything)
+        replaced_files = find_replaced_files(store, base, file_changes, load_processed_files)
+        from_scratch = base is None or (file_changes.has_new_read_options and replaced_files.is_everything)
         try:
-            batch = _batch(store, source, root, found, base, run, progress, is_anew=is_anew)
+            batch = _read_files(
+                store, source, root, file_changes, base, run, report_progress, from_scratch=from_scratch
+            )
             failpoints.reach(failpoints.READ)
         except RunnelError:
-            moved = changed(root, found, store.storage)
-            if not moved:
+            changed_paths = find_changed_files(root, file_changes, store.storage)
+            if not changed_paths:
                 raise
         else:
-            moved = changed(root, found, store.storage)
-            if not moved:
-                return _ingested(store, source, found, base, batch, gone, aside, is_anew=is_anew)
-        rest = found.without(moved)
-        if base is None and rest.is_empty:
+            changed_paths = find_changed_files(root, file_changes, store.storage)
+            if not changed_paths:
+                return _stage_ingest(
+                    store,
+                    source,
+                    file_changes,
+                    base,
+                    batch,
+                    replaced_files,
+                    quarantine_location,
+                    from_scratch=from_scratch,
+                )
+        remaining = file_changes.exclude_paths(changed_paths)
+        if base is None and remaining.is_empty:
             break
-        if rest.is_empty and base is not None:
-            return Ingested(base, found.before or "", 0, 0, rest.moved, left=rest.left)
-        found = rest
-    raise refused(min(moved))
+        if remaining.is_empty and base is not None:
+            return IngestResult(
+                base, file_changes.content_before or "", 0, 0, remaining.moved_files, unfinished=remaining.unfinished
+            )
+        file_changes = remaining
+    raise describe_changed_file(min(changed_paths))
 
 
-def _batch(
+def _read_files(
     store: "Store",
     source: Source,
     root: Path,
-    found: Found,
+    file_changes: FileChanges,
     base: str | None,
     run: str,
-    progress: Progress | None,
+    report_progress: Progress | None,
     *,
-    is_anew: bool,
-) -> Batch:
-    skips = source.on_bad != "stop"
-    with temp_dirs.folder("ingest") as folder:
-        local = _files(store, root, found.reads, Path(folder), progress)
-        files = _filled(source, local)
+    from_scratch: bool,
+) -> IngestBatch:
+    skip_unreadable = source.on_bad != "stop"
+    with temp_dirs.create_scoped("ingest") as folder:
+        local_files = _make_local_files(store, root, file_changes.files_to_read, Path(folder), report_progress)
+        files = _drop_empty_files(source, local_files)
         if not files:
-            return Batch(target_of(store, source, (), base, is_anew=is_anew))
-        owners = {arrival.path: arrival.owned[0] for arrival in found.reads}
-        return read_batch(store, source, files, base, run, progress, is_anew=is_anew, skips=skips, owners=owners)
+            return IngestBatch(prepare_target(store, source, (), base, from_scratch=from_scratch))
+        owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
+        return read_batch(
+            store,
+            source,
+            files,
+            base,
+            run,
+            report_progress,
+            from_scratch=from_scratch,
+            skip_unreadable=skip_unreadable,
+            owners=owners,
+        )
 
 
-def _ingested(
+def _stage_ingest(
     store: "Store",
     source: Source,
-    found: Found,
+    file_changes: FileChanges,
     base: str | None,
-    batch: Batch,
-    gone: Leaving,
-    aside: str | None,
+    batch: IngestBatch,
+    replaced_files: ReplacedFiles,
+    quarantine_location: str | None,
     *,
-    is_anew: bool,
-) -> Ingested:
-    location = _staged(store, batch, gone, is_anew=is_anew)
+    from_scratch: bool,
+) -> IngestResult:
+    location = _stage_version(store, batch, replaced_files, from_scratch=from_scratch)
     failpoints.reach(failpoints.STAGED)
-    made = {path: tuple(file.file_path for file in files) for path, files in batch.made.items()}
-    return Ingested(
+    data_file_paths = {path: tuple(file.file_path for file in files) for path, files in batch.data_files.items()}
+    return IngestResult(
         location=location,
-        content=_content(store, found, base, batch, gone, location, is_anew=is_anew),
-        rows=sum(file.record_count for files in batch.made.values() for file in files),
-        files=len(found.reads),
-        seen=found.position(made, batch.incomplete),
+        content=_compute_content(store, file_changes, base, batch, replaced_files, location, from_scratch=from_scratch),
+        rows=sum(file.record_count for files in batch.data_files.values() for file in files),
+        files=len(file_changes.files_to_read),
+        processed_files=file_changes.list_processed_files(data_file_paths, batch.incomplete),
         dropped=batch.dropped,
-        quarantine=_quarantined(store, source, found, batch, aside),
+        quarantine=_stage_quarantine(store, source, file_changes, batch, quarantine_location),
         new_columns=batch.new_columns,
-        unread=batch.unread,
-        left=found.left,
+        unread_reasons=batch.unread_reasons,
+        unfinished=file_changes.unfinished,
     )
 
 
-def _filled(source: Source, files: Sequence[File]) -> list[File]:
-    """Return the files that have something in them; an empty one gives no rows, unless files are rows themselves."""
+def _drop_empty_files(source: Source, files: Sequence[LocalFile]) -> list[LocalFile]:
+    """Return the files that are not empty; for the binary format an empty file is a row, too."""
     assert isinstance(source.origin, Files)
     if source.origin.format == BINARY:
         return list(files)
-    filled = [file for file in files if file.bytes]
+    filled_files = [file for file in files if file.bytes]
     if source.origin.format in (PARQUET, AVRO, ORC):
-        return filled
-    return [file for file in filled if file.bytes > _HEAD_BYTES or not is_blank(file)]
+        return filled_files
+    return [file for file in filled_files if file.bytes > _HEAD_BYTES or not is_blank(file)]
 
 
-def _files(
-    store: "Store", root: Path, arrivals: Sequence[Arrival], folder: Path, progress: Progress | None
-) -> list[File]:
-    """Return what is on local disk; objects are copied below `folder`."""
-    away: dict[str, Path] = {}
-    if wanted := {each.path: folder / prefix(each.path) for each in arrivals if is_address(each.path)}:
+def _make_local_files(
+    store: "Store", root: Path, source_files: Sequence[SourceFile], folder: Path, report_progress: Progress | None
+) -> list[LocalFile]:
+    """Return the files on local disk; objects are downloaded below `folder`."""
+    downloaded_paths: dict[str, Path] = {}
+    if target_folders := {
+        source_file.path: folder / make_owner_prefix(source_file.path)
+        for source_file in source_files
+        if is_object_url(source_file.path)
+    }:
         from runnel.connect.ingest.detect.object_listing import download
 
-        away = download(wanted, store.storage, progress)
-    found = []
-    for each in arrivals:
-        # Its absolute path keeps the name of a symlink, and with it the ending.
-        path = str(away.get(each.path) or os.path.abspath(root / each.path))  # noqa: PTH100
-        found.append(File(each.path, path, each.size, each.modified_ns / 1e9))
-    return found
+        downloaded_paths = download(target_folders, store.storage, report_progress)
+    local_files = []
+    for source_file in source_files:
+        # Its absolute path keeps the name of a symlink, and with it the extension.
+        path = str(downloaded_paths.get(source_file.path) or os.path.abspath(root / source_file.path))  # noqa: PTH100
+        local_files.append(LocalFile(source_file.path, path, source_file.size, source_file.modified_ns / 1e9))
+    return local_files
 
 
-def _staged(store: "Store", batch: Batch, gone: Leaving, *, is_anew: bool) -> str:
-    added = [file for files in batch.made.values() for file in files]
-    if is_anew:
-        return stage(store, batch.target.location, Edit(added=added)) if added else batch.target.location
-    return stage(store, batch.target.location, Edit(added, gone.entries, updates=batch.target.updates))
-
-
-def _content(
-    store: "Store", found: Found, base: str | None, batch: Batch, gone: Leaving, location: str, *, is_anew: bool
-) -> str:
-    """Return whose rows and columns these are. Where it can't be told what went, they are nobody else's.
-
-    So it is where the content before was not the sum of the files that were read: rows may go that were released.
-    """
-    before = (
-        table_metadata.load(store, base).properties.get(table_properties.UNDECLARED, "") if base is not None else ""
+def _stage_version(store: "Store", batch: IngestBatch, replaced_files: ReplacedFiles, *, from_scratch: bool) -> str:
+    added = [file for files in batch.data_files.values() for file in files]
+    if from_scratch:
+        return stage_version(store, batch.target.location, VersionEdit(added=added)) if added else batch.target.location
+    return stage_version(
+        store, batch.target.location, VersionEdit(added, replaced_files.entries, updates=batch.target.updates)
     )
-    after = batch.target.undeclared
-    came, went = ([after], [before]) if after != before else ([], [])
-    added = [arrival.identity for arrival in found.reads]
-    if is_anew:
-        content, went = of_files(None, added), []
-        came = [after]
-    elif gone.is_exact and (found.content is not None or not found.replaced):
-        content = of_files(found.before, added, gone.identities)
+
+
+def _compute_content(
+    store: "Store",
+    file_changes: FileChanges,
+    base: str | None,
+    batch: IngestBatch,
+    replaced_files: ReplacedFiles,
+    location: str,
+    *,
+    from_scratch: bool,
+) -> str:
+    """Return the content id of the staged version; it is unique if it is uncertain which rows were removed.
+
+    That is so if the content before was not the sum of the files that were read: released rows may be removed, too.
+    """
+    undeclared_before = (
+        table_metadata.load_metadata(store, base).properties.get(table_properties.UNDECLARED, "")
+        if base is not None
+        else ""
+    )
+    undeclared_after = batch.target.undeclared
+    added_columns, removed_columns = (
+        ([undeclared_after], [undeclared_before]) if undeclared_after != undeclared_before else ([], [])
+    )
+    added_identities = [source_file.identity for source_file in file_changes.files_to_read]
+    if from_scratch:
+        content, removed_columns = content_of_files(None, added_identities), []
+        added_columns = [undeclared_after]
+    elif replaced_files.is_exact and (file_changes.content is not None or not file_changes.replaced_files):
+        content = content_of_files(file_changes.content_before, added_identities, replaced_files.identities)
     else:
-        return of_files(location, ())
-    return of_files(content, filter(None, came), filter(None, went))
+        return content_of_files(location, ())
+    return content_of_files(content, filter(None, added_columns), filter(None, removed_columns))
 
 
-def _quarantined(
-    store: "Store", source: Source, found: Found, batch: Batch, aside: str | None
+def _stage_quarantine(
+    store: "Store", source: Source, file_changes: FileChanges, batch: IngestBatch, quarantine_location: str | None
 ) -> tuple[str, str] | None:
-    """Stage the quarantine table with the bad rows, in the place of those of earlier readings of the same files."""
-    if aside is None and not batch.asides:
+    """Stage the quarantine table with the bad rows, which replace those of earlier reads of the same files."""
+    if quarantine_location is None and not batch.quarantined_rows:
         return None
-    base = aside or quarantine.create(store, source.table)
-    without = {owner for arrival in found.reads for owner in arrival.owned}
-    without |= {owner for old in found.replaced for owner in old.owned}
-    owners = {arrival.path: arrival.owned[0] for arrival in found.reads}
-    location = quarantine.change(store, base, batch.asides, without if aside else (), owners)
-    return (location, location) if location != aside else None
+    base = quarantine_location or quarantine.create(store, source.table)
+    replaced_owners = {owner for source_file in file_changes.files_to_read for owner in source_file.owned}
+    replaced_owners |= {owner for old in file_changes.replaced_files for owner in old.all_owners}
+    owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
+    location = quarantine.replace_owned_rows(
+        store, base, batch.quarantined_rows, replaced_owners if quarantine_location else (), owners
+    )
+    return (location, location) if location != quarantine_location else None

@@ -1,7 +1,7 @@
-"""Send rows that were set aside through their source again, as they are or corrected. Publishes one commit.
+"""Release quarantined rows: read them through their source again, as they are or corrected. Publishes one commit.
 
-Rows that pass go to the table, as rows of the file that they came from: when that changes, they go with its others.
-Rows that are still bad stay aside, with what is wrong now.
+Good rows are added to the table as rows of the file that they came from: if that file changes, they are replaced with
+its other rows. Rows that are still bad stay in quarantine, with the current reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.connect.files.file_patterns import File, file_at, format_of
-from runnel.connect.ingest.batch_reader import Batch, read_batch
+from runnel.connect.files.file_patterns import LocalFile, detect_format, make_local_file
+from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import Aside
+from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.endpoints import Files
-from runnel.declare.model.flow import Source, quarantine_of
-from runnel.errors import Mistake, Moved
-from runnel.lake.diff.content_id import of_files
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.flow_state.ingest_positions import position
-from runnel.lake.history.commits import Change, Commit, Version, sequence
-from runnel.lake.iceberg.data_file_owners import name_of, prefix, prefix_of
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish
+from runnel.declare.model.flow import Source, quarantine_table_of
+from runnel.errors import Mistake, VersionConflict
+from runnel.lake.diff.content_id import content_of_files
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.flow_state.ingest_positions import read_position
+from runnel.lake.history.commits import Commit, CommitChange, read_sequence
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_file_name, read_owner_prefix
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -35,151 +36,187 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
-class Released:
-    """How many rows were sent through again, how many the table got, and how many are still bad."""
+class ReleaseResult:
+    """How many rows were read again, how many the table accepted, and how many are still bad."""
 
     rows: int
-    taken: int
+    accepted: int
     bad: int
     commit: Commit | None
 
 
-def release(
+def release_rows(
     store: "Store",
     source: Source,
     root: Path,
-    chosen: Sequence[Aside],
+    chosen_rows: Sequence[QuarantinedRow],
     corrected: Path | None = None,
     *,
     branch: str = "main",
-) -> Released:
-    """Send the `chosen` rows through again, or in their place those of the file `corrected`."""
-    with temp_dirs.folder("release") as folder, pinned(store.db, "write") as pin:
-        files, read = _files(source, root, chosen, corrected, Path(folder))
+) -> ReleaseResult:
+    """Read `chosen_rows` through the source again, or in their place the rows of the file `corrected`."""
+    with temp_dirs.create_scoped("release") as folder, acquire_pin(store.db, "write") as pin:
+        files, release_source = _prepare_files(source, root, chosen_rows, corrected, Path(folder))
         for attempt in range(_ATTEMPTS):
             try:
-                return _released(store, read, files, chosen, branch, pin)
-            except Moved:
+                return _release_once(store, release_source, files, chosen_rows, branch, pin)
+            except VersionConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
     raise AssertionError("unreachable")
 
 
-def _released(
-    store: "Store", source: Source, files: Sequence[File], chosen: Sequence[Aside], branch: str, pin: str
-) -> Released:
-    planned, commit = store.db.read(sequence), store.commit(branch)
-    state, aside = store.state(branch), quarantine_of(source.table)
-    now, held = state.get(source.table), state[aside]
-    owners = {row.file: row.owner or prefix(row.file) for row in chosen if row.file is not None}
+def _release_once(
+    store: "Store",
+    source: Source,
+    files: Sequence[LocalFile],
+    chosen_rows: Sequence[QuarantinedRow],
+    branch: str,
+    pin: str,
+) -> ReleaseResult:
+    planned, commit = store.db.read(read_sequence), store.commit(branch)
+    state, quarantine_table = store.state(branch), quarantine_table_of(source.table)
+    table_version, quarantine_version = state.get(source.table), state[quarantine_table]
+    owners = {row.file: row.owner or make_owner_prefix(row.file) for row in chosen_rows if row.file is not None}
     batch = read_batch(
-        store, source, files, now.location if now else None, "release", None, is_anew=now is None, owners=owners
+        store,
+        source,
+        files,
+        table_version.location if table_version else None,
+        "release",
+        None,
+        from_scratch=table_version is None,
+        owners=owners,
     )
-    rows = sum(file.record_count for made in batch.made.values() for file in made)
-    after = quarantine.without(store, held.location, chosen, batch.asides, owners)
-    changes = [Change(aside, held.location, after, after)] if after != held.location else []
+    rows = sum(file.record_count for data_files in batch.data_files.values() for file in data_files)
+    staged_quarantine = quarantine.replace_rows(
+        store, quarantine_version.location, chosen_rows, batch.quarantined_rows, owners
+    )
+    changes = (
+        [CommitChange(quarantine_table, quarantine_version.location, staged_quarantine, staged_quarantine)]
+        if staged_quarantine != quarantine_version.location
+        else []
+    )
     if rows:
-        changes.append(_table_change(store, source, batch, now))
-    if not changes or (not rows and batch.dropped == len(chosen)):
-        return Released(len(chosen), 0, batch.dropped, None)
+        changes.append(_stage_table_change(store, source, batch, table_version))
+    if not changes or (not rows and batch.dropped == len(chosen_rows)):
+        return ReleaseResult(len(chosen_rows), 0, batch.dropped, None)
     message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
-    seen = store.db.read(lambda connection: position(connection, commit, source.table)) if rows else {}
-    live = _data_files(store, now) if rows else ()
-    draft = Draft(
+    processed_files = store.db.read(lambda connection: read_position(connection, commit, source.table)) if rows else {}
+    live_files = _list_data_files(store, table_version) if rows else ()
+    draft = CommitDraft(
         branch,
         message,
         store.author,
         tuple(changes),
         kind="release",
-        head=commit.id,
-        planned=planned,
+        expected_head=commit.id,
+        planned_sequence=planned,
         pin=pin,
-        seen=tuple((source.table, entry) for entry in _position(seen, batch, owners, live)),
+        processed_files=tuple(
+            (source.table, entry) for entry in _extend_processed_files(processed_files, batch, owners, live_files)
+        ),
     )
-    return Released(len(chosen), rows, batch.dropped, publish(store.db, draft))
+    return ReleaseResult(len(chosen_rows), rows, batch.dropped, publish(store.db, draft))
 
 
-def _table_change(store: "Store", source: Source, batch: Batch, now: Version | None) -> Change:
-    added = [file for files in batch.made.values() for file in files]
+def _stage_table_change(
+    store: "Store", source: Source, batch: IngestBatch, table_version: TableVersion | None
+) -> CommitChange:
+    added = [file for files in batch.data_files.values() for file in files]
     target = batch.target
-    location = stage(store, target.location, Edit(added=added, updates=target.updates))
+    location = stage_version(store, target.location, VersionEdit(added=added, updates=target.updates))
     names = sorted(file.file_path.rpartition("/")[2] for file in added)
-    content = of_files(now.content if now else None, [f"released:{name}" for name in names])
-    return Change(source.table, now.location if now else None, location, content)
+    content = content_of_files(table_version.content if table_version else None, [f"released:{name}" for name in names])
+    return CommitChange(source.table, table_version.location if table_version else None, location, content)
 
 
-def _data_files(store: "Store", version: Version | None) -> tuple[str, ...]:
+def _list_data_files(store: "Store", version: TableVersion | None) -> tuple[str, ...]:
     return (
-        tuple(entry.path for entry in entries(store, load(store, version.location)) if entry.is_data) if version else ()
+        tuple(entry.path for entry in read_entries(store, load_metadata(store, version.location)) if entry.is_data)
+        if version
+        else ()
     )
 
 
-def _position(
-    now: Mapping[str, Seen], batch: Batch, owners: Mapping[str, str], live: Sequence[str]
-) -> tuple[Seen, ...]:
-    """Return what is recorded of files whose rows are in more data files now, by the names that they have by now.
+def _extend_processed_files(
+    processed_files: Mapping[str, ProcessedFile],
+    batch: IngestBatch,
+    owners: Mapping[str, str],
+    live_files: Sequence[str],
+) -> tuple[ProcessedFile, ...]:
+    """Return the updated records of source files whose rows are now in more data files, under their current names.
 
-    `live` are the data files that the table had. After a revert those of a file are of an earlier reading of it.
+    `live_files` are the data files that the table had. After a revert they may stem from an earlier read of a file.
     """
-    by_owner = {owner: entry for entry in now.values() for owner in entry.owned}
-    more = {by_owner[owners[path]].path: made for path, made in batch.made.items() if owners.get(path) in by_owner}
+    by_owner = {owner: entry for entry in processed_files.values() for owner in entry.all_owners}
+    added_files = {
+        by_owner[owners[path]].path: data_files
+        for path, data_files in batch.data_files.items()
+        if owners.get(path) in by_owner
+    }
     return tuple(
         replace(
-            now[path],
-            files=(*_held(now, path, live), *(file.file_path for file in made)),
-            owners=now[path].owned,
+            processed_files[path],
+            files=(*_list_owned_files(processed_files, path, live_files), *(file.file_path for file in data_files)),
+            owners=processed_files[path].all_owners,
         )
-        for path, made in more.items()
+        for path, data_files in added_files.items()
     )
 
 
-def _held(now: Mapping[str, Seen], path: str, live: Sequence[str]) -> list[str]:
-    """Return the data files that hold rows of a file: those that were recorded, and those that bear its name."""
-    others = {
-        name_of(file) for other in now.values() if other.path != path and not other.is_gone for file in other.files
+def _list_owned_files(processed_files: Mapping[str, ProcessedFile], path: str, live_files: Sequence[str]) -> list[str]:
+    """Return the data files that hold rows of a file: those recorded, and those with one of its owner prefixes."""
+    files_of_others = {
+        read_file_name(file)
+        for other in processed_files.values()
+        if other.path != path and not other.is_removed
+        for file in other.files
     }
-    recorded, owned = {name_of(file) for file in now[path].files}, now[path].owned
-    own = [file for file in live if name_of(file) in recorded or prefix_of(file) in owned]
-    return [file for file in own if name_of(file) not in others]
+    recorded, owned = {read_file_name(file) for file in processed_files[path].files}, processed_files[path].all_owners
+    own_files = [file for file in live_files if read_file_name(file) in recorded or read_owner_prefix(file) in owned]
+    return [file for file in own_files if read_file_name(file) not in files_of_others]
 
 
-def _files(
-    source: Source, root: Path, chosen: Sequence[Aside], corrected: Path | None, folder: Path
-) -> tuple[list[File], Source]:
-    """Return the files to read, called as those that the rows came from, and how to read them."""
-    for name in {row.file for row in chosen}:
-        if len({row.owner for row in chosen if row.file == name}) > 1:
+def _prepare_files(
+    source: Source, root: Path, chosen_rows: Sequence[QuarantinedRow], corrected: Path | None, folder: Path
+) -> tuple[list[LocalFile], Source]:
+    """Return the files to read, named like the files that the rows came from, and the source that reads them."""
+    for name in {row.file for row in chosen_rows}:
+        if len({row.owner for row in chosen_rows if row.file == name}) > 1:
             what = f"several files were called {name} when their rows were set aside, and have other names by now"
             raise Mistake("RELEASE_FILES", what, fix="correct the rows in the files themselves, and run again")
     if corrected is None:
-        return _as_they_are(source, root, chosen, folder)
-    names = {row.file for row in chosen}
+        return _write_raw_rows(source, root, chosen_rows, folder)
+    names = {row.file for row in chosen_rows}
     if len(names) > 1:
         what = f"the rows come from {len(names):,} files, and corrected ones would belong to none of them"
         raise Mistake("RELEASE_FILES", what, fix="release them file by file: --file NAME")
     if not corrected.is_file():
         raise Mistake("RELEASE_NO_FILE", f"there is no file {corrected}", fix="name the file with the corrected rows")
-    form = format_of([file_at(str(corrected), corrected)])
-    return [file_at(names.pop() or str(source.table), corrected)], _reading(source, form)
+    file_format = detect_format([make_local_file(str(corrected), corrected)])
+    return [make_local_file(names.pop() or str(source.table), corrected)], _make_release_source(source, file_format)
 
 
-def _as_they_are(source: Source, root: Path, chosen: Sequence[Aside], folder: Path) -> tuple[list[File], Source]:
+def _write_raw_rows(
+    source: Source, root: Path, chosen_rows: Sequence[QuarantinedRow], folder: Path
+) -> tuple[list[LocalFile], Source]:
     origin = source.origin
     is_csv = isinstance(origin, Files) and origin.format == "csv"
-    groups: dict[str, list[str]] = {}
-    for row in chosen:
-        groups.setdefault(row.file or str(source.table), []).append(row.raw or "")
+    lines_by_file: dict[str, list[str]] = {}
+    for row in chosen_rows:
+        lines_by_file.setdefault(row.file or str(source.table), []).append(row.raw or "")
     files = []
-    for number, (name, lines) in enumerate(groups.items()):
+    for number, (name, lines) in enumerate(lines_by_file.items()):
         path = folder / f"{number}.{'csv' if is_csv else 'jsonl'}"
-        first = [_header(source, root / name)] if is_csv else []
-        path.write_text("\n".join([*first, *lines]) + "\n")
-        files.append(file_at(name, path))
-    return files, _reading(source, "csv" if is_csv else "jsonl")
+        header_lines = [_read_header(source, root / name)] if is_csv else []
+        path.write_text("\n".join([*header_lines, *lines]) + "\n")
+        files.append(make_local_file(name, path))
+    return files, _make_release_source(source, "csv" if is_csv else "jsonl")
 
 
-def _header(source: Source, path: Path) -> str:
-    """Return the header of a file of CSV, or as the source declares it where the file is gone or has none."""
+def _read_header(source: Source, path: Path) -> str:
+    """Return the header of a CSV file; the declared one if the file no longer exists or has no header."""
     origin = source.origin
     assert isinstance(origin, Files)
     options = dict(origin.options)
@@ -190,11 +227,11 @@ def _header(source: Source, path: Path) -> str:
     return delimiter.join(column.name for column in origin.schema or ())
 
 
-def _reading(source: Source, form: str) -> Source:
+def _make_release_source(source: Source, file_format: str) -> Source:
     options = tuple(
         (name, value)
         for name, value in (source.origin.options if isinstance(source.origin, Files) else ())
-        if form == "csv" and name not in ("header", "encoding")
+        if file_format == "csv" and name not in ("header", "encoding")
     )
-    read = Files(str(source.table), form, source.origin.schema, options=options)  # type: ignore[arg-type]
-    return replace(source, origin=read, on_bad="quarantine")
+    release_files = Files(str(source.table), file_format, source.origin.schema, options=options)  # type: ignore[arg-type]
+    return replace(source, origin=release_files, on_bad="quarantine")

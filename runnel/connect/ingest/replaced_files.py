@@ -1,4 +1,4 @@
-"""Find the data files whose rows go: those that were recorded, else those whose names tell where they came from."""
+"""Find the data files whose rows are replaced: those recorded, else those with the owner prefix of the source file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,81 +7,104 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent
 
-from runnel.connect.ingest.detect.file_changes import Found, Position
+from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.errors import RunnelError
-from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.data_file_owners import name_of, prefix_of
-from runnel.lake.iceberg.manifests import Entry, entries_in, manifests
+from runnel.lake.iceberg.data_file_owners import read_file_name, read_owner_prefix
+from runnel.lake.iceberg.manifests import FileEntry, read_manifest_entries, read_manifests
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """Files of a version whose rows go. `identities` are what these rows are; not `is_exact` where that is unsure."""
+class ReplacedFiles:
+    """Data files of a version to remove, with the `identities` of their rows, which are certain if `is_exact`."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     identities: tuple[str, ...] = ()
     is_exact: bool = True
     is_everything: bool = False  # no other data file is left
 
 
-def leaving(store: "Store", base: str | None, found: Found, seen: Position) -> Leaving:
-    """Return the files that a version has of what was found replaced or gone; after a revert it may have none."""
-    if base is None or not found.replaced:
-        return Leaving()
-    listed = [m for m in manifests(store, table_metadata.load(store, base)) if m.content == ManifestContent.DATA]
-    total = sum((m.added_files_count or 0) + (m.existing_files_count or 0) for m in listed)
-    wanted = {name_of(file) for old in found.replaced for file in old.files}
-    live: dict[str, Entry] = {}
-    for manifest in listed:
-        live.update((name_of(entry.path), entry) for entry in entries_in(store, manifest))
-        if wanted <= live.keys() and all(_is_plain(old) for old in found.replaced):
+def find_replaced_files(
+    store: "Store", base: str | None, file_changes: FileChanges, load_processed_files: ProcessedFilesLoader
+) -> ReplacedFiles:
+    """Return the data files of a version that hold rows of replaced or removed files; none, perhaps, after a revert."""
+    if base is None or not file_changes.replaced_files:
+        return ReplacedFiles()
+    data_manifests = [
+        manifest_file
+        for manifest_file in read_manifests(store, table_metadata.load_metadata(store, base))
+        if manifest_file.content == ManifestContent.DATA
+    ]
+    total = sum(
+        (manifest_file.added_files_count or 0) + (manifest_file.existing_files_count or 0)
+        for manifest_file in data_manifests
+    )
+    recorded_names = {read_file_name(file) for old in file_changes.replaced_files for file in old.files}
+    live_entries: dict[str, FileEntry] = {}
+    for manifest in data_manifests:
+        live_entries.update((read_file_name(entry.path), entry) for entry in read_manifest_entries(store, manifest))
+        if recorded_names <= live_entries.keys() and all(
+            _has_own_files_only(old) for old in file_changes.replaced_files
+        ):
             break
-    chosen: dict[str, Entry] = {}
+    replaced_entries: dict[str, FileEntry] = {}
     identities: list[str] = []
-    is_exact, known = True, cache(seen)
-    for old in found.replaced:
-        files, exact = _of(old, live, found, known)
-        chosen |= files
-        is_exact &= exact
-        is_blank = found.content is not None and not old.files and not old.is_gone  # counts, though it has no rows
-        if exact and (files or is_blank):
+    is_exact, load_once = True, cache(load_processed_files)
+    for old in file_changes.replaced_files:
+        files, is_certain = _find_entries(old, live_entries, file_changes, load_once)
+        replaced_entries |= files
+        is_exact &= is_certain
+        has_no_rows = file_changes.content is not None and not old.files and not old.is_removed  # part of the content
+        if is_certain and (files or has_no_rows):
             identities.append(old.identity)
-    return Leaving(tuple(chosen.values()), tuple(identities), is_exact, len(chosen) == total)
+    return ReplacedFiles(tuple(replaced_entries.values()), tuple(identities), is_exact, len(replaced_entries) == total)
 
 
-def _of(old: Seen, live: Mapping[str, Entry], found: Found, seen: Position) -> tuple[dict[str, Entry], bool]:
-    """Return the live files with the rows of a file, and whether it is certain which of its readings they are."""
-    names = [name_of(file) for file in old.files]
-    if _is_plain(old) and all(name in live for name in names):
-        return {name: live[name] for name in names}, True
-    prefixes = set(old.owned)
-    others = _others(old, seen().values())
-    files = {name: entry for name, entry in live.items() if prefix_of(name) in prefixes and name not in others}
+def _find_entries(
+    old: ProcessedFile,
+    live_entries: Mapping[str, FileEntry],
+    file_changes: FileChanges,
+    load_processed_files: ProcessedFilesLoader,
+) -> tuple[dict[str, FileEntry], bool]:
+    """Return the live data files with the rows of a file, and whether it is certain from which read they stem."""
+    names = [read_file_name(file) for file in old.files]
+    if _has_own_files_only(old) and all(name in live_entries for name in names):
+        return {name: live_entries[name] for name in names}, True
+    prefixes = set(old.all_owners)
+    files_of_others = _list_files_of_others(old, load_processed_files().values())
+    files = {
+        name: entry
+        for name, entry in live_entries.items()
+        if read_owner_prefix(name) in prefixes and name not in files_of_others
+    }
     if files:
         return files, files.keys() == set(names)
-    if names and not old.is_gone and any(prefix_of(name) is None for name in live):
-        raise _rewritten(old)
-    # A content that counts its rows, though they are not there, is that of other files with equal rows.
-    return {}, found.content is None or not names or old.is_gone
+    if names and not old.is_removed and any(read_owner_prefix(name) is None for name in live_entries):
+        raise _describe_rewritten(old)
+    # If the content includes its rows though they are missing, they are those of other files with equal rows.
+    return {}, file_changes.content is None or not names or old.is_removed
 
 
-def _is_plain(old: Seen) -> bool:
-    """Tell whether no other rows are a file's if those are there that were recorded: it inherited none of another."""
+def _has_own_files_only(old: ProcessedFile) -> bool:
+    """Tell whether the recorded data files hold all rows of a file: it inherited none from another file."""
     return bool(old.files) and (old.owners is None or len(old.owners) == 1)
 
 
-def _others(old: Seen, seen: Iterable[Seen]) -> frozenset[str]:
-    """Return the data files of other files: a renamed one's still have the name of its old path."""
+def _list_files_of_others(old: ProcessedFile, processed_files: Iterable[ProcessedFile]) -> frozenset[str]:
+    """Return the data files of other source files: those of a renamed file still have the prefix of its old path."""
     return frozenset(
-        name_of(file) for other in seen if other.path != old.path and not other.is_gone for file in other.files
+        read_file_name(file)
+        for other in processed_files
+        if other.path != old.path and not other.is_removed
+        for file in other.files
     )
 
 
-def _rewritten(old: Seen) -> RunnelError:
+def _describe_rewritten(old: ProcessedFile) -> RunnelError:
     what = f"the rows of {old.path} that were read before can't be told from others: the table's files were rewritten"
     fix = "revert the commit that rewrote the table's files, and run again"
     return RunnelError("SOURCE_ROWS_REWRITTEN", what, at=old.path, fix=fix)

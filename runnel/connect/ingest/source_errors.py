@@ -1,4 +1,4 @@
-"""Errors of reading files, told to somebody who declared a source instead of typing `runnel load`."""
+"""Reword the errors of reading files for users who declared a source instead of typing `runnel load`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
 
-_DECLARED = ("LOAD_PARTITION", "LOAD_KEY", "LOAD_OPTION", "LOAD_CSV_OPTION")
-_WORDS = (
+_DECLARATION_CODES = ("LOAD_PARTITION", "LOAD_KEY", "LOAD_OPTION", "LOAD_CSV_OPTION")
+_OPTION_SPELLINGS = (
     ("--on-bad drop", 'on_bad="drop" or on_bad="quarantine"'),
     ("--encoding latin-1", 'encoding="latin-1"'),
     ("--encoding", "encoding"),
@@ -22,10 +22,10 @@ _WORDS = (
 
 
 @contextmanager
-def told(source: Source) -> Iterator[None]:
-    """Turn mistakes of a load into those of a source.
+def describe_source_errors(source: Source) -> Iterator[None]:
+    """Turn errors of a load into errors of a source.
 
-    What is wrong in a file is a failed run, not a mistake in what was declared.
+    A problem in a file fails the run; it is not a mistake in the declaration.
     """
     try:
         yield
@@ -33,12 +33,12 @@ def told(source: Source) -> Iterator[None]:
         if not error.code.startswith("LOAD_"):
             raise
         code = error.code.replace("LOAD_", "SOURCE_", 1)
-        if error.code in _DECLARED:
-            raise Mistake(code, error.what, at=str(source.place), fix=_said(error.fix)) from error
-        raise RunnelError(code, error.what, at=error.at, fix=_said(error.fix)) from error
+        if error.code in _DECLARATION_CODES:
+            raise Mistake(code, error.what, at=str(source.place), fix=_translate_fix(error.fix)) from error
+        raise RunnelError(code, error.what, at=error.at, fix=_translate_fix(error.fix)) from error
 
 
-def _said(fix: str | None) -> str | None:
-    for typed, declared in _WORDS:
+def _translate_fix(fix: str | None) -> str | None:
+    for typed, declared in _OPTION_SPELLINGS:
         fix = fix.replace(typed, declared) if fix else fix
     return fix

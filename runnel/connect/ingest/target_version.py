@@ -1,4 +1,4 @@
-"""The version of a source's table that rows are written for: created, or evolved from the one that is there."""
+"""Prepare the version of a source's table that rows are written for: created, or evolved from the current one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from runnel.connect.iceberg_types import bare, field_of
+from runnel.connect.iceberg_types import strip_field_ids, to_iceberg_field
 from runnel.connect.load import schema_updates
-from runnel.connect.load.column_matching import Choice
-from runnel.connect.load.partition_spec import same_partitions, spec_of
+from runnel.connect.load.column_matching import ColumnChoice
+from runnel.connect.load.partition_spec import is_same_partitioning, parse_partition_spec
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Target:
-    """What data files are written for: `metadata` is `location` with `updates` applied."""
+class WriteTarget:
+    """The version that data files are written for: `metadata` is that of `location` with `updates` applied."""
 
     location: str
     metadata: "TableMetadata"
@@ -36,51 +36,64 @@ class Target:
         return self.metadata.properties.get(table_properties.UNDECLARED, "")
 
 
-def created(store: "Store", source: Source, choices: Sequence[Choice], before: str | None) -> Target:
-    """Create the table for what was chosen, or just as declared; properties are those that `before` had."""
-    schema = schema_updates.new_schema(choices) if choices else _declared(source)
-    kept = table_metadata.load(store, before).properties if before else {}
-    kept = {key: value for key, value in kept.items() if key not in (table_properties.KEY, table_properties.UNDECLARED)}
-    spec = spec_of(source.partition, schema)
-    location, metadata = table_metadata.create(
-        store, source.table, schema, spec=spec, properties={**kept, **_properties(source, schema)}
+def create_target(store: "Store", source: Source, choices: Sequence[ColumnChoice], before: str | None) -> WriteTarget:
+    """Create the table with the chosen columns, or the declared ones; it keeps the properties of `before`."""
+    schema = schema_updates.create_schema(choices) if choices else _create_declared_schema(source)
+    retained_properties = table_metadata.load_metadata(store, before).properties if before else {}
+    retained_properties = {
+        key: value
+        for key, value in retained_properties.items()
+        if key not in (table_properties.KEY, table_properties.UNDECLARED)
+    }
+    spec = parse_partition_spec(source.partition, schema)
+    location, metadata = table_metadata.create_table(
+        store, source.table, schema, spec=spec, properties={**retained_properties, **_build_properties(source, schema)}
     )
-    return Target(location, metadata)
+    return WriteTarget(location, metadata)
 
 
-def evolved(store: "Store", source: Source, choices: Sequence[Choice], base: str) -> Target:
-    """Return the version that is there with the columns and properties that are needed."""
-    metadata = table_metadata.load(store, base)
-    if not same_partitions(metadata.spec(), spec_of(source.partition, metadata.schema())):
+def evolve_target(store: "Store", source: Source, choices: Sequence[ColumnChoice], base: str) -> WriteTarget:
+    """Return the current version, updated with the columns and properties that are needed."""
+    metadata = table_metadata.load_metadata(store, base)
+    if not is_same_partitioning(metadata.spec(), parse_partition_spec(source.partition, metadata.schema())):
         parts = ", ".join(f"{part.transform}({part.name})" for part in metadata.spec().fields) or "not at all"
         what = f"`{source.table}` is partitioned otherwise than its source says: {parts}"
         fix = "declare the partition that it has; it changes only where all rows can be read again"
         raise Mistake("SOURCE_PARTITION", what, at=str(source.place), fix=fix)
-    updates = schema_updates.schema_updates(store, source.table, base, choices)
-    metadata = schema_updates.evolved(metadata, updates)
-    more = schema_updates.property_updates(metadata, _properties(source, metadata.schema()))
-    return Target(base, schema_updates.evolved(metadata, more), (*updates, *more))
+    updates = schema_updates.plan_schema_updates(store, source.table, base, choices)
+    metadata = schema_updates.apply_updates(metadata, updates)
+    property_changes = schema_updates.plan_property_updates(metadata, _build_properties(source, metadata.schema()))
+    return WriteTarget(base, schema_updates.apply_updates(metadata, property_changes), (*updates, *property_changes))
 
 
-def _properties(source: Source, schema: Schema) -> dict[str, str]:
+def _build_properties(source: Source, schema: Schema) -> dict[str, str]:
     files = source.origin
-    known = files.schema or () if isinstance(files, Files) else ()
-    declared = {column.name.lower(): bare(field_of(column).field_type) for column in known}
-    others = [
+    declared_columns = files.schema or () if isinstance(files, Files) else ()
+    declared_types = {
+        column.name.lower(): strip_field_ids(to_iceberg_field(column).field_type) for column in declared_columns
+    }
+    undeclared_columns = [
         f"{field.name} {field.field_type}"
         for field in schema.fields
-        if field.name.lower() not in declared
-        or (not field.field_type.is_primitive and bare(field.field_type) != declared[field.name.lower()])
+        if field.name.lower() not in declared_types
+        or (
+            not field.field_type.is_primitive
+            and strip_field_ids(field.field_type) != declared_types[field.name.lower()]
+        )
     ]
-    found = {table_properties.SOURCE: "files", **schema_updates.key_property(source.key, schema)}
-    return {**found, table_properties.UNDECLARED: "columns: " + ", ".join(others)} if others else found
+    properties = {table_properties.SOURCE: "files", **schema_updates.build_key_property(source.key, schema)}
+    return (
+        {**properties, table_properties.UNDECLARED: "columns: " + ", ".join(undeclared_columns)}
+        if undeclared_columns
+        else properties
+    )
 
 
-def _declared(source: Source) -> Schema:
+def _create_declared_schema(source: Source) -> Schema:
     files = source.origin
     if not isinstance(files, Files) or not files.schema:
         what = f"the files of `{source.table}` are empty, and no schema says which columns it has"
         raise RunnelError(
             "SOURCE_NO_COLUMNS", what, at=str(source.place), fix="add a file with rows, or declare schema="
         )
-    return assign_fresh_schema_ids(Schema(*(field_of(column) for column in files.schema)))
+    return assign_fresh_schema_ids(Schema(*(to_iceberg_field(column) for column in files.schema)))

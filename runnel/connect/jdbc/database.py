@@ -1,6 +1,6 @@
-"""What reading from any database takes: one connection with one snapshot, and its way to say things in SQL.
+"""Define what reading from any database needs: one connection with one snapshot, and its SQL dialect.
 
-Each kind of database has a module of its own that knows its driver.
+Each kind of database has its own module for its driver.
 """
 
 from abc import ABC, abstractmethod
@@ -11,49 +11,49 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Union
 
-from runnel.connect.jdbc.url import Address, address_of
+from runnel.connect.jdbc.url import DatabaseAddress, parse_address
 from runnel.declare.model.endpoints import Jdbc
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Family = Literal["number", "time", "other"]
+TypeFamily = Literal["number", "time", "other"]
 Row = tuple[Any, ...]
 Batch = Union["pa.RecordBatch", Sequence[Row]]
-"""Rows as Arrow, or as Python's values; never none of them."""
+"""Rows as Arrow or as Python values; never empty."""
 ALIAS = "t"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column as the database has it, and as which type of Arrow it is read, by its name: nothing heavy is needed yet.
+class DatabaseColumn:
+    """A column of a database, and the name of the Arrow type that it is read as; Arrow itself is not imported yet.
 
-    `kind` is what the database calls its type. `raw` is the column as SQL, `read` the SQL that reads it, `hashed` the
-    one that its checksum takes.
+    `database_type` is what the database calls its type. `raw` is the column as SQL, `read` the SQL that reads it,
+    `hashed` the SQL that its checksum uses.
     """
 
     name: str
-    kind: str
-    type: str
+    database_type: str
+    arrow_type: str
     raw: str
     read: str
     hashed: str
-    family: Family = "other"
-    safe: str | None = None  # reads any value, where `read` is quicker but may fail
+    family: TypeFamily = "other"
+    safe: str | None = None  # SQL that reads any value, if `read` is faster but may fail
 
 
-class Unfit(Exception):
-    """The quick way to read a column met a value that it can't hold; the safe one has to be taken."""
+class FastReadFailed(Exception):
+    """The fast way to read a column failed at a value; the rows must be read again with `safe`."""
 
 
-class Database(ABC):
-    """A database that is read in one transaction, so that everything it says is about the same moment.
+class SourceDatabase(ABC):
+    """A database that is read in one transaction, so that all its answers are of the same moment.
 
-    `at` is where the user declared it. Entering connects and begins; leaving ends both.
+    `at` is the place in the user's file that declares it. Entering connects and begins; leaving ends both.
     """
 
-    def __init__(self, address: Address, at: str) -> None:
+    def __init__(self, address: DatabaseAddress, at: str) -> None:
         self.address = address
         self.at = at
 
@@ -72,14 +72,14 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End it. Does nothing a second time."""
+        """End the transaction and the connection. A second call does nothing."""
 
     @abstractmethod
-    def row(self, sql: str) -> Row:
+    def fetch_row(self, sql: str) -> Row:
         """Return the one row of a query."""
 
     @abstractmethod
-    def tables(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         """Return the names of tables and views that may be read."""
 
     @abstractmethod
@@ -87,85 +87,85 @@ class Database(ABC):
         """Return a name as SQL."""
 
     @abstractmethod
-    def columns(self, relation: str) -> tuple[Column, ...]:
-        """Return the columns of what `relation` made."""
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
+        """Return the columns of a relation that `relation_sql` returned."""
 
-    def relation(self, origin: Jdbc) -> str:
-        """Return what stands behind FROM, with the alias `t`; raises where there is no such table."""
+    def relation_sql(self, origin: Jdbc) -> str:
+        """Return the SQL behind FROM, with the alias `t`; raises if there is no such table."""
         if origin.query is not None:
             return f"({origin.query.strip().rstrip(';')}\n) AS {ALIAS}"
         assert origin.table is not None
-        return f"{self.table(origin.table)} AS {ALIAS}"
+        return f"{self.table_sql(origin.table)} AS {ALIAS}"
 
     @abstractmethod
-    def table(self, name: str) -> str:
-        """Return a table, as a user names it, as SQL; raises where there is no such table."""
+    def table_sql(self, name: str) -> str:
+        """Return the SQL of a table that a user named; raises if there is no such table."""
 
     @abstractmethod
-    def checksum(self, columns: Sequence[Column]) -> str:
-        """Return an aggregate that is the same for the same rows in any order, as text."""
+    def checksum_sql(self, columns: Sequence[DatabaseColumn]) -> str:
+        """Return the SQL of an aggregate, as text, that is the same for the same rows in any order."""
 
     @abstractmethod
-    def text(self, sql: str) -> str:
-        """Return the SQL of a value's text, from which `literal` makes the same value again."""
+    def text_sql(self, sql: str) -> str:
+        """Return the SQL of a value as text, from which `literal_sql` builds the same value again."""
 
     @abstractmethod
-    def literal(self, value: str, column: Column) -> str:
+    def literal_sql(self, value: str, column: DatabaseColumn) -> str:
         """Return a value of a column as SQL."""
 
     @abstractmethod
-    def earlier(self, value: str, column: Column, overlap: str) -> str:
-        """Return, as SQL, the value that is so much before another one."""
+    def earlier_sql(self, value: str, column: DatabaseColumn, overlap: str) -> str:
+        """Return the SQL of a value less the overlap."""
 
     @abstractmethod
-    def batches(self, columns: Sequence[Column], rest: str) -> "Generator[Batch]":
-        """Yield columns of rows; `rest` is what stands behind FROM. Types may not be those of the columns yet."""
+    def batches(self, columns: Sequence[DatabaseColumn], from_clause: str) -> "Generator[Batch]":
+        """Yield rows in batches; their types may not be those of the columns yet."""
 
-    def splits(self, relation: str, origin: Jdbc, columns: Sequence[Column]) -> list[str]:
-        """Return conditions that share the rows of a table out among connections; none where that is not possible."""
+    def split_conditions(self, relation: str, origin: Jdbc, columns: Sequence[DatabaseColumn]) -> list[str]:
+        """Return conditions that split the rows of a table between connections; none if that is not possible."""
         return []
 
-    def another(self) -> "AbstractContextManager[Database]":
-        """Return one more connection that sees the same moment; only asked for where there are `splits`."""
+    def share_snapshot(self) -> "AbstractContextManager[SourceDatabase]":
+        """Return one more connection with the same snapshot; only called if there are `split_conditions`."""
         raise AssertionError(f"{self.address.kind} shares its rows out among no connections")
 
     @contextmanager
-    def aside(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-        """Do something that asks the database, before or while rows are read; yield how to get what it returned."""
-        done = work()
-        yield lambda: done
+    def run_alongside(self, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+        """Run a query before rows are read or while they are; yield a function that returns its result."""
+        result = work()
+        yield lambda: result
 
     def is_unique(self, origin: Jdbc, key: Sequence[str]) -> bool:
-        """Tell whether the database itself sees to it that a key is there once."""
+        """Tell whether the database itself guarantees that a key is unique."""
         return False
 
     def is_indexed(self, origin: Jdbc, column: str) -> bool:
-        """Tell whether an index of the table has its rows in the order of a column, so that few are found at once."""
+        """Tell whether an index of the table begins with a column, so that a few rows are found quickly."""
         return False
 
-    def estimate(self, origin: Jdbc) -> int | None:
-        """Return about how many rows there are, where that costs nothing."""
+    def estimate_rows(self, origin: Jdbc) -> int | None:
+        """Return about how many rows there are, if that costs nothing."""
         return None
 
 
-def database_of(origin: Jdbc, root: Path, at: str) -> Database:
+def build_database(origin: Jdbc, root: Path, at: str) -> SourceDatabase:
     """Return the database of an origin, not connected yet."""
-    address = address_of(origin, root, at)
+    address = parse_address(origin, root, at)
     if address.kind == "postgresql":
-        from runnel.connect.jdbc.drivers.postgres import Postgres
+        from runnel.connect.jdbc.drivers.postgres import PostgresDatabase
 
-        return Postgres(address, at)
+        return PostgresDatabase(address, at)
     if address.kind == "mysql":
-        from runnel.connect.jdbc.drivers.mysql import MySql
+        from runnel.connect.jdbc.drivers.mysql import MySqlDatabase
 
-        return MySql(address, at)
-    from runnel.connect.jdbc.drivers.sqlite import Sqlite
+        return MySqlDatabase(address, at)
+    from runnel.connect.jdbc.drivers.sqlite import SqliteDatabase
 
-    return Sqlite(address, at)
+    return SqliteDatabase(address, at)
 
 
 def is_duration(overlap: str) -> bool:
-    """Tell whether an overlap is a time and not a number.
+    """Tell whether an overlap is a duration and not a number.
 
     >>> is_duration("10 minutes"), is_duration("2.5")
     (True, False)
@@ -173,13 +173,18 @@ def is_duration(overlap: str) -> bool:
     return any(letter.isalpha() for letter in overlap)
 
 
-def split_name(table: str) -> tuple[str | None, str]:
-    """Return the schema and the name of a table as a user writes it; a quoted part may hold a dot.
+def split_table_name(table: str) -> tuple[str | None, str]:
+    """Return the schema and the name of a table as a user writes it; a quoted part may contain a dot.
 
-    >>> split_name("public.orders"), split_name("orders"), split_name('"my.schema"."my table"')
-    (('public', 'orders'), (None, 'orders'), ('my.schema', 'my table'))
+    >>> split_table_name("public.orders"), split_table_name("orders")
+    (('public', 'orders'), (None, 'orders'))
+    >>> split_table_name('"my.schema"."my table"')
+    ('my.schema', 'my table')
     """
     import re
 
-    parts = [one.replace('""', '"') if one else other for one, other in re.findall(r'"((?:[^"]|"")+)"|([^".]+)', table)]
+    parts = [
+        quoted_part.replace('""', '"') if quoted_part else plain_part
+        for quoted_part, plain_part in re.findall(r'"((?:[^"]|"")+)"|([^".]+)', table)
+    ]
     return (".".join(parts[:-1]) or None, parts[-1]) if parts else (None, table)

@@ -1,52 +1,60 @@
-"""The feed of a database: a table or a query, read whole when it has changed, or by what came since a watermark."""
+"""Read a table or a query of a database as a feed: in full when it has changed, or from a watermark on."""
 
 from pathlib import Path
 
-from runnel.connect.feed.protocol import Fetched, Held, News, Progress, State
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
 from runnel.connect.jdbc import full_read, watermark_read
-from runnel.connect.jdbc.database import Database, database_of
-from runnel.connect.jdbc.table_inspection import Look, look
+from runnel.connect.jdbc.database import SourceDatabase, build_database
+from runnel.connect.jdbc.table_inspection import TableInspection, inspect_table
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
 
 
 class JdbcFeed:
-    """The feed of `rn.jdbc`. Everything that one call says or reads is of one moment of the database."""
+    """The feed of `rn.jdbc`. Each call reads one snapshot of the database."""
 
     def __init__(self, source: Source, origin: Jdbc, root: Path) -> None:
         self._source = source
         self._origin = origin
         self._root = root
-        self._held: Held | None = None
+        self._target: TargetTable | None = None
 
-    def compare(self, held: Held) -> None:
+    def compare(self, target: TargetTable) -> None:
         """Remember the table that rows are read for."""
-        self._held = held
+        self._target = target
 
-    def news(self, state: State | None) -> News:
-        """Return what has changed since a state: by a checksum that the database computes, or by the watermark."""
-        with self._database() as database:
-            looked = self._look(database)
-            ask = watermark_read.news if looked.mark is not None else full_read.news
-            return ask(database, looked, _same(looked, state), is_first=state is None)
+    def find_changes(self, state: FeedState | None) -> FeedChanges:
+        """Return what has changed since a state, by a checksum that the database computes or by the watermark."""
+        with self._build_database() as database:
+            inspection = self._inspect_table(database)
+            detect_changes = (
+                watermark_read.find_changes if inspection.watermark_column is not None else full_read.find_changes
+            )
+            return detect_changes(
+                database, inspection, _state_if_same_declaration(inspection, state), is_first=state is None
+            )
 
-    def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
-        """Read into Parquet what has changed, as it is now: it may be more than was announced."""
-        tell("connecting", 0, None)
-        with self._database() as database:
-            looked = self._look(database)
-            known = _same(looked, state)
-            if looked.mark is None:
-                return full_read.fetch(database, looked, folder, tell, self._held if known is not None else None)
-            return watermark_read.fetch(database, looked, known, folder, tell, self._held)
+    def fetch(
+        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+    ) -> FetchedRows:
+        """Read changed rows into Parquet as they are now; these may be more than were announced."""
+        report_progress("connecting", 0, None)
+        with self._build_database() as database:
+            inspection = self._inspect_table(database)
+            previous = _state_if_same_declaration(inspection, state)
+            if inspection.watermark_column is None:
+                return full_read.fetch(
+                    database, inspection, folder, report_progress, self._target if previous is not None else None
+                )
+            return watermark_read.fetch(database, inspection, previous, folder, report_progress, self._target)
 
-    def _database(self) -> Database:
-        return database_of(self._origin, self._root, str(self._source.place))
+    def _build_database(self) -> SourceDatabase:
+        return build_database(self._origin, self._root, str(self._source.place))
 
-    def _look(self, database: Database) -> Look:
-        return look(database, self._source, self._origin)
+    def _inspect_table(self, database: SourceDatabase) -> TableInspection:
+        return inspect_table(database, self._source, self._origin)
 
 
-def _same(looked: Look, state: State | None) -> State | None:
-    """Return the state, unless rows that were read by another declaration led to it."""
-    return state if state is not None and state.get("declared") == looked.declared else None
+def _state_if_same_declaration(inspection: TableInspection, state: FeedState | None) -> FeedState | None:
+    """Return the state, or None if its rows were read by another declaration."""
+    return state if state is not None and state.get("declared") == inspection.declaration_hash else None

@@ -1,4 +1,4 @@
-"""Rows without a watermark: nobody can tell when they came, so they are bad rows."""
+"""Treat rows whose watermark is null as bad rows: it is unknown when they were added."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,72 +6,82 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import State
-from runnel.connect.jdbc.database import Database
-from runnel.connect.jdbc.table_inspection import Look
+from runnel.connect.feed.protocol import FeedState
+from runnel.connect.jdbc.database import SourceDatabase
+from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
-    from runnel.connect.load.quarantine import Aside
+    from runnel.connect.load.quarantine import QuarantinedRow
 
 
 @dataclass(frozen=True)
-class Unmarked:
-    """How many rows have no watermark, and their checksum where they are set aside: once, not at each run."""
+class NullWatermarkRows:
+    """The number of rows without a watermark, and their checksum if they are quarantined: once, not in each run."""
 
-    database: Database
-    looked: Look
+    database: SourceDatabase
+    inspection: TableInspection
     count: int
     checksum: str
     is_new: bool
 
     @property
-    def is_news(self) -> bool:
-        """Tell whether they are a reason to fetch: to be set aside, or to stop."""
-        return bool(self.count) and (self.looked.source.on_bad == "stop" or self.is_new)
+    def needs_fetch(self) -> bool:
+        """Tell whether these rows are a reason to fetch: to quarantine them, or to stop the source."""
+        return bool(self.count) and (self.inspection.source.on_bad == "stop" or self.is_new)
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return what the next look compares with."""
-        return {"unmarked": self.checksum} if self.looked.source.on_bad == "quarantine" and self.count else {}
+        """Return the state that the next run compares with."""
+        return {"unmarked": self.checksum} if self.inspection.source.on_bad == "quarantine" and self.count else {}
 
-    def judge(self) -> None:
-        """Raise where the source says that they stop it."""
-        if not self.count or self.looked.source.on_bad != "stop":
+    def refuse_if_stop(self) -> None:
+        """Raise if there are such rows and the source declares `on_bad="stop"`."""
+        if not self.count or self.inspection.source.on_bad != "stop":
             return
-        name, mark = self.looked.name, self.looked.origin.watermark
-        what = f"{self.count:,} row{'s' if self.count != 1 else ''} of {name} have no `{mark}`, the watermark"
-        fix = f'fill `{mark}` in, or leave them out with on_bad="drop", or set them aside with "quarantine"'
-        raise RunnelError("SOURCE_NO_WATERMARK", what, at=str(self.looked.source.place), fix=fix)
+        name, watermark = self.inspection.name, self.inspection.origin.watermark
+        what = f"{self.count:,} row{'s' if self.count != 1 else ''} of {name} have no `{watermark}`, the watermark"
+        fix = f'fill `{watermark}` in, or leave them out with on_bad="drop", or set them aside with "quarantine"'
+        raise RunnelError("SOURCE_NO_WATERMARK", what, at=str(self.inspection.source.place), fix=fix)
 
-    def rows(self, folder: Path) -> "Iterator[Aside]":
-        """Yield them, where they are to be set aside, or counted as dropped, and were not yet."""
+    def read_bad_rows(self, folder: Path) -> "Iterator[QuarantinedRow]":
+        """Yield the rows that have to be quarantined and were not yet."""
         import json
 
         import pyarrow.parquet as pq
 
-        from runnel.connect.jdbc.row_reader import read
-        from runnel.connect.load.quarantine import Aside
+        from runnel.connect.jdbc.row_reader import read_rows
+        from runnel.connect.load.quarantine import QuarantinedRow
 
         if not self.count or not self.is_new:
             return
-        assert self.looked.mark is not None
-        below, at = folder / "unmarked", datetime.now(UTC)
-        below.mkdir()
-        looked = self.looked
-        condition = f"{self.looked.mark.raw} IS NULL"
-        found = read(self.database, looked.columns, looked.relation, [condition], below, looked.name, lambda *_: None)
-        reason = f"`{looked.mark.name if looked.mark else ''}`, the watermark, is null"
-        for batch in pq.ParquetFile(found.parts[0].path).iter_batches():
+        assert self.inspection.watermark_column is not None
+        rows_folder, quarantined_at = folder / "unmarked", datetime.now(UTC)
+        rows_folder.mkdir()
+        inspection = self.inspection
+        condition = f"{self.inspection.watermark_column.raw} IS NULL"
+        read_result = read_rows(
+            self.database,
+            inspection.columns,
+            inspection.relation,
+            [condition],
+            rows_folder,
+            inspection.name,
+            lambda *_: None,
+        )
+        reason = f"`{inspection.watermark_column.name if inspection.watermark_column else ''}`, the watermark, is null"
+        for batch in pq.ParquetFile(read_result.parts[0].path).iter_batches():
             for row in batch.to_pylist():
-                yield Aside(json.dumps(row, default=str), reason, looked.name, "", at)
-        yield from found.bad
+                yield QuarantinedRow(json.dumps(row, default=str), reason, inspection.name, "", quarantined_at)
+        yield from read_result.bad
 
 
-def unmarked(database: Database, looked: Look, known: State | None, count: int) -> Unmarked:
-    """Return the rows without a watermark, of which there are so many."""
-    assert looked.mark is not None
-    if not count or looked.source.on_bad != "quarantine":
-        return Unmarked(database, looked, count, "", is_new=False)
-    _, checksum = looked.counted(database, f"{looked.mark.raw} IS NULL")
-    return Unmarked(database, looked, count, checksum, (known or {}).get("unmarked") != checksum)
+def find_null_watermark_rows(
+    database: SourceDatabase, inspection: TableInspection, previous: FeedState | None, count: int
+) -> NullWatermarkRows:
+    """Return the `count` rows without a watermark."""
+    assert inspection.watermark_column is not None
+    if not count or inspection.source.on_bad != "quarantine":
+        return NullWatermarkRows(database, inspection, count, "", is_new=False)
+    _, checksum = inspection.count_and_checksum(database, f"{inspection.watermark_column.raw} IS NULL")
+    return NullWatermarkRows(database, inspection, count, checksum, (previous or {}).get("unmarked") != checksum)

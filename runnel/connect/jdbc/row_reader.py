@@ -1,4 +1,4 @@
-"""Read rows of a database into Parquet files, with one connection or with several that see the same moment."""
+"""Read rows of a database into Parquet files, with one connection or with several that share a snapshot."""
 
 import threading
 from collections.abc import Sequence
@@ -10,116 +10,132 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import Part, Progress
-from runnel.connect.jdbc.database import Column, Database, Unfit
-from runnel.connect.jdbc.value_conversion import schema_of, sift
-from runnel.connect.load.quarantine import Aside
+from runnel.connect.feed.protocol import FetchedFile, Progress
+from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
+from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
+from runnel.connect.load.quarantine import QuarantinedRow
 
 GROUP_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Read:
-    """Files with all rows but those that are `bad`."""
+class ReadResult:
+    """Files with all rows except the `bad` ones."""
 
-    parts: tuple[Part, ...]
-    bad: tuple[Aside, ...] = ()
+    parts: tuple[FetchedFile, ...]
+    bad: tuple[QuarantinedRow, ...] = ()
 
 
-class _Tally:
-    """Counts rows of all connections, tells them, and ends the others when one has failed."""
+class _RowCounter:
+    """Counts the rows of all connections, reports progress, and stops the other connections when one has failed."""
 
-    def __init__(self, tell: Progress, total: int | None) -> None:
-        self._tell = tell
+    def __init__(self, report_progress: Progress, total: int | None) -> None:
+        self._report_progress = report_progress
         self._total = total
         self._rows = 0
         self._lock = threading.Lock()
-        self.is_over = False
+        self.has_failed = False
 
     def add(self, rows: int) -> None:
         with self._lock:
-            if self.is_over:
-                raise _Over
+            if self.has_failed:
+                raise _OtherConnectionFailed
             self._rows += rows
             total = self._total if self._total is None or self._total >= self._rows else None
-            self._tell("reading", self._rows, total)
+            self._report_progress("reading", self._rows, total)
 
 
-class _Over(Exception):
+class _OtherConnectionFailed(Exception):
     """Another connection has failed."""
 
 
-def read(
-    database: Database,
-    columns: Sequence[Column],
+def read_rows(
+    database: SourceDatabase,
+    columns: Sequence[DatabaseColumn],
     relation: str,
     conditions: Sequence[str],
     folder: Path,
     name: str,
-    tell: Progress,
+    report_progress: Progress,
     total: int | None = None,
-) -> Read:
-    """Read the rows that fulfil any of the conditions, each with a connection of its own if there are several."""
+) -> ReadResult:
+    """Read the rows that match any of the conditions; several conditions are read by one connection each."""
     try:
-        return _read(database, columns, relation, conditions, folder, name, _Tally(tell, total))
-    except Unfit:
-        careful = [replace(column, read=column.safe or column.read, safe=None) for column in columns]
-        return _read(database, careful, relation, conditions, folder, name, _Tally(tell, total))
+        return _read_parts(database, columns, relation, conditions, folder, name, _RowCounter(report_progress, total))
+    except FastReadFailed:
+        safe_columns = [replace(column, read=column.safe or column.read, safe=None) for column in columns]
+        return _read_parts(
+            database, safe_columns, relation, conditions, folder, name, _RowCounter(report_progress, total)
+        )
 
 
-def _read(
-    database: Database,
-    columns: Sequence[Column],
+def _read_parts(
+    database: SourceDatabase,
+    columns: Sequence[DatabaseColumn],
     relation: str,
     conditions: Sequence[str],
     folder: Path,
     name: str,
-    tally: _Tally,
-) -> Read:
+    counter: _RowCounter,
+) -> ReadResult:
     if len(conditions) == 1:
-        return _one(database, columns, f"{relation} WHERE {conditions[0]}", folder / "rows.parquet", name, tally)
-    many = len(conditions)
+        return _read_part(
+            database, columns, f"{relation} WHERE {conditions[0]}", folder / "rows.parquet", name, counter
+        )
+    part_count = len(conditions)
 
-    def work(number: int, condition: str) -> Read:
-        path, part = folder / f"rows-{number}.parquet", f"{name}, part {number + 1} of {many}"
+    def work(number: int, condition: str) -> ReadResult:
+        path, part_name = folder / f"rows-{number}.parquet", f"{name}, part {number + 1} of {part_count}"
         try:
-            with database.another() as own:
-                return _one(own, columns, f"{relation} WHERE {condition}", path, part, tally)
+            with database.share_snapshot() as connection:
+                return _read_part(connection, columns, f"{relation} WHERE {condition}", path, part_name, counter)
         except BaseException:
-            tally.is_over = True
+            counter.has_failed = True
             raise
 
-    with ThreadPoolExecutor(many, thread_name_prefix="runnel-jdbc") as pool:
+    with ThreadPoolExecutor(part_count, thread_name_prefix="runnel-jdbc") as pool:
         futures = [pool.submit(work, number, condition) for number, condition in enumerate(conditions)]
     errors = [error for future in futures if (error := future.exception()) is not None]
     if errors:
-        raise next((error for error in errors if not isinstance(error, _Over)), errors[0])
-    found = [future.result() for future in futures]
-    return Read(tuple(part for one in found for part in one.parts), tuple(aside for one in found for aside in one.bad))
+        raise next((error for error in errors if not isinstance(error, _OtherConnectionFailed)), errors[0])
+    results = [future.result() for future in futures]
+    return ReadResult(
+        tuple(part for result in results for part in result.parts),
+        tuple(bad_row for result in results for bad_row in result.bad),
+    )
 
 
-def _one(database: Database, columns: Sequence[Column], rest: str, path: Path, name: str, tally: _Tally) -> Read:
-    bad: list[Aside] = []
-    waiting: list[pa.Table] = []
+def _read_part(
+    database: SourceDatabase,
+    columns: Sequence[DatabaseColumn],
+    from_clause: str,
+    path: Path,
+    name: str,
+    counter: _RowCounter,
+) -> ReadResult:
+    bad: list[QuarantinedRow] = []
+    tables: list[pa.Table] = []
     size = 0
     with (
-        _writer(path, columns) as writer,
-        closing(database.batches(columns, rest)) as batches,
+        _open_writer(path, columns) as writer,
+        closing(database.batches(columns, from_clause)) as batches,
     ):
         for batch in batches:
-            sifted = sift(batch, columns, name)
-            bad += sifted.bad
-            waiting.append(sifted.rows)
-            size += sifted.rows.nbytes
-            tally.add(sifted.rows.num_rows + len(sifted.bad))
+            converted = convert_batch(batch, columns, name)
+            bad += converted.bad
+            tables.append(converted.rows)
+            size += converted.rows.nbytes
+            counter.add(converted.rows.num_rows + len(converted.bad))
             if size >= GROUP_BYTES:
-                writer.write_table(pa.concat_tables(waiting))
-                waiting, size = [], 0
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting))
-    return Read((Part(path, name, "parquet"),), tuple(bad))
+                writer.write_table(pa.concat_tables(tables))
+                tables, size = [], 0
+        if tables:
+            writer.write_table(pa.concat_tables(tables))
+    return ReadResult((FetchedFile(path, name, "parquet"),), tuple(bad))
 
 
-def _writer(path: Path, columns: Sequence[Column]) -> pq.ParquetWriter:
-    """Return a writer that is quick rather than thorough: the file is read once, at once, and whole."""
-    return pq.ParquetWriter(path, schema_of(columns), compression="lz4", use_dictionary=False, write_statistics=False)
+def _open_writer(path: Path, columns: Sequence[DatabaseColumn]) -> pq.ParquetWriter:
+    """Return a Parquet writer tuned for speed, not size: the file is read once, right away and in full."""
+    return pq.ParquetWriter(
+        path, arrow_schema(columns), compression="lz4", use_dictionary=False, write_statistics=False
+    )

@@ -1,6 +1,7 @@
-"""A table or a query with a watermark: only rows from the greatest value on that was seen before are read.
+"""Read a table or a query with a watermark: only rows from the greatest value of the previous read on.
 
-With a key, rows up to `overlap` before it are looked at again, and rows that vanished go. Without one rows only come.
+With a key, rows up to `overlap` before that value are read again, and deleted rows are removed. Without a key rows are
+only appended.
 """
 
 import hashlib
@@ -9,210 +10,269 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import Fetched, Held, News, Progress, State
-from runnel.connect.jdbc.bad_rows import is_once, judged, once
-from runnel.connect.jdbc.database import Database
-from runnel.connect.jdbc.null_watermark_rows import Unmarked, unmarked
-from runnel.connect.jdbc.table_inspection import Look
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
+from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
+from runnel.connect.jdbc.database import SourceDatabase
+from runnel.connect.jdbc.null_watermark_rows import NullWatermarkRows, find_null_watermark_rows
+from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
-    from runnel.connect.jdbc.row_reader import Read
+    from runnel.connect.jdbc.row_reader import ReadResult
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Rows that have a watermark, how many of them are beyond the last one seen, and the greatest now.
+class WatermarkStats:
+    """The number of rows with a watermark, how many of them are after the previous one, and the greatest value now.
 
-    `fell`: it is less than the last one, because rows were deleted or restored. `without` have no watermark. `rows` is
-    None where nobody counted them.
+    `has_fallen`: the greatest value is less than the previous one, because rows were deleted or restored. `null_rows`
+    have no watermark. `rows` is None if they were not counted.
     """
 
     rows: int | None
-    new: int
-    last: str | None
-    fell: bool
-    without: int = 0
+    new_rows: int
+    greatest: str | None
+    has_fallen: bool
+    null_rows: int = 0
 
 
-def news(database: Database, looked: Look, known: State | None, *, is_first: bool) -> News:
-    """Return whether there are rows beyond the watermark, others in the overlap, or fewer than there were."""
-    is_quick = _is_quick(database, looked, known)
-    marks = _glimpse(database, looked, known) if is_quick else _marks(database, looked, known)
-    if is_quick and not marks.new and _is_counted(looked):
-        marks = _marks(database, looked, known)
-    aside = unmarked(database, looked, known, marks.without)
-    if known is None or known["watermark"] is None:
-        if known is not None and not marks.rows and not aside.is_news:
-            return News(f"{looked.name} has no rows", is_empty=True)
-        why = (
-            "reads all rows of" if is_first or known else "its declaration or columns changed: reads all rows again of"
+def find_changes(
+    database: SourceDatabase, inspection: TableInspection, previous: FeedState | None, *, is_first: bool
+) -> FeedChanges:
+    """Return whether there are rows after the watermark, other rows in the overlap, or fewer rows than before."""
+    uses_index = _can_use_index(database, inspection, previous)
+    stats = (
+        _read_stats_by_index(database, inspection, previous)
+        if uses_index
+        else _read_stats(database, inspection, previous)
+    )
+    if uses_index and not stats.new_rows and _needs_row_count(inspection):
+        stats = _read_stats(database, inspection, previous)
+    null_watermarks = find_null_watermark_rows(database, inspection, previous, stats.null_rows)
+    if previous is None or previous["watermark"] is None:
+        if previous is not None and not stats.rows and not null_watermarks.needs_fetch:
+            return FeedChanges(f"{inspection.name} has no rows", is_empty=True)
+        reason = (
+            "reads all rows of"
+            if is_first or previous
+            else "its declaration or columns changed: reads all rows again of"
         )
-        return News(f"{why} {looked.name}", rows=marks.rows)
-    if marks.new:
+        return FeedChanges(f"{reason} {inspection.name}", rows=stats.rows)
+    if stats.new_rows:
         differs = True
-    elif looked.key:
-        is_other = _is_counted(looked) and marks.rows != known["rows"]
-        differs = is_other or marks.fell or _window(database, looked, known) != known["window"]
+    elif inspection.key:
+        count_differs = _needs_row_count(inspection) and stats.rows != previous["rows"]
+        differs = (
+            count_differs or stats.has_fallen or _window_checksum(database, inspection, previous) != previous["window"]
+        )
     else:
-        differs = bool(_late(marks, known) and looked.source.on_bad == "stop")
-    if not (differs or aside.is_news):
-        return News(f"{looked.name} has nothing after {known['watermark']}", is_empty=True)
-    return News(_told(looked, marks, known, aside), rows=marks.new)
+        differs = bool(_count_late_rows(stats, previous) and inspection.source.on_bad == "stop")
+    if not (differs or null_watermarks.needs_fetch):
+        return FeedChanges(f"{inspection.name} has nothing after {previous['watermark']}", is_empty=True)
+    return FeedChanges(_describe_changes(inspection, stats, previous, null_watermarks), rows=stats.new_rows)
 
 
 def fetch(
-    database: Database, looked: Look, known: State | None, folder: Path, tell: Progress, held: Held | None
-) -> Fetched:
-    """Read what is new, and all keys where fewer rows are left than the table will have."""
-    is_quick = _is_quick(database, looked, known)
-    marks = _glimpse(database, looked, known) if is_quick else _marks(database, looked, known)
-    aside = unmarked(database, looked, known, marks.without)
-    aside.judge()
-    is_anew, is_unique = known is None or known["watermark"] is None, is_once(database, looked)
-    names = tuple(column.name for column in looked.key)
-    with database.aside(lambda: _counted(database, looked, marks)) as counted:
-        found = _read(database, looked, known if not is_anew else None, marks, folder, tell)
-        if not is_unique:
-            once(looked, found.parts)
-        is_mirror = bool(names) and not is_anew and _is_counted(looked)
-        rows = held.rows_after(found.parts, names) if held is not None and is_mirror else None
-    marks = counted()
-    if not is_anew and not looked.key:
-        _refuse_late(looked, marks, known)
-    present = (_keys(database, looked, folder, tell),) if is_mirror and rows != marks.rows else ()
-    state = _state(database, looked, marks, known, aside)
-    mode: Any = "replace" if is_anew else "upsert" if names else "append"
-    identity = hashlib.sha256(json.dumps([known, state], sort_keys=True).encode()).hexdigest()
-    bad = judged(looked, (*found.bad, *aside.rows(folder)))
-    return Fetched(found.parts, state, f"jdbc:{identity}", mode, names, present=present, bad=bad)
-
-
-def _read(database: Database, looked: Look, known: State | None, marks: Marks, folder: Path, tell: Progress) -> "Read":
-    from runnel.connect.jdbc.row_reader import read
-
-    mark = looked.mark
-    assert mark is not None
-    if known is None:
-        shared = looked.origin.partitions > 1
-        conditions = database.splits(looked.relation, looked.origin, looked.columns) if shared else []
-        conditions = [f"({condition}) AND {mark.raw} IS NOT NULL" for condition in conditions or ["1 = 1"]]
-        total = marks.rows
-    else:
-        low = _low(database, looked, known, marks)
-        conditions, total = [f"{mark.raw} {'>=' if looked.key else '>'} {low}"], marks.new
-    return read(database, looked.columns, looked.relation, conditions, folder, looked.name, tell, total)
-
-
-def _low(database: Database, looked: Look, known: State, marks: Marks) -> str:
-    """Return from where on rows are read, as SQL."""
-    assert looked.mark is not None
-    last = marks.last if marks.fell and marks.last is not None else known["watermark"]
-    if looked.key and looked.origin.overlap is not None:
-        return database.earlier(last, looked.mark, looked.origin.overlap)
-    return database.literal(last, looked.mark)
-
-
-def _is_counted(looked: Look) -> bool:
-    """Tell whether rows have to be counted: to see that some vanished or, where they only come, that some came late."""
-    return looked.origin.removed == "delete" or not looked.key
-
-
-def _is_quick(database: Database, looked: Look, known: State | None) -> bool:
-    """Tell whether what is new is found without looking at all rows."""
-    assert looked.mark is not None
-    is_known = known is not None and known["watermark"] is not None
-    return is_known and database.is_indexed(looked.origin, looked.mark.name)
-
-
-def _glimpse(database: Database, looked: Look, known: State | None) -> Marks:
-    """Return what an index of the watermark tells: all but how many rows there are."""
-    assert looked.mark is not None and known is not None
-    raw, relation = looked.mark.raw, looked.relation
-    last = database.literal(known["watermark"], looked.mark)
-    new = database.row(f"SELECT count(*) FROM {relation} WHERE {raw} > {last}")[0]
-    fell = f"CASE WHEN max({raw}) < {last} THEN 1 ELSE 0 END"
-    top, is_less = database.row(f"SELECT {database.text(f'max({raw})')}, {fell} FROM {relation}")
-    without = database.row(f"SELECT count(*) FROM {relation} WHERE {raw} IS NULL")[0]
-    return Marks(None, int(new), top, bool(is_less) or top is None, int(without))
-
-
-def _counted(database: Database, looked: Look, marks: Marks) -> Marks:
-    """Return the same, with the number of rows where that is wanted."""
-    if marks.rows is not None or not _is_counted(looked):
-        return marks
-    rows = int(database.row(f"SELECT count(*) FROM {looked.relation}")[0])
-    return replace(marks, rows=rows - marks.without)
-
-
-def _marks(database: Database, looked: Look, known: State | None) -> Marks:
-    mark = looked.mark
-    assert mark is not None
-    last = known["watermark"] if known is not None else None
-    new, fell = "count(*)", "0"
-    if last is not None:
-        literal = database.literal(last, mark)
-        new = f"sum(CASE WHEN {mark.raw} > {literal} THEN 1 ELSE 0 END)"
-        fell = f"CASE WHEN max({mark.raw}) < {literal} THEN 1 ELSE 0 END"
-    found = database.row(
-        f"SELECT count({mark.raw}), {new}, {database.text(f'max({mark.raw})')}, {fell}, count(*) FROM {looked.relation}"
+    database: SourceDatabase,
+    inspection: TableInspection,
+    previous: FeedState | None,
+    folder: Path,
+    report_progress: Progress,
+    target: TargetTable | None,
+) -> FetchedRows:
+    """Read new rows, and all keys if the database has fewer rows than the table will have."""
+    uses_index = _can_use_index(database, inspection, previous)
+    stats = (
+        _read_stats_by_index(database, inspection, previous)
+        if uses_index
+        else _read_stats(database, inspection, previous)
     )
-    rows, count, top, is_less, everything = found
-    fallen = bool(is_less) or (last is not None and not rows)
-    return Marks(int(rows), int(count or 0), top, fallen, int(everything) - int(rows))
+    null_watermarks = find_null_watermark_rows(database, inspection, previous, stats.null_rows)
+    null_watermarks.refuse_if_stop()
+    is_initial_load, is_unique = previous is None or previous["watermark"] is None, has_unique_key(database, inspection)
+    key_names = tuple(column.name for column in inspection.key)
+    with database.run_alongside(lambda: _add_row_count(database, inspection, stats)) as wait_for_stats:
+        read_result = _read_rows(
+            database, inspection, previous if not is_initial_load else None, stats, folder, report_progress
+        )
+        if not is_unique:
+            check_key_is_unique(inspection, read_result.parts)
+        is_mirror = bool(key_names) and not is_initial_load and _needs_row_count(inspection)
+        expected_rows = (
+            target.count_rows_after(read_result.parts, key_names) if target is not None and is_mirror else None
+        )
+    stats = wait_for_stats()
+    if not is_initial_load and not inspection.key:
+        _refuse_late_rows(inspection, stats, previous)
+    present = (
+        (_read_keys(database, inspection, folder, report_progress),)
+        if is_mirror and expected_rows != stats.rows
+        else ()
+    )
+    state = _build_state(database, inspection, stats, previous, null_watermarks)
+    mode: Any = "replace" if is_initial_load else "upsert" if key_names else "append"
+    identity = hashlib.sha256(json.dumps([previous, state], sort_keys=True).encode()).hexdigest()
+    bad = check_bad_rows(inspection, (*read_result.bad, *null_watermarks.read_bad_rows(folder)))
+    return FetchedRows(
+        read_result.parts, state, f"jdbc:{identity}", mode, key_names, present_keys=present, bad_rows=bad
+    )
 
 
-def _window(database: Database, looked: Look, known: State) -> list[Any]:
-    """Return the checksum of the rows from a state's watermark, less the overlap, on."""
-    assert looked.mark is not None
-    marks = Marks(0, 0, None, fell=False)
-    return list(looked.counted(database, f"{looked.mark.raw} >= {_low(database, looked, known, marks)}"))
+def _read_rows(
+    database: SourceDatabase,
+    inspection: TableInspection,
+    previous: FeedState | None,
+    stats: WatermarkStats,
+    folder: Path,
+    report_progress: Progress,
+) -> "ReadResult":
+    from runnel.connect.jdbc.row_reader import read_rows
+
+    watermark_column = inspection.watermark_column
+    assert watermark_column is not None
+    if previous is None:
+        is_split = inspection.origin.partitions > 1
+        conditions = (
+            database.split_conditions(inspection.relation, inspection.origin, inspection.columns) if is_split else []
+        )
+        conditions = [f"({condition}) AND {watermark_column.raw} IS NOT NULL" for condition in conditions or ["1 = 1"]]
+        total = stats.rows
+    else:
+        lower_bound = _lower_bound_sql(database, inspection, previous, stats)
+        conditions, total = [f"{watermark_column.raw} {'>=' if inspection.key else '>'} {lower_bound}"], stats.new_rows
+    return read_rows(
+        database, inspection.columns, inspection.relation, conditions, folder, inspection.name, report_progress, total
+    )
 
 
-def _state(database: Database, looked: Look, marks: Marks, known: State | None, aside: Unmarked) -> dict[str, Any]:
-    last = marks.last
-    if last is None and known is not None and not looked.key:
-        last = known["watermark"]  # rows that were all deleted stay, and what comes next comes after them
-    state = {"declared": looked.declared, "watermark": last, "rows": marks.rows, **aside.state}
-    window = _window(database, looked, state) if looked.key and last is not None else []
+def _lower_bound_sql(
+    database: SourceDatabase, inspection: TableInspection, previous: FeedState, stats: WatermarkStats
+) -> str:
+    """Return the SQL of the watermark from which rows are read."""
+    assert inspection.watermark_column is not None
+    last = stats.greatest if stats.has_fallen and stats.greatest is not None else previous["watermark"]
+    if inspection.key and inspection.origin.overlap is not None:
+        return database.earlier_sql(last, inspection.watermark_column, inspection.origin.overlap)
+    return database.literal_sql(last, inspection.watermark_column)
+
+
+def _needs_row_count(inspection: TableInspection) -> bool:
+    """Tell whether rows must be counted: to detect deleted rows or, in a table only appended to, late rows."""
+    return inspection.origin.removed == "delete" or not inspection.key
+
+
+def _can_use_index(database: SourceDatabase, inspection: TableInspection, previous: FeedState | None) -> bool:
+    """Tell whether new rows are found by an index, without a scan of all rows."""
+    assert inspection.watermark_column is not None
+    has_watermark = previous is not None and previous["watermark"] is not None
+    return has_watermark and database.is_indexed(inspection.origin, inspection.watermark_column.name)
+
+
+def _read_stats_by_index(
+    database: SourceDatabase, inspection: TableInspection, previous: FeedState | None
+) -> WatermarkStats:
+    """Return what an index of the watermark tells: everything but the number of rows."""
+    assert inspection.watermark_column is not None and previous is not None
+    raw, relation = inspection.watermark_column.raw, inspection.relation
+    last = database.literal_sql(previous["watermark"], inspection.watermark_column)
+    new_rows = database.fetch_row(f"SELECT count(*) FROM {relation} WHERE {raw} > {last}")[0]
+    fell_sql = f"CASE WHEN max({raw}) < {last} THEN 1 ELSE 0 END"
+    greatest, is_less = database.fetch_row(f"SELECT {database.text_sql(f'max({raw})')}, {fell_sql} FROM {relation}")
+    null_rows = database.fetch_row(f"SELECT count(*) FROM {relation} WHERE {raw} IS NULL")[0]
+    return WatermarkStats(None, int(new_rows), greatest, bool(is_less) or greatest is None, int(null_rows))
+
+
+def _add_row_count(database: SourceDatabase, inspection: TableInspection, stats: WatermarkStats) -> WatermarkStats:
+    """Return the same stats with the number of rows, if that is needed."""
+    if stats.rows is not None or not _needs_row_count(inspection):
+        return stats
+    rows = int(database.fetch_row(f"SELECT count(*) FROM {inspection.relation}")[0])
+    return replace(stats, rows=rows - stats.null_rows)
+
+
+def _read_stats(database: SourceDatabase, inspection: TableInspection, previous: FeedState | None) -> WatermarkStats:
+    watermark_column = inspection.watermark_column
+    assert watermark_column is not None
+    last = previous["watermark"] if previous is not None else None
+    new_rows_sql, fell_sql = "count(*)", "0"
+    if last is not None:
+        literal = database.literal_sql(last, watermark_column)
+        new_rows_sql = f"sum(CASE WHEN {watermark_column.raw} > {literal} THEN 1 ELSE 0 END)"
+        fell_sql = f"CASE WHEN max({watermark_column.raw}) < {literal} THEN 1 ELSE 0 END"
+    row = database.fetch_row(
+        f"SELECT count({watermark_column.raw}), {new_rows_sql}, "
+        f"{database.text_sql(f'max({watermark_column.raw})')}, {fell_sql}, count(*) FROM {inspection.relation}"
+    )
+    rows, count, greatest, is_less, total = row
+    has_fallen = bool(is_less) or (last is not None and not rows)
+    return WatermarkStats(int(rows), int(count or 0), greatest, has_fallen, int(total) - int(rows))
+
+
+def _window_checksum(database: SourceDatabase, inspection: TableInspection, previous: FeedState) -> list[Any]:
+    """Return the count and checksum of the rows from a state's watermark less the overlap on."""
+    assert inspection.watermark_column is not None
+    stats = WatermarkStats(0, 0, None, has_fallen=False)
+    return list(
+        inspection.count_and_checksum(
+            database, f"{inspection.watermark_column.raw} >= {_lower_bound_sql(database, inspection, previous, stats)}"
+        )
+    )
+
+
+def _build_state(
+    database: SourceDatabase,
+    inspection: TableInspection,
+    stats: WatermarkStats,
+    previous: FeedState | None,
+    null_watermarks: NullWatermarkRows,
+) -> dict[str, Any]:
+    last = stats.greatest
+    if last is None and previous is not None and not inspection.key:
+        last = previous["watermark"]  # without a key deleted rows stay in the table, and the next rows come after them
+    state = {"declared": inspection.declaration_hash, "watermark": last, "rows": stats.rows, **null_watermarks.state}
+    window = _window_checksum(database, inspection, state) if inspection.key and last is not None else []
     return {**state, "window": window}
 
 
-def _keys(database: Database, looked: Look, folder: Path, tell: Progress) -> Path:
-    """Return a file of all keys that there are."""
-    from runnel.connect.jdbc.row_reader import read
+def _read_keys(database: SourceDatabase, inspection: TableInspection, folder: Path, report_progress: Progress) -> Path:
+    """Write all keys of the database into a file and return its path."""
+    from runnel.connect.jdbc.row_reader import read_rows
 
-    below = folder / "keys"
-    below.mkdir()
-    read(database, looked.key, looked.relation, ["1 = 1"], below, looked.name, tell)
-    return below / "rows.parquet"
-
-
-def _late(marks: Marks, known: State) -> int:
-    """Return how many rows came at or before the watermark since it was reached, as far as the counts tell."""
-    return max((marks.rows or 0) - marks.new - int(known["rows"] or 0), 0)
+    keys_folder = folder / "keys"
+    keys_folder.mkdir()
+    read_rows(database, inspection.key, inspection.relation, ["1 = 1"], keys_folder, inspection.name, report_progress)
+    return keys_folder / "rows.parquet"
 
 
-def _refuse_late(looked: Look, marks: Marks, known: State | None) -> None:
-    late = _late(marks, known) if known is not None else 0
-    if known is None or not late or looked.source.on_bad != "stop":
+def _count_late_rows(stats: WatermarkStats, previous: FeedState) -> int:
+    """Return how many rows were added at or before the watermark since it was reached, as far as the counts tell."""
+    return max((stats.rows or 0) - stats.new_rows - int(previous["rows"] or 0), 0)
+
+
+def _refuse_late_rows(inspection: TableInspection, stats: WatermarkStats, previous: FeedState | None) -> None:
+    late = _count_late_rows(stats, previous) if previous is not None else 0
+    if previous is None or not late or inspection.source.on_bad != "stop":
         return
-    what = f"{late:,} row{'s' if late != 1 else ''} of {looked.name} came late: not after {known['watermark']}, "
+    what = f"{late:,} row{'s' if late != 1 else ''} of {inspection.name} came late: not after {previous['watermark']}, "
     what += "up to where it was read before, so they were not read"
     fix = 'declare key= and overlap="10 minutes" so that late rows are found, or leave them out with on_bad="drop"'
-    raise RunnelError("SOURCE_LATE_ROWS", what, at=str(looked.source.place), fix=fix)
+    raise RunnelError("SOURCE_LATE_ROWS", what, at=str(inspection.source.place), fix=fix)
 
 
-def _told(looked: Look, marks: Marks, known: State, aside: Unmarked) -> str:
-    said = []
-    if marks.new:
-        said.append(f"{marks.new:,} new or changed row{'s' if marks.new != 1 else ''} of {looked.name}")
-    elif aside.is_news:
-        said.append(f"{aside.count:,} rows of {looked.name} without a watermark")
-    elif (marks.rows or 0) < (known["rows"] or 0):
-        said.append(f"rows of {looked.name} are gone")
+def _describe_changes(
+    inspection: TableInspection, stats: WatermarkStats, previous: FeedState, null_watermarks: NullWatermarkRows
+) -> str:
+    phrases = []
+    if stats.new_rows:
+        phrases.append(
+            f"{stats.new_rows:,} new or changed row{'s' if stats.new_rows != 1 else ''} of {inspection.name}"
+        )
+    elif null_watermarks.needs_fetch:
+        phrases.append(f"{null_watermarks.count:,} rows of {inspection.name} without a watermark")
+    elif (stats.rows or 0) < (previous["rows"] or 0):
+        phrases.append(f"rows of {inspection.name} are gone")
     else:
-        said.append(f"rows of {looked.name} came late")
-    if aside.count and looked.source.on_bad == "drop":
-        said.append(f"{aside.count:,} without `{looked.origin.watermark}` are left out")
-    return "; ".join(said)
+        phrases.append(f"rows of {inspection.name} came late")
+    if null_watermarks.count and inspection.source.on_bad == "drop":
+        phrases.append(f"{null_watermarks.count:,} without `{inspection.origin.watermark}` are left out")
+    return "; ".join(phrases)

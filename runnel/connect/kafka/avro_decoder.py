@@ -1,7 +1,7 @@
-"""Avro messages: one message as a row.
+"""Decode Avro messages, one message to a row.
 
-A message is the bytes of one record, or those after the five of a schema registry: a zero and the schema's number. The
-registry is not asked: every message is read with the schema that the source names.
+A message is the bytes of one record, with or without the five-byte prefix of a schema registry: a zero and the schema's
+number. The registry is not queried: every message is read with the schema that the source names.
 """
 
 import json
@@ -9,71 +9,71 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from runnel.connect.files.avro_types import Columns
+from runnel.connect.files.avro_types import AvroColumns
 from runnel.declare.model.endpoints import Kafka
 from runnel.errors import Mistake
 
-_PREFIX = 5
+_PREFIX_BYTES = 5
 
 
-class Decoder:
-    """Reads messages that were written with one schema."""
+class AvroDecoder:
+    """Decodes messages that were written with one schema."""
 
     def __init__(self, origin: Kafka, root: Path, at: str) -> None:
         from fastavro import parse_schema
 
-        text = _text(origin.avro or "", root, at)
+        text = _read_schema(origin.avro or "", root, at)
         try:
             parsed: Any = parse_schema(json.loads(text))
-            columns = Columns(parsed)
+            columns = AvroColumns(parsed)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, Mistake) as error:
-            raise _wrong(str(error) or type(error).__name__, at) from None
+            raise _schema_error(str(error) or type(error).__name__, at) from None
         except Exception as error:
-            # What fastavro raises has no class in common.
-            raise _wrong(str(error), at) from None
-        self._avro = parsed
+            # The exceptions of fastavro have no common base class.
+            raise _schema_error(str(error), at) from None
+        self._avro_schema = parsed
         self._wire = origin.wire
         self.schema = columns.schema
-        self._fit = columns.fit
+        self._convert_row = columns.convert_record
 
-    def row(self, value: bytes) -> tuple[dict[str, Any] | None, str]:
-        """Return the record of a message, or why there is none."""
-        ways = self._ways(value)
-        found = [row for start in ways if isinstance(row := self._read(value, start), dict)]
-        if len(found) == 1:
-            return self._fit(found[0]), ""
-        if len(found) > 1:
+    def decode(self, value: bytes) -> tuple[dict[str, Any] | None, str]:
+        """Return the record of a message, or None and the reason why it can't be decoded."""
+        starts = self._possible_starts(value)
+        rows = [row for start in starts if isinstance(row := self._decode_at(value, start), dict)]
+        if len(rows) == 1:
+            return self._convert_row(rows[0]), ""
+        if len(rows) > 1:
             return None, 'it can be read with and without a registry\'s prefix; say wire="plain" or wire="confluent"'
-        if not ways:
+        if not starts:
             return None, 'it has no prefix of a schema registry, which wire="confluent" expects'
-        return None, f"it is not Avro of this schema: {self._read(value, ways[0])}"
+        return None, f"it is not Avro of this schema: {self._decode_at(value, starts[0])}"
 
-    def _ways(self, value: bytes) -> list[int]:
-        """Return where the record may begin."""
-        prefixed = value[:1] == b"\0" and len(value) >= _PREFIX
+    def _possible_starts(self, value: bytes) -> list[int]:
+        """Return the byte positions at which the record may begin."""
+        has_prefix = value[:1] == b"\0" and len(value) >= _PREFIX_BYTES
         if self._wire == "plain":
             return [0]
         if self._wire == "confluent":
-            return [_PREFIX] if prefixed else []
-        return [0, _PREFIX] if prefixed else [0]
+            return [_PREFIX_BYTES] if has_prefix else []
+        return [0, _PREFIX_BYTES] if has_prefix else [0]
 
-    def _read(self, value: bytes, start: int) -> dict[str, Any] | str:
+    def _decode_at(self, value: bytes, start: int) -> dict[str, Any] | str:
         from fastavro import schemaless_reader
 
         stream = BytesIO(value)
         stream.seek(start)
         try:
-            row = schemaless_reader(stream, self._avro, None)
+            row = schemaless_reader(stream, self._avro_schema, None)
         except EOFError:
             return "it ends too early"
         except Exception as error:
-            # Bytes that are something else make fastavro fail in every way there is.
+            # Bytes that are not Avro make fastavro raise all kinds of exceptions.
             return str(error) or type(error).__name__
-        left = len(value) - stream.tell()
-        return row if left == 0 else f"{left:,} bytes are left over"  # type: ignore[return-value]
+        remaining_bytes = len(value) - stream.tell()
+        return row if remaining_bytes == 0 else f"{remaining_bytes:,} bytes are left over"  # type: ignore[return-value]
 
 
-def _text(avro: str, root: Path, at: str) -> str:
+def _read_schema(avro: str, root: Path, at: str) -> str:
     if avro.startswith("{"):
         return avro
     try:
@@ -84,6 +84,6 @@ def _text(avro: str, root: Path, at: str) -> str:
         raise Mistake("SOURCE_KAFKA_AVRO", what, at=at, fix=fix) from None
 
 
-def _wrong(why: str, at: str) -> Mistake:
-    what = f"the Avro schema of rn.kafka can't be used: {why}"
+def _schema_error(reason: str, at: str) -> Mistake:
+    what = f"the Avro schema of rn.kafka can't be used: {reason}"
     return Mistake("SOURCE_KAFKA_AVRO", what, at=at, fix="it must be a record, whose fields become columns")

@@ -1,57 +1,73 @@
-"""Messages that Kafka no longer has when they are read: they expired since they were announced, or the topic is new."""
+"""Handle messages that Kafka no longer has: they expired since they were announced, or the topic was recreated."""
 
 import hashlib
 from collections.abc import Mapping
 
-from runnel.connect.kafka.client import Client
-from runnel.connect.kafka.offset_plan import refuse_lost, refuse_reset, told_lost
-from runnel.connect.kafka.offset_range import Span
-from runnel.connect.kafka.offsets import Place, Topics, gone, ids_of, look
+from runnel.connect.kafka.client import KafkaClient
+from runnel.connect.kafka.offset_plan import describe_expired, refuse_expired, refuse_recreated
+from runnel.connect.kafka.offset_range import OffsetRange
+from runnel.connect.kafka.offsets import (
+    PartitionId,
+    TopicOffsets,
+    fetch_topic_ids,
+    fetch_topic_offsets,
+    topic_deleted_error,
+)
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
 
 
-class Losses:
-    """What a reading lost. `ids` are of the topics that were announced, `before` is what was lost already then."""
+class ExpiredMessages:
+    """Counts expired messages. `ids` are those of the announced topics, `lost_before` what had expired before then."""
 
     def __init__(
-        self, source: Source, origin: Kafka, client: Client, ids: Mapping[str, str], before: Mapping[Place, int]
+        self,
+        source: Source,
+        origin: Kafka,
+        client: KafkaClient,
+        ids: Mapping[str, str],
+        lost_before: Mapping[PartitionId, int],
     ) -> None:
         self._source = source
         self._origin = origin
         self._client = client
         self._ids = ids
-        self._before = before
-        self._since: dict[Place, int] = {}
+        self._lost_before = lost_before
+        self._lost_since: dict[PartitionId, int] = {}
 
-    def missed(self, span: Span, at: int) -> int:
-        """Return from where to read on in a span, whose offset `at` is not there; raises where it must not go on."""
-        place = (span.topic, span.partition)
-        found = look(self._client, self._client.admin(), self._origin)
-        read = {"offsets": {span.topic: {str(span.partition): at}}, "ids": self._ids}
-        refuse_reset(self._source, read, found)
-        if place not in found.low:
-            raise gone(self._client, span.topic)
-        low = min(found.low[place], span.end)
-        if low > at:
-            self._since[place] = self._since.get(place, 0) + low - at
-            refuse_lost(self._source, self._origin, self._since)
-        return max(at, low)
+    def find_next_offset(self, span: OffsetRange, offset: int) -> int:
+        """Return where to continue in a span whose `offset` does not exist; raises if messages must not be skipped."""
+        partition_id = (span.topic, span.partition)
+        topic_offsets = fetch_topic_offsets(self._client, self._client.create_admin(), self._origin)
+        read_state = {"offsets": {span.topic: {str(span.partition): offset}}, "ids": self._ids}
+        refuse_recreated(self._source, read_state, topic_offsets)
+        if partition_id not in topic_offsets.low:
+            raise topic_deleted_error(self._client, span.topic)
+        low = min(topic_offsets.low[partition_id], span.end)
+        if low > offset:
+            self._lost_since[partition_id] = self._lost_since.get(partition_id, 0) + low - offset
+            refuse_expired(self._source, self._origin, self._lost_since)
+        return max(offset, low)
 
-    def refuse_other(self, topics: set[str]) -> None:
-        """Raise where topics are others than those that were announced: then other messages were read."""
-        found = Topics("", ids_of(self._client, self._client.admin(), sorted(topics)), {}, {})
-        refuse_reset(self._source, {"offsets": {topic: {} for topic in topics}, "ids": self._ids}, found)
+    def refuse_recreated_topics(self, topics: set[str]) -> None:
+        """Raise if topics were recreated since they were announced: then other messages were read."""
+        topic_offsets = TopicOffsets(
+            "", fetch_topic_ids(self._client, self._client.create_admin(), sorted(topics)), {}, {}
+        )
+        refuse_recreated(self._source, {"offsets": {topic: {} for topic in topics}, "ids": self._ids}, topic_offsets)
 
     def identity(self, announced: str) -> str:
-        """Return what the rows are, given what those are that were announced."""
-        if not self._since:
+        """Return the id of the rows: the announced one, changed if messages expired since."""
+        if not self._lost_since:
             return announced
-        return f"{announced}:{hashlib.sha256(repr(sorted(self._since.items())).encode()).hexdigest()[:16]}"
+        return f"{announced}:{hashlib.sha256(repr(sorted(self._lost_since.items())).encode()).hexdigest()[:16]}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what is lost, for people."""
-        places = sorted({*self._before, *self._since})
-        lost = {place: self._before.get(place, 0) + self._since.get(place, 0) for place in places}
-        return (told_lost(lost),) if lost else ()
+        """Return a warning if messages expired."""
+        partition_ids = sorted({*self._lost_before, *self._lost_since})
+        lost = {
+            partition_id: self._lost_before.get(partition_id, 0) + self._lost_since.get(partition_id, 0)
+            for partition_id in partition_ids
+        }
+        return (describe_expired(lost),) if lost else ()

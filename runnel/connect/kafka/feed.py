@@ -1,4 +1,4 @@
-"""The feed of topics of Kafka: what is there until now, from where the last run ended. Its state is offsets."""
+"""Read Kafka topics as a feed: from the end of the last run up to now. Its state is offsets."""
 
 import hashlib
 import json
@@ -7,28 +7,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import Fetched, News, Progress, State
-from runnel.connect.kafka.bad_messages import Bad
-from runnel.connect.kafka.client import Client
-from runnel.connect.kafka.consumer import consume
-from runnel.connect.kafka.expired_messages import Losses
-from runnel.connect.kafka.message_files import files_of
-from runnel.connect.kafka.offset_plan import Since, known_offsets, refuse_lost, refuse_reset, since, told
-from runnel.connect.kafka.offset_range import Span
-from runnel.connect.kafka.offsets import Place, Topics, at_time, look
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.kafka.bad_messages import BadMessages
+from runnel.connect.kafka.client import KafkaClient
+from runnel.connect.kafka.consumer import consume_spans
+from runnel.connect.kafka.expired_messages import ExpiredMessages
+from runnel.connect.kafka.message_files import build_writer_factory
+from runnel.connect.kafka.offset_plan import (
+    OffsetPlan,
+    describe_plan,
+    offsets_in_state,
+    plan_offsets,
+    refuse_expired,
+    refuse_recreated,
+)
+from runnel.connect.kafka.offset_range import OffsetRange
+from runnel.connect.kafka.offsets import PartitionId, TopicOffsets, fetch_offsets_at_time, fetch_topic_offsets
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from runnel.connect.kafka.message import Message
+    from runnel.connect.kafka.message import KafkaMessage
 
 
 class KafkaFeed:
-    """Topics of Kafka. `root` is the project's folder, below which the schemas of Avro lie.
+    """The feed of Kafka topics. `root` is the project's folder, which contains the Avro schemas.
 
-    At most about `most` messages are announced at a time, if that is set. Connections are kept for as long as it is.
+    If `most` is set, about that many messages are announced at a time. Connections live as long as the feed.
     """
 
     most: int | None = None
@@ -38,68 +45,97 @@ class KafkaFeed:
         self._origin = origin
         self._root = root
 
-    def news(self, state: State | None) -> News:
-        """Return how many messages came since a state. Reads none of them."""
+    def find_changes(self, state: FeedState | None) -> FeedChanges:
+        """Return how many messages were added since a state, without reading them."""
         client, admin = self._client, self._admin
-        found = look(client, admin, self._origin)
-        client.calm()
-        refuse_reset(self._source, state, found)
-        fresh = [place for place in found.high if place[0] not in known_offsets(state)]
-        starts = self._starts(fresh, found, is_first=state is None)
-        if self._origin.start not in ("earliest", "latest") and fresh:
-            timed = at_time(client, admin, fresh, self._origin.start)
-            starts = {place: offset if offset >= 0 else found.high[place] for place, offset in timed.items()}
-        new = since(state, found, starts).capped(self.most)
-        refuse_lost(self._source, self._origin, new.lost)
-        if state is not None and new.after == dict(state):
-            return News("no new messages", is_empty=True)
-        lost = [[*place, count] for place, count in new.lost.items()]
-        until = {"spans": [[*vars(span).values()] for span in new.spans], "after": new.after, "lost": lost}
-        return News(told(new, found), until=until, rows=new.count, identity=self._identity(new, found))
+        topic_offsets = fetch_topic_offsets(client, admin, self._origin)
+        client.clear_errors()
+        refuse_recreated(self._source, state, topic_offsets)
+        new_partitions = [
+            partition_id for partition_id in topic_offsets.high if partition_id[0] not in offsets_in_state(state)
+        ]
+        starts = self._choose_starts(new_partitions, topic_offsets, is_first=state is None)
+        if self._origin.start not in ("earliest", "latest") and new_partitions:
+            offsets_at_start = fetch_offsets_at_time(client, admin, new_partitions, self._origin.start)
+            starts = {
+                partition_id: offset if offset >= 0 else topic_offsets.high[partition_id]
+                for partition_id, offset in offsets_at_start.items()
+            }
+        plan = plan_offsets(state, topic_offsets, starts).limit_to(self.most)
+        refuse_expired(self._source, self._origin, plan.lost)
+        if state is not None and plan.after == dict(state):
+            return FeedChanges("no new messages", is_empty=True)
+        lost = [[*partition_id, count] for partition_id, count in plan.lost.items()]
+        until = {"spans": [[*vars(span).values()] for span in plan.spans], "after": plan.after, "lost": lost}
+        return FeedChanges(
+            describe_plan(plan, topic_offsets),
+            until=until,
+            rows=plan.count,
+            identity=self._identity(plan, topic_offsets),
+        )
 
-    def fetch(self, state: State | None, news: News, folder: Path, tell: Progress) -> Fetched:
-        """Read exactly the messages that were announced; of those that expired since, by the source's policy."""
-        assert news.until is not None and news.identity is not None
-        spans = [Span(*values) for values in news.until["spans"]]
-        bad = Bad(self._source)
-        client, came_at = self._client, list[int]()
-        before = {(topic, number): count for topic, number, count in news.until["lost"]}
-        losses = Losses(self._source, self._origin, client, news.until["after"]["ids"], before)
-        files = files_of(self._source, self._origin, self._root, folder, bad, len(spans))
-        writers = {span: files.of(span) for span in spans}
+    def fetch(
+        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+    ) -> FetchedRows:
+        """Read exactly the announced messages; the source's policy decides about those that expired meanwhile."""
+        assert changes.until is not None and changes.identity is not None
+        spans = [OffsetRange(*values) for values in changes.until["spans"]]
+        bad_messages = BadMessages(self._source)
+        client, timestamps = self._client, list[int]()
+        lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
+        expired = ExpiredMessages(self._source, self._origin, client, changes.until["after"]["ids"], lost_before)
+        writer_factory = build_writer_factory(self._source, self._origin, self._root, folder, bad_messages, len(spans))
+        writers = {span: writer_factory.create_writer(span) for span in spans}
 
-        def take(span: Span, messages: "list[Message]") -> None:
-            came_at.append(messages[0].timestamp()[1])
-            writers[span].take(messages)
+        def take(span: OffsetRange, messages: "list[KafkaMessage]") -> None:
+            timestamps.append(messages[0].timestamp()[1])
+            writers[span].add_messages(messages)
 
         if spans:
-            consume(client, spans, take, losses.missed, tell)
-            losses.refuse_other({span.topic for span in spans})
+            consume_spans(client, spans, take, expired.find_next_offset, report_progress)
+            expired.refuse_recreated_topics({span.topic for span in spans})
         parts = [part for writer in writers.values() for part in writer.close()]
-        bad.refuse()
-        made = tuple(parts or (files.nothing() if state is None else ()))
-        identity = losses.identity(news.identity)
-        oldest_at = min(came_at) / 1000 if came_at else None
-        after = news.until["after"]
-        return Fetched(made, after, identity, bad=bad.rows, warnings=losses.warnings, oldest_at=oldest_at)
+        bad_messages.refuse_if_stop()
+        all_parts = tuple(parts or (writer_factory.write_empty_part() if state is None else ()))
+        identity = expired.identity(changes.identity)
+        oldest_at = min(timestamps) / 1000 if timestamps else None
+        new_state = changes.until["after"]
+        return FetchedRows(
+            all_parts, new_state, identity, bad_rows=bad_messages.rows, warnings=expired.warnings, oldest_at=oldest_at
+        )
 
     @cached_property
-    def _client(self) -> Client:
-        return Client(self._origin, str(self._source.place))
+    def _client(self) -> KafkaClient:
+        return KafkaClient(self._origin, str(self._source.place))
 
     @cached_property
     def _admin(self) -> "AdminClient":
-        return self._client.admin()
+        return self._client.create_admin()
 
-    def _starts(self, fresh: list[Place], found: Topics, *, is_first: bool) -> Mapping[Place, int]:
-        """Return where topics start that no state has. What came to fit a pattern since is new from its beginning."""
-        is_last = self._origin.start == "latest" and (is_first or self._origin.pattern is None)
-        return {place: (found.high if is_last else found.low)[place] for place in fresh}
+    def _choose_starts(
+        self, new_partitions: list[PartitionId], topic_offsets: TopicOffsets, *, is_first: bool
+    ) -> Mapping[PartitionId, int]:
+        """Return the start offsets of topics that are not in the state.
 
-    def _identity(self, new: Since, found: Topics) -> str:
-        """Return what the rows are: these messages of these topics, read this way."""
+        A topic that matches the pattern only since the last run is read from its beginning.
+        """
+        starts_at_end = self._origin.start == "latest" and (is_first or self._origin.pattern is None)
+        return {
+            partition_id: (topic_offsets.high if starts_at_end else topic_offsets.low)[partition_id]
+            for partition_id in new_partitions
+        }
+
+    def _identity(self, plan: OffsetPlan, topic_offsets: TopicOffsets) -> str:
+        """Return an id of the rows: these messages of these topics, read with these options."""
         origin = self._origin
-        read = [origin.format, origin.avro, origin.wire, origin.include, repr(origin.schema), self._source.partition]
-        messages = [[found.ids[span.topic], *vars(span).values()] for span in new.spans]
-        text = json.dumps([found.cluster, messages, read])
+        read_options = [
+            origin.format,
+            origin.avro,
+            origin.wire,
+            origin.include,
+            repr(origin.schema),
+            self._source.partition,
+        ]
+        messages = [[topic_offsets.ids[span.topic], *vars(span).values()] for span in plan.spans]
+        text = json.dumps([topic_offsets.cluster, messages, read_options])
         return f"kafka:{hashlib.sha256(text.encode()).hexdigest()}"

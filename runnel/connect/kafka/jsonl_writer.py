@@ -1,23 +1,23 @@
-"""Messages of JSON as lines of a file. Line n of a part is the offset n - 1 after its first: a gap is an empty line."""
+"""Write JSON messages as lines of files. Line n of a file has its first offset + n - 1: a gap is an empty line."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from runnel.connect.feed.protocol import Part
-from runnel.connect.kafka.bad_messages import Bad
-from runnel.connect.kafka.message import Message, said
-from runnel.connect.kafka.offset_range import Span
+from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.kafka.bad_messages import BadMessages
+from runnel.connect.kafka.message import KafkaMessage, encode_metadata
+from runnel.connect.kafka.offset_range import OffsetRange
 
-_MOST_BLANK = 10_000  # a greater gap starts a part of its own
-_LARGEST = 16_000_000  # what is read after this as one line
+_MAX_GAP = 10_000  # a larger gap starts a new file
+_MAX_LINE_BYTES = 16_000_000  # the longest line that the JSON reader accepts
 _BLANK = b" \t\r\n"
 
 
-class Lines:
-    """The files of one span, named after `path`. `extra` are what else each message says, as columns."""
+class JsonlMessageWriter:
+    """Writes the files of one span, named after `path`. `extra` are metadata of each message that become columns."""
 
-    def __init__(self, span: Span, path: Path, extra: Sequence[str], bad: Bad) -> None:
+    def __init__(self, span: OffsetRange, path: Path, extra: Sequence[str], bad: BadMessages) -> None:
         self._span = span
         self._path = path
         self._extra = tuple(extra)
@@ -25,43 +25,43 @@ class Lines:
         self._parts: list[tuple[Path, int]] = []  # with their first offsets
         self._ends: list[int] = []
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """Write messages, which come after those before."""
+    def add_messages(self, messages: Sequence[KafkaMessage]) -> None:
+        """Write messages, which follow those of the previous call."""
         values: list[bytes | None] = [message.value() for message in messages]
         first = messages[0].offset()
         if not self._extra and messages[-1].offset() - first + 1 == len(values) and None not in values:
             text = b"\n".join(values)  # type: ignore[arg-type]
-            if _is_lines(text, len(values)) and max(map(len, values)) <= _LARGEST:  # type: ignore[arg-type]
-                self._write(first, [text], len(values))
+            if _is_lines(text, len(values)) and max(map(len, values)) <= _MAX_LINE_BYTES:  # type: ignore[arg-type]
+                self._write_lines(first, [text], len(values))
                 return
         start = first
         lines: list[bytes] = []
         for message, value in zip(messages, values, strict=True):
-            line = self._line(message, value)
+            line = self._encode_line(message, value)
             if line is None:
                 continue
             offset = message.offset()
-            if lines and offset - (start + len(lines)) <= _MOST_BLANK:
+            if lines and offset - (start + len(lines)) <= _MAX_GAP:
                 lines += [b""] * (offset - (start + len(lines)))
             else:
-                self._write(start, lines, len(lines))
+                self._write_lines(start, lines, len(lines))
                 start, lines = offset, []
             lines.append(line)
-        self._write(start, lines, len(lines))
+        self._write_lines(start, lines, len(lines))
 
-    def close(self) -> list[Part]:
+    def close(self) -> list[FetchedFile]:
         """Return the files."""
         return [
-            Part(path, self._span.named(first, end - 1), "jsonl")
+            FetchedFile(path, self._span.name_part(first, end - 1), "jsonl")
             for (path, first), end in zip(self._parts, self._ends, strict=True)
         ]
 
-    def _write(self, offset: int, lines: list[bytes], count: int) -> None:
-        """Write lines of messages from `offset` on, after as many empty ones as offsets were left out."""
+    def _write_lines(self, offset: int, lines: list[bytes], count: int) -> None:
+        """Write lines of messages from `offset` on, after one empty line for each skipped offset."""
         if not lines:
             return
         gap = offset - self._ends[-1] if self._ends else 0
-        if not self._parts or gap > _MOST_BLANK:
+        if not self._parts or gap > _MAX_GAP:
             self._parts.append((self._path.with_name(f"{self._path.name}-{offset}.jsonl"), offset))
             self._ends.append(offset)
             gap = 0
@@ -71,46 +71,48 @@ class Lines:
             out.write(b"\n")
         self._ends[-1] = offset + count
 
-    def _line(self, message: Message, value: bytes | None) -> bytes | None:
-        """Return a message as one line; None where it is bad."""
+    def _encode_line(self, message: KafkaMessage, value: bytes | None) -> bytes | None:
+        """Return a message as one line; None if it is bad."""
         text = value.strip(_BLANK) if value is not None else b""
-        reason = _wrong(value, text)
+        reason = _find_defect(value, text)
         if reason is None and (b"\n" in text or b"\r" in text):
-            reason, text = _joined(text)
+            reason, text = _join_lines(text)
         if reason is not None:
-            self._bad.note(self._span, message.offset(), value, reason)
+            self._bad.add_message(self._span, message.offset(), value, reason)
             return None
         if not self._extra:
             return text
-        told = said(message, self._extra).encode()
-        rest = text[1:].lstrip(_BLANK)
-        return b"".join((b"{", told, b"" if rest[:1] == b"}" else b", ", rest))  # the first of two equal keys counts
+        metadata = encode_metadata(message, self._extra).encode()
+        remaining = text[1:].lstrip(_BLANK)
+        return b"".join(
+            (b"{", metadata, b"" if remaining[:1] == b"}" else b", ", remaining)
+        )  # the first of two equal keys counts
 
 
 def _is_lines(text: bytes, count: int) -> bool:
-    """Tell whether joined values are as many lines, each beginning as an object does."""
+    """Tell whether joined values are exactly `count` lines that each begin with a brace."""
     return text.count(b"\n") + 1 == count == text.count(b"\n{") + text.startswith(b"{") and b"\r" not in text
 
 
-def _wrong(value: bytes | None, text: bytes) -> str | None:
+def _find_defect(value: bytes | None, text: bytes) -> str | None:
     if value is None:
         return "it has no value: it is a tombstone"
     if not text:
         return "it is empty"
-    if len(text) > _LARGEST:
-        return f'it has {len(text):,} bytes, and a row of JSON at most {_LARGEST:,}; format="raw" reads it'
+    if len(text) > _MAX_LINE_BYTES:
+        return f'it has {len(text):,} bytes, and a row of JSON at most {_MAX_LINE_BYTES:,}; format="raw" reads it'
     if text[:1] != b"{":
-        return _why(text) or "it is no object"
+        return _find_json_error(text) or "it is no object"
     return None
 
 
-def _joined(text: bytes) -> tuple[str | None, bytes]:
-    """Return JSON of several lines as one: between values a line's end is a blank, and inside of them it can't be."""
-    reason = _why(text)
+def _join_lines(text: bytes) -> tuple[str | None, bytes]:
+    """Join JSON of several lines: a line end between values is a blank, inside a value it can't occur."""
+    reason = _find_json_error(text)
     return reason, text if reason else text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-def _why(text: bytes) -> str | None:
+def _find_json_error(text: bytes) -> str | None:
     try:
         json.loads(text.decode())
     except UnicodeDecodeError as error:

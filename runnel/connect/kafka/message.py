@@ -1,4 +1,4 @@
-"""A message, and what it says beside its value: its key, headers, topic, partition, offset and timestamp."""
+"""Read the metadata of a message: its key, headers, topic, partition, offset and timestamp."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,14 +7,14 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runnel.declare.api.kafka import INCLUDED
+from runnel.declare.api.kafka import INCLUDE_COLUMNS
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 
-class Message(Protocol):
-    """A message as a consumer gives it, which always knows where it stands."""
+class KafkaMessage(Protocol):
+    """A message of a consumer, which always has a topic, partition and offset."""
 
     def topic(self) -> str: ...  # noqa: D102
     def partition(self) -> int: ...  # noqa: D102
@@ -27,73 +27,73 @@ class Message(Protocol):
     def __len__(self) -> int: ...
 
 
-def text_of(raw: bytes | str | None) -> str | None:
-    r"""Return bytes as text; what is not UTF-8 is shown.
+def decode_text(raw: bytes | str | None) -> str | None:
+    r"""Return bytes as text; bytes that are not UTF-8 are escaped.
 
-    >>> text_of(b"caf\xe9"), text_of(None)
+    >>> decode_text(b"caf\xe9"), decode_text(None)
     ('caf\\xe9', None)
     """
     return raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else raw
 
 
-def headers_of(message: Message) -> str | None:
-    """Return headers as a JSON object; None where there are none. One that comes several times has a list."""
-    found: dict[str, Any] = {}
-    several: set[str] = set()
+def encode_headers(message: KafkaMessage) -> str | None:
+    """Return headers as a JSON object; None if there are none. A repeated header has a list of values."""
+    headers: dict[str, Any] = {}
+    repeated: set[str] = set()
     for name, raw in message.headers() or ():
-        value = text_of(raw)
-        if name not in found:
-            found[name] = value
-        elif name in several:
-            found[name].append(value)
+        value = decode_text(raw)
+        if name not in headers:
+            headers[name] = value
+        elif name in repeated:
+            headers[name].append(value)
         else:
-            found[name] = [found[name], value]
-            several.add(name)
-    return json.dumps(found, ensure_ascii=False) if found else None
+            headers[name] = [headers[name], value]
+            repeated.add(name)
+    return json.dumps(headers, ensure_ascii=False) if headers else None
 
 
-def time_of(message: Message) -> datetime | None:
-    """Return when a message was written; None where it does not say."""
+def read_timestamp(message: KafkaMessage) -> datetime | None:
+    """Return when a message was written; None if it has no timestamp."""
     kind, milliseconds = message.timestamp()
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if kind and milliseconds >= 0 else None
 
 
-VALUES: dict[str, Callable[[Message], Any]] = {
-    "key": lambda message: text_of(message.key()),
-    "headers": headers_of,
+METADATA_VALUES: dict[str, Callable[[KafkaMessage], Any]] = {
+    "key": lambda message: decode_text(message.key()),
+    "headers": encode_headers,
     "topic": lambda message: message.topic(),
     "partition": lambda message: message.partition(),
     "offset": lambda message: message.offset(),
-    "timestamp": time_of,
+    "timestamp": read_timestamp,
 }
 
 
-def said(message: Message, names: Sequence[str]) -> str:
-    """Return these things as JSON by the names of their columns, without braces. Written by hand: it is done often."""
-    return ", ".join([f'"{INCLUDED[name].name}": {_JSON[name](message)}' for name in names])
+def encode_metadata(message: KafkaMessage, names: Sequence[str]) -> str:
+    """Return metadata as JSON by column name, without braces. Encoded by hand because it runs for every message."""
+    return ", ".join([f'"{INCLUDE_COLUMNS[name].name}": {_METADATA_JSON[name](message)}' for name in names])
 
 
-def _json(text: str | None) -> str:
+def _encode_string(text: str | None) -> str:
     return "null" if text is None else encode_basestring_ascii(text)
 
 
-def _time_json(message: Message) -> str:
+def _encode_timestamp(message: KafkaMessage) -> str:
     kind, milliseconds = message.timestamp()
     if not kind or milliseconds < 0:
         return "null"
-    return f'"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"'
+    return f'"{_format_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"'
 
 
 @lru_cache(maxsize=1024)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-_JSON: dict[str, Callable[[Message], object]] = {
-    "key": lambda message: _json(text_of(message.key())),
-    "headers": lambda message: _json(headers_of(message)),
-    "topic": lambda message: _json(message.topic()),
+_METADATA_JSON: dict[str, Callable[[KafkaMessage], object]] = {
+    "key": lambda message: _encode_string(decode_text(message.key())),
+    "headers": lambda message: _encode_string(encode_headers(message)),
+    "topic": lambda message: _encode_string(message.topic()),
     "partition": lambda message: message.partition(),
     "offset": lambda message: message.offset(),
-    "timestamp": _time_json,
+    "timestamp": _encode_timestamp,
 }

@@ -1,80 +1,83 @@
-"""What is new since a state: the spans to read, and the state afterwards. Pure, given what Kafka has."""
+"""Plan which offsets to read since a state, and the state afterwards.
+
+Pure: the caller passes in the offsets that Kafka has.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runnel.connect.feed.protocol import State
-from runnel.connect.kafka.offset_range import Span
-from runnel.connect.kafka.offsets import Place, Topics
+from runnel.connect.feed.protocol import FeedState
+from runnel.connect.kafka.offset_range import OffsetRange
+from runnel.connect.kafka.offsets import PartitionId, TopicOffsets
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError
 
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True)
-class Since:
-    """What there is to read, none of it empty, and what is lost: per partition, how many messages."""
+class OffsetPlan:
+    """The spans to read, none of them empty, the state afterwards, and how many messages of each partition are lost."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetRange, ...]
     after: dict[str, Any]
-    lost: Mapping[Place, int] = field(default_factory=dict)
+    lost: Mapping[PartitionId, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         """Return how many offsets there are to read."""
         return sum(span.count for span in self.spans)
 
-    def capped(self, most: int | None) -> "Since":
-        """Return the same with about `most` offsets to read, the rest being left for the next time."""
-        if most is None or self.count <= most:
+    def limit_to(self, max_offsets: int | None) -> "OffsetPlan":
+        """Return a plan of about `max_offsets` offsets; the others are left for the next run."""
+        if max_offsets is None or self.count <= max_offsets:
             return self
-        each = max(most // len(self.spans), 1)
-        spans = tuple(replace(span, end=min(span.end, span.start + each)) for span in self.spans)
+        offsets_per_span = max(max_offsets // len(self.spans), 1)
+        spans = tuple(replace(span, end=min(span.end, span.start + offsets_per_span)) for span in self.spans)
         offsets = {topic: dict(partitions) for topic, partitions in self.after["offsets"].items()}
         for span in spans:
             offsets[span.topic][str(span.partition)] = span.end
         return replace(self, spans=spans, after={**self.after, "offsets": offsets})
 
 
-def known_offsets(state: State | None) -> dict[str, dict[str, int]]:
-    """Return what a state has, by topic and partition."""
+def offsets_in_state(state: FeedState | None) -> dict[str, dict[str, int]]:
+    """Return the offsets of a state, by topic and partition."""
     return dict((state or {}).get("offsets", {}))
 
 
-def since(state: State | None, found: Topics, starts: Mapping[Place, int]) -> Since:
-    """Return what is new; `starts` are the offsets for partitions of topics that the state lacks."""
-    known = known_offsets(state)
-    spans, lost, after = [], {}, {topic: dict(partitions) for topic, partitions in known.items()}
-    for place, high in sorted(found.high.items()):
-        topic, number = place
-        low = found.low[place]
-        start = known[topic].get(str(number), low) if topic in known else starts[place]
+def plan_offsets(state: FeedState | None, topic_offsets: TopicOffsets, starts: Mapping[PartitionId, int]) -> OffsetPlan:
+    """Plan the offsets to read; `starts` are the first offsets of topics that are not in the state."""
+    previous = offsets_in_state(state)
+    spans, lost, new_offsets = [], {}, {topic: dict(partitions) for topic, partitions in previous.items()}
+    for partition_id, high in sorted(topic_offsets.high.items()):
+        topic, partition = partition_id
+        low = topic_offsets.low[partition_id]
+        start = previous[topic].get(str(partition), low) if topic in previous else starts[partition_id]
         if start < low:
-            lost[place] = low - start
-        span = Span(topic, number, max(start, low), high)
-        after.setdefault(topic, {})[str(number)] = span.end
+            lost[partition_id] = low - start
+        span = OffsetRange(topic, partition, max(start, low), high)
+        new_offsets.setdefault(topic, {})[str(partition)] = span.end
         if span.count:
             spans.append(span)
-    ids = {**(state or {}).get("ids", {}), **found.ids}
-    return Since(tuple(spans), {"offsets": after, "ids": ids}, lost)
+    ids = {**(state or {}).get("ids", {}), **topic_offsets.ids}
+    return OffsetPlan(tuple(spans), {"offsets": new_offsets, "ids": ids}, lost)
 
 
-def refuse_reset(source: Source, state: State | None, found: Topics) -> None:
-    """Raise where a topic is not the one that was read: its offsets mean other messages now."""
+def refuse_recreated(source: Source, state: FeedState | None, topic_offsets: TopicOffsets) -> None:
+    """Raise if a topic was recreated since it was read: its offsets now mean other messages."""
     ids: Mapping[str, str] = (state or {}).get("ids", {})
-    for topic, partitions in known_offsets(state).items():
+    for topic, partitions in offsets_in_state(state).items():
         behind = [
-            f"{topic}[{number}] ends at {found.high[topic, int(number)]:,}, but was read up to {offset:,}"
+            f"{topic}[{number}] ends at {topic_offsets.high[topic, int(number)]:,}, but was read up to {offset:,}"
             for number, offset in partitions.items()
-            if (topic, int(number)) in found.high and found.high[topic, int(number)] < offset
+            if (topic, int(number)) in topic_offsets.high and topic_offsets.high[topic, int(number)] < offset
         ]
-        is_other = topic in found.ids and ids.get(topic, found.ids[topic]) != found.ids[topic]
-        if behind or is_other:
-            why = f": {'; '.join(behind[:_MOST_TOLD])}" if behind else ", so its offsets mean other messages now"
-            what = f"the topic `{topic}` was deleted and made anew since it was read{why}"
+        has_new_id = topic in topic_offsets.ids and ids.get(topic, topic_offsets.ids[topic]) != topic_offsets.ids[topic]
+        if behind or has_new_id:
+            reason = f": {'; '.join(behind[:_MAX_LISTED])}" if behind else ", so its offsets mean other messages now"
+            what = f"the topic `{topic}` was deleted and made anew since it was read{reason}"
             fix = (
                 f"runnel rewind {source.table} --to REF, a commit before its first load, reads the new topic from its "
                 "beginning without the old rows; or declare another table for it"
@@ -82,41 +85,43 @@ def refuse_reset(source: Source, state: State | None, found: Topics) -> None:
             raise RunnelError("SOURCE_KAFKA_RESET", what, at=str(source.place), fix=fix)
 
 
-def refuse_lost(source: Source, origin: Kafka, lost: Mapping[Place, int]) -> None:
-    """Raise where messages are gone that were never read, unless they may be."""
+def refuse_expired(source: Source, origin: Kafka, lost: Mapping[PartitionId, int]) -> None:
+    """Raise if messages expired before they were read, unless the source declares `expired="skip"`."""
     if not lost or origin.expired == "skip":
         return
     fix = (
         'go on with what is left: rn.kafka(..., expired="skip"); or start over: '
         f"runnel rewind {source.table} --to REF, a commit before its first load, reads all that is still there"
     )
-    raise RunnelError("SOURCE_KAFKA_EXPIRED", f"{told_lost(lost)}", at=str(source.place), fix=fix)
+    raise RunnelError("SOURCE_KAFKA_EXPIRED", f"{describe_expired(lost)}", at=str(source.place), fix=fix)
 
 
-def told_lost(lost: Mapping[Place, int]) -> str:
-    """Return how many messages of which partitions are gone.
+def describe_expired(lost: Mapping[PartitionId, int]) -> str:
+    """Return a sentence that says how many messages of which partitions expired.
 
-    >>> told_lost({("clicks", 0): 1200})
+    >>> describe_expired({("clicks", 0): 1200})
     '1,200 messages expired before they were read: clicks[0] lacks 1,200'
     """
     count = sum(lost.values())
-    each = [f"{topic}[{number}] lacks {gone:,}" for (topic, number), gone in lost.items()]
-    more = f" and {len(each) - _MOST_TOLD} more partitions" if len(each) > _MOST_TOLD else ""
-    return f"{count:,} {_plural('message', count)} expired before they were read: {', '.join(each[:_MOST_TOLD])}{more}"
+    phrases = [f"{topic}[{number}] lacks {missing_count:,}" for (topic, number), missing_count in lost.items()]
+    more = f" and {len(phrases) - _MAX_LISTED} more partitions" if len(phrases) > _MAX_LISTED else ""
+    return (
+        f"{count:,} {_plural('message', count)} expired before they were read: {', '.join(phrases[:_MAX_LISTED])}{more}"
+    )
 
 
-def told(new: Since, found: Topics) -> str:
-    """Return for people what is new."""
-    topics = list(dict.fromkeys(span.topic for span in new.spans))
+def describe_plan(plan: OffsetPlan, topic_offsets: TopicOffsets) -> str:
+    """Return a summary of the plan for people."""
+    topics = list(dict.fromkeys(span.topic for span in plan.spans))
     if not topics:
-        text = f"nothing to read in {_names(sorted(found.ids))} yet"
+        text = f"nothing to read in {_join_topics(sorted(topic_offsets.ids))} yet"
     else:
-        parts = f"{len(new.spans):,} {_plural('partition', len(new.spans))}"
-        text = f"{new.count:,} new {_plural('message', new.count)} in {parts} of {_names(topics)}"
-    return f"{text}; {told_lost(new.lost)}" if new.lost else text
+        parts = f"{len(plan.spans):,} {_plural('partition', len(plan.spans))}"
+        text = f"{plan.count:,} new {_plural('message', plan.count)} in {parts} of {_join_topics(topics)}"
+    return f"{text}; {describe_expired(plan.lost)}" if plan.lost else text
 
 
-def _names(topics: list[str]) -> str:
+def _join_topics(topics: list[str]) -> str:
     return ", ".join(topics) if len(topics) <= 3 else f"{len(topics)} topics"
 
 

@@ -1,11 +1,11 @@
-"""Ranges of offsets: what is to be read of which partition. Pure."""
+"""Define a range of offsets of a partition. Pure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Span:
-    """The messages of a partition from the offset `start` up to, not with, `end`."""
+class OffsetRange:
+    """The messages of a partition from the offset `start` up to but not including `end`."""
 
     topic: str
     partition: int
@@ -18,14 +18,14 @@ class Span:
         return self.end - self.start
 
     @property
-    def place(self) -> str:
-        """Return how people call the partition: `clicks[0]`."""
+    def partition_name(self) -> str:
+        """Return the partition's name for messages: `clicks[0]`."""
         return f"{self.topic}[{self.partition}]"
 
-    def named(self, first: int, last: int) -> str:
-        """Return the name of a part of it.
+    def name_part(self, first: int, last: int) -> str:
+        """Return the name of a part of the range.
 
-        >>> Span("clicks", 0, 100, 200).named(100, 199)
+        >>> OffsetRange("clicks", 0, 100, 200).name_part(100, 199)
         'clicks[0] from 100 to 199'
         """
-        return f"{self.place} from {first} to {last}"
+        return f"{self.partition_name} from {first} to {last}"

@@ -1,4 +1,4 @@
-"""Messages as rows of Parquet files: as they are, or read as Avro."""
+"""Write messages as rows of Parquet files: as raw bytes, or decoded from Avro."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,19 +7,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import Part
-from runnel.connect.kafka.avro_decoder import Decoder
-from runnel.connect.kafka.bad_messages import Bad
-from runnel.connect.kafka.message import VALUES, Message, headers_of, time_of
-from runnel.connect.kafka.offset_range import Span
-from runnel.declare.api.kafka import INCLUDED
+from runnel.connect.feed.protocol import FetchedFile
+from runnel.connect.kafka.avro_decoder import AvroDecoder
+from runnel.connect.kafka.bad_messages import BadMessages
+from runnel.connect.kafka.message import METADATA_VALUES, KafkaMessage, encode_headers, read_timestamp
+from runnel.connect.kafka.offset_range import OffsetRange
+from runnel.declare.api.kafka import INCLUDE_COLUMNS
 
-_MOST_ROWS = 10_000
-_MOST_BYTES = 16_000_000
-_MOST_WAITING = 64_000_000  # in all files together
-_OVERHEAD = 500  # of a message in memory, beside its bytes
+_MAX_ROWS = 10_000
+_MAX_BYTES = 16_000_000
+_MAX_BUFFERED_BYTES = 64_000_000  # in all files together
+_MESSAGE_OVERHEAD_BYTES = 500  # of a message in memory, besides its content
 _TIME = pa.timestamp("us", "UTC")
-_KINDS: dict[str, pa.DataType] = {
+_METADATA_TYPES: dict[str, pa.DataType] = {
     "key": pa.string(),
     "headers": pa.string(),
     "topic": pa.string(),
@@ -29,24 +29,24 @@ _KINDS: dict[str, pa.DataType] = {
 }
 
 
-class Shape(Protocol):
-    """How messages become rows of one kind."""
+class RowFormat(Protocol):
+    """Turns messages into rows."""
 
     schema: pa.Schema
 
-    def table(self, span: Span, messages: Sequence[Message]) -> pa.Table:
-        """Return the rows of messages; those that are none are noted and left out."""
+    def build_table(self, span: OffsetRange, messages: Sequence[KafkaMessage]) -> pa.Table:
+        """Return the rows of messages; bad messages are recorded and left out."""
 
 
-class Raw:
-    """Messages as they are: bytes."""
+class RawFormat:
+    """Messages as raw bytes, with their metadata."""
 
     schema = pa.schema(
         {"key": pa.binary(), "value": pa.binary()}
-        | {name: _KINDS[name] for name in ("topic", "partition", "offset", "timestamp", "headers")}
+        | {name: _METADATA_TYPES[name] for name in ("topic", "partition", "offset", "timestamp", "headers")}
     )
 
-    def table(self, span: Span, messages: Sequence[Message]) -> pa.Table:
+    def build_table(self, span: OffsetRange, messages: Sequence[KafkaMessage]) -> pa.Table:
         """Return one row for each message."""
         columns: list[list[Any]] = [
             [message.key() for message in messages],
@@ -54,85 +54,87 @@ class Raw:
             [span.topic] * len(messages),
             [span.partition] * len(messages),
             [message.offset() for message in messages],
-            [time_of(message) for message in messages],
-            [headers_of(message) for message in messages],
+            [read_timestamp(message) for message in messages],
+            [encode_headers(message) for message in messages],
         ]
         return pa.table(columns, schema=self.schema)
 
 
-class Avro:
-    """Messages of Avro, with what else of them is asked for."""
+class AvroFormat:
+    """Avro messages, with the metadata that the source includes."""
 
-    def __init__(self, decoder: Decoder, extra: Sequence[str], bad: Bad) -> None:
+    def __init__(self, decoder: AvroDecoder, extra: Sequence[str], bad: BadMessages) -> None:
         self._decoder = decoder
         self._extra = tuple(extra)
-        self._bad = bad
-        self.schema = pa.schema([*decoder.schema, *(pa.field(INCLUDED[name].name, _KINDS[name]) for name in extra)])
+        self._bad_messages = bad
+        self.schema = pa.schema(
+            [*decoder.schema, *(pa.field(INCLUDE_COLUMNS[name].name, _METADATA_TYPES[name]) for name in extra)]
+        )
 
-    def table(self, span: Span, messages: Sequence[Message]) -> pa.Table:
-        """Return the rows of messages that are Avro."""
+    def build_table(self, span: OffsetRange, messages: Sequence[KafkaMessage]) -> pa.Table:
+        """Return the decoded rows; messages that are not Avro are recorded as bad."""
         rows = []
         for message in messages:
             value = message.value()
             row, reason = (
-                self._decoder.row(value) if value is not None else (None, "it has no value: it is a tombstone")
+                self._decoder.decode(value) if value is not None else (None, "it has no value: it is a tombstone")
             )
             if row is None:
-                self._bad.note(span, message.offset(), value, reason)
+                self._bad_messages.add_message(span, message.offset(), value, reason)
                 continue
             for name in self._extra:
-                row[INCLUDED[name].name] = VALUES[name](message)
+                row[INCLUDE_COLUMNS[name].name] = METADATA_VALUES[name](message)
             rows.append(row)
         return pa.Table.from_pylist(rows, self.schema)
 
 
-class Rows:
-    """The file of one span, of `count`. Messages wait until they are worth a write."""
+class ParquetMessageWriter:
+    """Writes the file of one of `span_count` spans. Messages are buffered until there are enough for a write."""
 
-    def __init__(self, span: Span, path: Path, shape: Shape, count: int = 1) -> None:
+    def __init__(self, span: OffsetRange, path: Path, row_format: RowFormat, span_count: int = 1) -> None:
         self._span = span
-        self._most_bytes = min(_MOST_BYTES, _MOST_WAITING // count)
-        self._shape = shape
+        self._max_bytes = min(_MAX_BYTES, _MAX_BUFFERED_BYTES // span_count)
+        self._row_format = row_format
         self._path = path.with_suffix(".parquet")
-        self._waiting: list[Message] = []
-        self._bytes = 0
+        self._buffer: list[KafkaMessage] = []
+        self._buffered_bytes = 0
         self._writer: pq.ParquetWriter | None = None
-        self._first = self._last = -1
-        self._count = 0
+        self._first_offset = self._last_offset = -1
+        self._row_count = 0
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """Take messages, which come after those before."""
+    def add_messages(self, messages: Sequence[KafkaMessage]) -> None:
+        """Buffer messages, which follow those of the previous call."""
         for message in messages:
-            self._waiting.append(message)
-            self._bytes += len(message) + _OVERHEAD
-            if len(self._waiting) >= _MOST_ROWS or self._bytes >= self._most_bytes:
-                self._write()
+            self._buffer.append(message)
+            self._buffered_bytes += len(message) + _MESSAGE_OVERHEAD_BYTES
+            if len(self._buffer) >= _MAX_ROWS or self._buffered_bytes >= self._max_bytes:
+                self._write_buffer()
 
-    def close(self) -> list[Part]:
-        """Return the file. Its name says where rows can't be counted up to an offset."""
-        self._write()
+    def close(self) -> list[FetchedFile]:
+        """Return the file. Its name says if it has gaps, so that a row's number does not give its offset."""
+        self._write_buffer()
         if self._writer is None:
             return []
         self._writer.close()
-        name = self._span.named(self._first, self._last)
-        has_gaps = self._last - self._first + 1 != self._count
-        return [Part(self._path, f"{name}, with gaps" if has_gaps else name, "parquet")]
+        name = self._span.name_part(self._first_offset, self._last_offset)
+        has_gaps = self._last_offset - self._first_offset + 1 != self._row_count
+        return [FetchedFile(self._path, f"{name}, with gaps" if has_gaps else name, "parquet")]
 
-    def _write(self) -> None:
-        if not self._waiting:
+    def _write_buffer(self) -> None:
+        if not self._buffer:
             return
-        rows = self._shape.table(self._span, self._waiting)
+        rows = self._row_format.build_table(self._span, self._buffer)
         if rows.num_rows:
             if self._writer is None:
-                self._writer = pq.ParquetWriter(self._path, self._shape.schema, compression="zstd")
-                self._first = self._waiting[0].offset()
+                self._writer = pq.ParquetWriter(self._path, self._row_format.schema, compression="zstd")
+                self._first_offset = self._buffer[0].offset()
             self._writer.write_table(rows)
-            self._last = self._waiting[-1].offset()
-            self._count += rows.num_rows
-        self._waiting, self._bytes = [], 0
+            self._last_offset = self._buffer[-1].offset()
+            self._row_count += rows.num_rows
+        self._buffer, self._buffered_bytes = [], 0
 
 
-def nothing(path: Path, name: str, shape: Shape) -> Part:
-    """Return a file without a row: it says which columns there are."""
-    pq.write_table(shape.schema.empty_table(), path)
-    return Part(path, name, "parquet")
+def write_empty_part(path: Path, name: str, row_format: RowFormat) -> FetchedFile:
+    """Write a file without rows, which gives the table its columns."""
+    pq.write_table(row_format.schema.empty_table(), path)
+    return FetchedFile(path, name, "parquet")

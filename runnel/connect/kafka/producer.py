@@ -1,11 +1,11 @@
-"""Write messages to a topic: each once, in order, and all of them or an error."""
+"""Write messages to a topic: each once and in order; raise if not all were written."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from runnel.connect.kafka.client import Client
+from runnel.connect.kafka.client import KafkaClient
 from runnel.declare.model.endpoints import Kafka
 from runnel.errors import RunnelError
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 _SEND_SECONDS = 60
-_LARGEST = 100_000_000
-_OURS = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
+_MAX_MESSAGE_BYTES = 100_000_000
+_PURGE_ERRORS = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 
 
 @dataclass(frozen=True)
-class Out:
+class OutgoingMessage:
     """A message to write. The key decides on its partition; a value of None marks the key as deleted."""
 
     value: bytes | None
@@ -27,27 +27,27 @@ class Out:
 
 
 class Producer:
-    """An idempotent producer: a message that has to be sent again is in the topic once, and order stays.
+    """An idempotent producer: a message that is sent again is in the topic once, and the order is kept.
 
-    That holds for one producer. Whoever may be killed and start over sends headers by which readers know what they
-    have already. Leave it with an error, and what was not sent yet is dropped.
+    That holds for one producer. A caller that may be killed and start over must send headers by which readers recognize
+    repeated messages. If the context is left with an exception, unsent messages are dropped.
     """
 
     def __init__(self, origin: Kafka, at: str | None = None) -> None:
         import confluent_kafka
 
         self._topic = origin.topics[0]
-        self._client = Client(origin, at)
+        self._client = KafkaClient(origin, at)
         settings = {
             "linger.ms": 20,
             "compression.type": "zstd",
-            "message.max.bytes": _LARGEST,
+            "message.max.bytes": _MAX_MESSAGE_BYTES,
             "message.timeout.ms": _SEND_SECONDS * 1000,
             **self._client.settings(enable_idempotence=True),
         }
-        self._failed: KafkaError | None = None
-        self._producer = self._client.made(confluent_kafka.Producer, settings)
-        self._client.metadata(self._producer)
+        self._delivery_error: KafkaError | None = None
+        self._producer = self._client.create_client(confluent_kafka.Producer, settings)
+        self._client.fetch_metadata(self._producer)
 
     def __enter__(self) -> "Producer":
         return self
@@ -61,59 +61,63 @@ class Producer:
             self._producer.purge()
             self._producer.poll(0)
 
-    def send(self, messages: Iterable[Out]) -> int:
-        """Hand messages over, and return how many; they may wait to be sent until `flush`."""
+    def send(self, messages: Iterable[OutgoingMessage]) -> int:
+        """Queue messages and return how many; they may not be sent before `flush`."""
         count = 0
-        for one in messages:
-            self._hand(one)
+        for message in messages:
+            self._produce(message)
             count += 1
         self._producer.poll(0)
-        self._raise()
+        self._raise_if_failed()
         return count
 
     def flush(self) -> None:
-        """Wait until Kafka has everything; raise where it has not."""
-        left = self._producer.flush(_SEND_SECONDS + 5)
-        self._raise()
-        if left:
-            raise self._client.told(self._client.last)
+        """Wait until Kafka has all messages; raise if it does not get them."""
+        unsent = self._producer.flush(_SEND_SECONDS + 5)
+        self._raise_if_failed()
+        if unsent:
+            raise self._client.translate_error(self._client.last_error)
 
-    def _hand(self, one: Out) -> None:
+    def _produce(self, message: OutgoingMessage) -> None:
         while True:
             try:
                 self._producer.produce(
-                    self._topic, one.value, one.key, headers=list(one.headers) or None, on_delivery=self._delivered
+                    self._topic,
+                    message.value,
+                    message.key,
+                    headers=list(message.headers) or None,
+                    on_delivery=self._record_delivery,
                 )
                 return
             except BufferError:
                 self._producer.poll(0.1)
-                self._raise()
+                self._raise_if_failed()
             except Exception as error:
-                raise self._told(getattr(error, "args", (None,))[0], error) from None
+                raise self._translate_error(getattr(error, "args", (None,))[0], error) from None
 
-    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
-        if error is not None and self._failed is None and error.name() not in _OURS:
-            self._failed = error
+    def _record_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None and self._delivery_error is None and error.name() not in _PURGE_ERRORS:
+            self._delivery_error = error
 
-    def _raise(self) -> None:
-        if self._failed is not None:
-            raise self._told(self._failed, None)
+    def _raise_if_failed(self) -> None:
+        if self._delivery_error is not None:
+            raise self._translate_error(self._delivery_error, None)
 
-    def _told(self, error: object, raised: BaseException | None) -> RunnelError:
+    def _translate_error(self, error: object, raised: BaseException | None) -> RunnelError:
         from confluent_kafka import KafkaError
 
         if not isinstance(error, KafkaError):
-            what = self._client.scrubbed(str(raised))
+            what = self._client.hide_secrets(str(raised))
         elif error.name() in ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE"):
             what = "a message is larger than the topic takes; its max.message.bytes says how large one may be"
         elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "TOPIC_EXCEPTION"):
             what = "there is no such topic, and this user can't make it"
         elif error.retriable() or error.name() in ("_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"):
-            return self._client.told(self._client.last or error)
+            return self._client.translate_error(self._client.last_error or error)
         elif "AUTH" in error.name():
-            return self._client.told(error)
+            return self._client.translate_error(error)
         else:
-            what = self._client.scrubbed(error.str())
+            what = self._client.hide_secrets(error.str())
         fix = "look at the topic's settings, and run it again: what was sent is sent again"
         return RunnelError(
             "KAFKA_WRITE", f"the topic `{self._topic}` took not all: {what}", at=self._client.at, fix=fix

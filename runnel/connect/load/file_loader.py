@@ -1,4 +1,4 @@
-"""Turn files into data files of a table's version: read, settled, checked, written or registered. Publishes nothing."""
+"""Turn files into data files of a table version: read, infer types, check, write or register. Publishes nothing."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,24 +8,24 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 
-from runnel.connect.files.file_patterns import unchanged
-from runnel.connect.files.format_reader import Reader
-from runnel.connect.files.load_request import DROP, Request
-from runnel.connect.files.open_files import AnyReader, look_into, open_reader, unreadable
+from runnel.connect.files.file_patterns import check_unchanged
+from runnel.connect.files.format_reader import FormatReader
+from runnel.connect.files.load_request import DROP, LoadRequest
+from runnel.connect.files.open_files import AnyReader, describe_unreadable, inspect_files, open_reader
 from runnel.connect.files.parquet import ParquetReader
-from runnel.connect.files.scratch_files import Scratch
+from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.load import register_parquet, schema_updates
-from runnel.connect.load.column_matching import Choice, choose
+from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.parallel_writer import write_rows
-from runnel.connect.load.parquet_footers import FIX, data_file
-from runnel.connect.load.partition_spec import same_partitions, spec_of
-from runnel.connect.load.path_columns import PathReader, path_values
-from runnel.connect.load.type_inference import Settled, refuse, settle
-from runnel.errors import Mistake, listed
+from runnel.connect.load.parquet_footers import IN_PLACE_FIX, build_data_file
+from runnel.connect.load.partition_spec import is_same_partitioning, parse_partition_spec
+from runnel.connect.load.path_columns import PathReader, read_path_values
+from runnel.connect.load.type_inference import InferredTypes, describe_bad_rows, infer_types
+from runnel.errors import Mistake, join_names
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
-from runnel.lake.scan.duckdb_connection import connect
-from runnel.lake.scan.duckdb_types import duckdb_type, quoted
+from runnel.lake.scan.duckdb_connection import connect_duckdb
+from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -38,8 +38,8 @@ Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Brought:
-    """Data files that wait to be published onto the version `location`, together with `updates` of it."""
+class PreparedLoad:
+    """Data files that are ready to be published onto the version `location`, together with its metadata `updates`."""
 
     location: str
     updates: "tuple[TableUpdate, ...]"
@@ -49,130 +49,149 @@ class Brought:
     new_columns: tuple[str, ...]
 
 
-def bring(store: "Store", request: Request, base: str | None, progress: Progress | None) -> Brought:
-    """Bring the files of a request to the version `base` of its table, or to a new table."""
-    schema = table_metadata.load(store, base).schema() if base else None
-    with Scratch() as scratch, connect() as con:
+def prepare_load(
+    store: "Store", request: LoadRequest, base: str | None, report_progress: Progress | None
+) -> PreparedLoad:
+    """Write the files of a request as data files for the version `base` of its table, or for a new table."""
+    schema = table_metadata.load_metadata(store, base).schema() if base else None
+    with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
-            reader = _reader(con, request, scratch, schema)
-            choices = choose(reader.columns, request.schema, schema, request.on_new_column, request.where)
-            _tell(progress, "checking", 0, None)
-            settled = _settled(con, reader, choices, request)
-            if settled.dropped and (request.on_bad != DROP or request.in_place):
-                raise refuse(con, _paths_or(reader, request), settled, scratch.files, request.where)
-            location, metadata, updates = _target(store, request, base, settled.choices, reader)
-            files, rows = _files(store, con, request, reader, settled, metadata, progress)
+            reader = _open_reader(con, request, scratch, schema)
+            choices = match_columns(reader.columns, request.schema, schema, request.on_new_column, request.files_label)
+            _report(report_progress, "checking", 0, None)
+            inferred = _infer_types(con, reader, choices, request)
+            if inferred.dropped and (request.on_bad != DROP or request.in_place):
+                raise describe_bad_rows(
+                    con, _value_reader(reader, request), inferred, scratch.files_by_path, request.files_label
+                )
+            location, metadata, updates = _prepare_target(store, request, base, inferred.choices, reader)
+            files, rows = _write_data_files(store, con, request, reader, inferred, metadata, report_progress)
         except (duckdb.Error, pa.ArrowException) as error:
-            raise unreadable(error, request) from error
-    unchanged(request.files)
-    new = tuple(choice.name for choice in settled.choices if choice.stored is None) if base else ()
-    return Brought(location, updates, tuple(files), rows, settled.dropped, new)
+            raise describe_unreadable(error, request) from error
+    check_unchanged(request.files)
+    new_columns = tuple(choice.name for choice in inferred.choices if choice.stored is None) if base else ()
+    return PreparedLoad(location, updates, tuple(files), rows, inferred.dropped, new_columns)
 
 
-def _reader(con: duckdb.DuckDBPyConnection, request: Request, scratch: Scratch, schema: "Schema | None") -> AnyReader:
+def _open_reader(
+    con: duckdb.DuckDBPyConnection, request: LoadRequest, scratch: ScratchFiles, schema: "Schema | None"
+) -> AnyReader:
     names = tuple(column.name for column in request.schema) or tuple(f.name for f in (schema.fields if schema else ()))
     request = replace(request, csv=replace(request.csv, names=names))
-    files, unread = look_into(con, request, scratch)
-    if unread:
-        raise unread[0].error
+    files, unreadable_files = inspect_files(con, request, scratch)
+    if unreadable_files:
+        raise unreadable_files[0].error
     if not files:
-        what = f"{request.where} has no rows"
+        what = f"{request.files_label} has no rows"
         raise Mistake(
-            "LOAD_FILE_EMPTY", what, at=request.where, fix="leave it out, or see why its writer wrote nothing"
+            "LOAD_FILE_EMPTY", what, at=request.files_label, fix="leave it out, or see why its writer wrote nothing"
         )
     return open_reader(con, request, files, scratch)
 
 
-def _settled(con: duckdb.DuckDBPyConnection, reader: Reader, choices: Sequence[Choice], request: Request) -> Settled:
+def _infer_types(
+    con: duckdb.DuckDBPyConnection, reader: FormatReader, choices: Sequence[ColumnChoice], request: LoadRequest
+) -> InferredTypes:
     if not request.in_place or not isinstance(reader, ParquetReader):
-        return settle(con, reader, choices)
+        return infer_types(con, reader, choices)
     footers = list(reader.footers.values())
-    register_parquet.registrable(footers, choices)
-    fixed = register_parquet.chosen_kinds(choices, footers)
-    texts = [choice for choice in fixed if choice.incoming.kind is None]
-    found = settle(con, _paths_or(reader, request), texts) if texts else Settled(())
-    named = {choice.name: choice for choice in found.choices}
-    return replace(found, choices=tuple(named.get(choice.name, choice) for choice in fixed))
+    register_parquet.check_registrable(footers, choices)
+    file_choices = register_parquet.choose_file_types(choices, footers)
+    path_choices = [choice for choice in file_choices if choice.file_column.kind is None]
+    inferred = infer_types(con, _value_reader(reader, request), path_choices) if path_choices else InferredTypes(())
+    choices_by_name = {choice.name: choice for choice in inferred.choices}
+    return replace(inferred, choices=tuple(choices_by_name.get(choice.name, choice) for choice in file_choices))
 
 
-def _paths_or(reader: Reader, request: Request) -> Reader:
-    """Return what values are read from: for files that stay in place, their paths."""
+def _value_reader(reader: FormatReader, request: LoadRequest) -> FormatReader:
+    """Return the reader that values are checked with: for files registered in place, only their paths are read."""
     if not request.in_place or not isinstance(reader, ParquetReader):
         return reader
-    texts = [column for column in reader.columns if column.kind is None]
-    return PathReader(texts, list(reader.footers.values()))
+    path_columns = [column for column in reader.columns if column.kind is None]
+    return PathReader(path_columns, list(reader.footers.values()))
 
 
-def _target(
-    store: "Store", request: Request, base: str | None, choices: Sequence[Choice], reader: Reader
+def _prepare_target(
+    store: "Store", request: LoadRequest, base: str | None, choices: Sequence[ColumnChoice], reader: FormatReader
 ) -> "tuple[str, TableMetadata, tuple[TableUpdate, ...]]":
-    """Return the version to write for, created where there is none, and the updates that it needs."""
-    in_paths = [choice.name for choice in choices if request.in_place and choice.incoming.kind is None]
+    """Return the version to write for, created if there is none, and the metadata updates that it needs."""
+    path_columns = [choice.name for choice in choices if request.in_place and choice.file_column.kind is None]
     if base is None:
-        schema = schema_updates.new_schema(choices)
-        wanted = (*request.partition, *(name for name in in_paths if name not in request.partition))
-        base, metadata = table_metadata.create(store, request.table, schema, spec=spec_of(wanted, schema))
+        schema = schema_updates.create_schema(choices)
+        partition_columns = (*request.partition, *(name for name in path_columns if name not in request.partition))
+        base, metadata = table_metadata.create_table(
+            store, request.table, schema, spec=parse_partition_spec(partition_columns, schema)
+        )
         updates: tuple[TableUpdate, ...] = ()
     else:
-        metadata = table_metadata.load(store, base)
-        _partitions_fit(request, metadata, in_paths)
-        updates = schema_updates.schema_updates(store, request.table, base, choices)
-        metadata = schema_updates.evolved(metadata, updates)
-    properties = schema_updates.key_property(request.key, metadata.schema())
+        metadata = table_metadata.load_metadata(store, base)
+        _check_partitions(request, metadata, path_columns)
+        updates = schema_updates.plan_schema_updates(store, request.table, base, choices)
+        metadata = schema_updates.apply_updates(metadata, updates)
+    properties = schema_updates.build_key_property(request.key, metadata.schema())
     if request.in_place and isinstance(reader, ParquetReader):
-        properties |= register_parquet.name_mapping(metadata, choices, list(reader.footers.values()))
-    more = schema_updates.property_updates(metadata, properties)
-    return base, schema_updates.evolved(metadata, more), (*updates, *more)
+        properties |= register_parquet.build_name_mapping(metadata, choices, list(reader.footers.values()))
+    property_changes = schema_updates.plan_property_updates(metadata, properties)
+    return base, schema_updates.apply_updates(metadata, property_changes), (*updates, *property_changes)
 
 
-def _partitions_fit(request: Request, metadata: "TableMetadata", in_paths: Sequence[str]) -> None:
-    """Refuse to partition a table that exists in another way."""
-    if request.partition and not same_partitions(metadata.spec(), spec_of(request.partition, metadata.schema())):
+def _check_partitions(request: LoadRequest, metadata: "TableMetadata", path_columns: Sequence[str]) -> None:
+    """Refuse a partitioning that differs from the one the existing table has."""
+    if request.partition and not is_same_partitioning(
+        metadata.spec(), parse_partition_spec(request.partition, metadata.schema())
+    ):
         parts = ", ".join(f"{part.transform}({part.name})" for part in metadata.spec().fields) or "not at all"
         what = f"`{request.table}` is partitioned otherwise: {parts}"
         raise Mistake("LOAD_PARTITION", what, fix="leave --partition out: it counts when a table is created")
-    known = {part.name.lower() for part in metadata.spec().fields}
-    other = [name for name in in_paths if name.lower() not in known]
-    if other:
-        what = f"the paths of {request.where} name {listed(other)}, by which `{request.table}` is not partitioned"
-        raise Mistake("LOAD_IN_PLACE_PARTITION", what, at=request.files[0].name, fix=FIX)
+    partition_names = {part.name.lower() for part in metadata.spec().fields}
+    unpartitioned = [name for name in path_columns if name.lower() not in partition_names]
+    if unpartitioned:
+        what = (
+            f"the paths of {request.files_label} name {join_names(unpartitioned)}, "
+            f"by which `{request.table}` is not partitioned"
+        )
+        raise Mistake("LOAD_IN_PLACE_PARTITION", what, at=request.files[0].name, fix=IN_PLACE_FIX)
 
 
-def _files(
+def _write_data_files(
     store: "Store",
     con: duckdb.DuckDBPyConnection,
-    request: Request,
-    reader: Reader,
-    settled: Settled,
+    request: LoadRequest,
+    reader: FormatReader,
+    inferred: InferredTypes,
     metadata: "TableMetadata",
-    progress: Progress | None,
+    report_progress: Progress | None,
 ) -> tuple[list[DataFile], int]:
     if request.in_place and isinstance(reader, ParquetReader):
-        return _registered(con, reader, settled, metadata), reader.count
-    total = reader.count if isinstance(reader, ParquetReader) else None
-    stored = {choice.name: choice.tries[0].value for choice in settled.choices}
+        return _register_files(con, reader, inferred, metadata), reader.row_count
+    total = reader.row_count if isinstance(reader, ParquetReader) else None
+    stored_values = {choice.name: choice.conversions[0].value for choice in inferred.choices}
     columns = ", ".join(
-        f"{stored.get(field.name, f'CAST(NULL AS {duckdb_type(field.field_type)})')} AS {quoted(field.name)}"
+        f"{stored_values.get(field.name, f'CAST(NULL AS {to_duckdb_type(field.field_type)})')} "
+        f"AS {quote_identifier(field.name)}"
         for field in metadata.schema().fields
     )
-    rows = con.sql(f"SELECT {columns} FROM ({reader.rows()}) WHERE {settled.condition}")
+    rows = con.sql(f"SELECT {columns} FROM ({reader.build_select()}) WHERE {inferred.good_row_sql}")
     batches = rows.to_arrow_reader(ROW_GROUP_ROWS)
     return write_rows(
-        store, metadata, cast(Iterable[pa.RecordBatch], batches), lambda done: _tell(progress, "writing", done, total)
+        store,
+        metadata,
+        cast(Iterable[pa.RecordBatch], batches),
+        lambda row_count: _report(report_progress, "writing", row_count, total),
     )
 
 
-def _registered(
-    con: duckdb.DuckDBPyConnection, reader: ParquetReader, settled: Settled, metadata: "TableMetadata"
+def _register_files(
+    con: duckdb.DuckDBPyConnection, reader: ParquetReader, inferred: InferredTypes, metadata: "TableMetadata"
 ) -> list[DataFile]:
-    footers = [found for found in reader.footers.values() if found.metadata.num_rows]
-    texts = [column for column in reader.columns if column.kind is None]
-    in_paths = path_values(con, PathReader(texts, footers), settled.choices)
-    for found in footers:
-        register_parquet.ids_fit(metadata, found)
-    return [data_file(metadata, found, in_paths.get(found.file.path, {})) for found in footers]
+    footers = [footer for footer in reader.footers.values() if footer.metadata.num_rows]
+    path_columns = [column for column in reader.columns if column.kind is None]
+    values_by_path = read_path_values(con, PathReader(path_columns, footers), inferred.choices)
+    for footer in footers:
+        register_parquet.check_field_ids(metadata, footer)
+    return [build_data_file(metadata, footer, values_by_path.get(footer.file.path, {})) for footer in footers]
 
 
-def _tell(progress: Progress | None, what: str, done: int, total: int | None) -> None:
-    if progress is not None:
-        progress(what, done, total)
+def _report(report_progress: Progress | None, activity: str, done_count: int, total: int | None) -> None:
+    if report_progress is not None:
+        report_progress(activity, done_count, total)

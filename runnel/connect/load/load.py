@@ -1,7 +1,7 @@
 """Load files into a table by hand: everything, or nothing, in one commit.
 
-What was written for a version that somebody else changed meanwhile is published on the new one; where columns changed
-there, or the table was created by another load, the load starts again.
+If somebody else changed the table in the meantime, the written files are published onto the new version. If its columns
+changed, or another load created the table, the load starts again.
 """
 
 from collections.abc import Sequence
@@ -11,33 +11,34 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.engine import Connection
 
 from runnel.connect.files.csv import check_options
-from runnel.connect.files.file_patterns import find, format_of
+from runnel.connect.files.file_patterns import detect_format, find_files
 from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
-from runnel.connect.files.load_request import Request
+from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
-from runnel.connect.load.file_loader import Brought, Progress, bring
-from runnel.declare.model.column_types import columns
-from runnel.errors import Mistake, Moved
-from runnel.lake.history.branches import branch as known_branch
-from runnel.lake.history.commits import Change, Commit, Version, version_at
+from runnel.connect.load.file_loader import PreparedLoad, Progress, prepare_load
+from runnel.declare.model.column_types import parse_columns
+from runnel.errors import Mistake, VersionConflict
+from runnel.lake.history.branches import get_branch as known_branch
+from runnel.lake.history.commits import Commit, CommitChange, find_version
 from runnel.lake.iceberg import table_metadata, table_properties
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish
-from runnel.lake.table_writer import write
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.table_writer import publish_edit
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
 ATTEMPTS = 20
-MOST_NAMED = 1000
+MAX_NAMED_FILES = 1000
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What a load did. `commit` is None where there was nothing to do: no rows, and no new column."""
+class LoadResult:
+    """The result of a load. `commit` is None if there was nothing to do: no rows and no new column."""
 
     commit: Commit | None
     table: "TableName"
@@ -49,11 +50,11 @@ class Loaded:
     dropped: int = 0
 
 
-class _Again(Exception):
-    """The table is no longer what the files were written for."""
+class _TableChanged(Exception):
+    """The table changed so that the written files no longer fit; the load has to start again."""
 
 
-def load(
+def load_files(
     store: "Store",
     table: "TableName",
     patterns: Sequence[str],
@@ -71,20 +72,21 @@ def load(
     csv: CsvOptions | None = None,
     document: DocumentOptions | None = None,
     progress: Progress | None = None,
-) -> Loaded:
-    """Load the files that paths and globs name into a table of a branch, creating it where there is none.
+) -> LoadResult:
+    """Load the files that paths and globs match into a table of a branch; create the table if it does not exist.
 
-    `schema` declares types as Spark writes them; what it leaves out is inferred. `replace` removes the rows that were
-    there, in the same commit. `in_place` registers Parquet where it is. Raises Mistake with a report of bad rows.
+    `schema` declares types as Spark writes them; types that it leaves out are inferred. `replace` removes the existing
+    rows in the same commit. `in_place` registers Parquet files without copying them. Raises Mistake with a report of
+    bad rows.
     """
     store.db.read(lambda connection: known_branch(connection, branch))
-    files = find(patterns)
-    request = Request(
+    files = find_files(patterns)
+    request = LoadRequest(
         table=table,
         files=files,
-        format=format_of(files, format),
+        format=detect_format(files, format),
         branch=branch,
-        schema=columns(schema) if schema is not None else (),
+        schema=parse_columns(schema) if schema is not None else (),
         partition=tuple(partition),
         key=tuple(key),
         on_new_column=on_new_column,
@@ -96,50 +98,52 @@ def load(
     )
     check_options(request.csv)
     if in_place:
-        request = register_parquet.request(store, request)
-    with pinned(store.db, "write") as pin:
+        request = register_parquet.prepare_request(store, request)
+    with acquire_pin(store.db, "write") as pin:
         for _ in range(ATTEMPTS):
             try:
-                return _load(store, request, message, pin, progress)
-            except (_Again, Moved):
+                return _load_once(store, request, message, pin, progress)
+            except (_TableChanged, VersionConflict):
                 continue
-        raise Moved(branch, [str(table)])
+        raise VersionConflict(branch, [str(table)])
 
 
-def _load(store: "Store", request: Request, message: str | None, pin: str, progress: Progress | None) -> Loaded:
-    base = _version(store, request)
+def _load_once(
+    store: "Store", request: LoadRequest, message: str | None, pin: str, report_progress: Progress | None
+) -> LoadResult:
+    base = _find_version(store, request)
     if base is not None:
-        _fillable(store, request, base)
-    brought = bring(store, request, base.location if base else None, progress)
-    said = message or _message(request, brought)
+        _refuse_unloadable_table(store, request, base)
+    prepared = prepare_load(store, request, base.location if base else None, report_progress)
+    commit_message = message or _compose_message(request, prepared)
     if base is None:
-        commit: Commit | None = _publish_new(store, request, brought, said, pin)
+        commit: Commit | None = _publish_new(store, request, prepared, commit_message, pin)
     else:
-        commit = _publish_onto(store, request, brought, said, pin)
-    return Loaded(
+        commit = _publish_onto(store, request, prepared, commit_message, pin)
+    return LoadResult(
         commit=commit,
         table=request.table,
         files=len(request.files),
-        rows=brought.rows,
+        rows=prepared.rows,
         bytes=request.bytes,
         created=base is None,
-        new_columns=brought.new_columns,
-        dropped=brought.dropped,
+        new_columns=prepared.new_columns,
+        dropped=prepared.dropped,
     )
 
 
-def _version(store: "Store", request: Request) -> Version | None:
+def _find_version(store: "Store", request: LoadRequest) -> TableVersion | None:
     commit = store.commit(request.branch)
 
-    def work(connection: Connection) -> Version | None:
-        return version_at(connection, commit, request.table)
+    def read_version(connection: Connection) -> TableVersion | None:
+        return find_version(connection, commit, request.table)
 
-    return store.db.read(work)
+    return store.db.read(read_version)
 
 
-def _fillable(store: "Store", request: Request, base: Version) -> None:
-    """Refuse a table whose rows are not given by hand."""
-    properties = table_metadata.load(store, base.location).properties
+def _refuse_unloadable_table(store: "Store", request: LoadRequest, base: TableVersion) -> None:
+    """Refuse a table that a task or a source fills, or that holds files."""
+    properties = table_metadata.load_metadata(store, base.location).properties
     if properties.get(table_properties.KIND) == "files":
         what = f"`{request.table}` holds files, not rows"
         raise Mistake("LOAD_FILES_TABLE", what, fix=f"put them: runnel put {request.table} PATH")
@@ -153,50 +157,56 @@ def _fillable(store: "Store", request: Request, base: Version) -> None:
         raise Mistake("LOAD_SOURCE_TABLE", what, fix=fix)
 
 
-def _publish_new(store: "Store", request: Request, brought: Brought, message: str, pin: str) -> Commit:
-    location = brought.location
-    if brought.files or brought.updates:
-        location = stage(store, location, Edit(added=brought.files, updates=brought.updates))
-    change = Change(request.table, None, location, detail=_detail(request, brought))
-    return publish(store.db, Draft(request.branch, message, store.author, (change,), pin=pin))
+def _publish_new(store: "Store", request: LoadRequest, prepared: PreparedLoad, message: str, pin: str) -> Commit:
+    location = prepared.location
+    if prepared.files or prepared.updates:
+        location = stage_version(store, location, VersionEdit(added=prepared.files, updates=prepared.updates))
+    change = CommitChange(request.table, None, location, detail=_build_detail(request, prepared))
+    return publish(store.db, CommitDraft(request.branch, message, store.author, (change,), pin=pin))
 
 
-def _publish_onto(store: "Store", request: Request, brought: Brought, message: str, pin: str) -> Commit | None:
-    base = table_metadata.load(store, brought.location)
-    gone = request.replace and any(True for _ in entries(store, base))
-    if not brought.files and not brought.updates and not gone:
+def _publish_onto(
+    store: "Store", request: LoadRequest, prepared: PreparedLoad, message: str, pin: str
+) -> Commit | None:
+    base = table_metadata.load_metadata(store, prepared.location)
+    removes_rows = request.replace and any(True for _ in read_entries(store, base))
+    if not prepared.files and not prepared.updates and not removes_rows:
         return None
 
-    def edit(version: Version) -> Edit:
-        now = table_metadata.load(store, version.location)
-        moved = now.table_uuid != base.table_uuid
-        changed = now.schema() != base.schema() or now.properties != base.properties
-        if moved or (brought.updates and changed):
-            raise _Again
-        live = list(entries(store, now)) if request.replace or request.in_place else []
+    def build_edit(version: TableVersion) -> VersionEdit:
+        current = table_metadata.load_metadata(store, version.location)
+        is_recreated = current.table_uuid != base.table_uuid
+        is_changed = current.schema() != base.schema() or current.properties != base.properties
+        if is_recreated or (prepared.updates and is_changed):
+            raise _TableChanged
+        live_entries = list(read_entries(store, current)) if request.replace or request.in_place else []
         if request.in_place and not request.replace:
-            register_parquet.not_twice(request.files, [entry.path for entry in live], str(request.table))
-        return Edit(brought.files, live if request.replace else (), updates=brought.updates)
+            register_parquet.check_not_registered(
+                request.files, [entry.path for entry in live_entries], str(request.table)
+            )
+        return VersionEdit(prepared.files, live_entries if request.replace else (), updates=prepared.updates)
 
-    detail = _detail(request, brought)
-    return write(store, request.branch, request.table, edit, message, pin=pin, detail=detail)
+    detail = _build_detail(request, prepared)
+    return publish_edit(store, request.branch, request.table, build_edit, message, pin=pin, detail=detail)
 
 
-def _message(request: Request, brought: Brought) -> str:
+def _compose_message(request: LoadRequest, prepared: PreparedLoad) -> str:
     count = len(request.files)
-    how = ", replacing all rows" if request.replace else ", in place" if request.in_place else ""
+    mode_text = ", replacing all rows" if request.replace else ", in place" if request.in_place else ""
     files = f"{count:,} file{'s' if count != 1 else ''}"
-    bad = f", {brought.dropped:,} bad dropped" if brought.dropped else ""
-    return f"load {request.table}: {files}, {brought.rows:,} row{'s' if brought.rows != 1 else ''}{bad}{how}"
+    bad_text = f", {prepared.dropped:,} bad dropped" if prepared.dropped else ""
+    return (
+        f"load {request.table}: {files}, {prepared.rows:,} row{'s' if prepared.rows != 1 else ''}{bad_text}{mode_text}"
+    )
 
 
-def _detail(request: Request, brought: Brought) -> dict[str, Any]:
-    named = [{"name": file.name, "bytes": file.bytes} for file in request.files[:MOST_NAMED]]
-    found: dict[str, Any] = {"files": named, "rows": brought.rows}
-    if len(request.files) > len(named):
-        found["more_files"] = len(request.files) - len(named)
-    if brought.dropped:
-        found["dropped"] = brought.dropped
+def _build_detail(request: LoadRequest, prepared: PreparedLoad) -> dict[str, Any]:
+    named_files = [{"name": file.name, "bytes": file.bytes} for file in request.files[:MAX_NAMED_FILES]]
+    load_detail: dict[str, Any] = {"files": named_files, "rows": prepared.rows}
+    if len(request.files) > len(named_files):
+        load_detail["more_files"] = len(request.files) - len(named_files)
+    if prepared.dropped:
+        load_detail["dropped"] = prepared.dropped
     if request.in_place:
-        found["in_place"] = True
-    return {"load": found}
+        load_detail["in_place"] = True
+    return {"load": load_detail}

@@ -1,160 +1,181 @@
-"""Fit what is inside a nested value to the types inside an array, a struct or a map, leaf by leaf. Pure."""
+"""Check and convert nested values (arrays, structs, maps) leaf by leaf. Pure."""
 
 from collections.abc import Iterator
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StringType, StructType, UnknownType
 
-from runnel.connect.files.text_values import rule
-from runnel.connect.iceberg_types import NO_ID, fits, known
-from runnel.lake.scan.duckdb_types import literal
+from runnel.connect.files.text_values import build_conversion
+from runnel.connect.iceberg_types import NO_ID, is_storable_as, replace_unknown_types
+from runnel.lake.scan.duckdb_types import quote_literal
 
 
-class Unfit(Exception):
-    """The value has another shape than the type."""
+class ShapeMismatch(Exception):
+    """The value does not have the shape of the type."""
 
 
-def leaves_fit(sql: str, source: IcebergType, kind: IcebergType) -> str | None:
-    """Return the SQL of whether every leaf of a JSON value is one of its type; None where all are.
+def build_leaf_check(sql: str, source: IcebergType, kind: IcebergType) -> str | None:
+    """Return SQL that tells whether every leaf of a JSON value fits its type; None if all are known to fit.
 
-    Raises Unfit where the shapes differ: an array here, a struct there.
+    Raises ShapeMismatch if the shapes differ, such as an array and a struct.
     """
     conditions = []
-    for path, leaf in _leaves(source, kind, "$"):
-        way = rule("leaf", leaf)
-        if way is None or way.valid is None:
+    for path, leaf in _iterate_leaves(source, kind, "$"):
+        conversion = build_conversion("leaf", leaf)
+        if conversion is None or conversion.valid is None:
             continue
-        found = f"json_extract_string({sql}, {literal(path)})"
-        many = found if "*" in path else f"[{found}]"
-        conditions.append(f"len(list_filter({many}, lambda leaf : {way.bad})) = 0")
+        leaf_sql = f"json_extract_string({sql}, {quote_literal(path)})"
+        leaf_list = leaf_sql if "*" in path else f"[{leaf_sql}]"
+        conditions.append(f"len(list_filter({leaf_list}, lambda leaf : {conversion.bad_sql})) = 0")
     return " AND ".join(conditions) or None
 
 
-def shape_fits(value: str, kind: IcebergType, *, drops: bool, depth: int = 0) -> str:
-    """Return the SQL of whether a JSON value is one of a type, whatever other rows have there. Null always is.
+def build_shape_check(value: str, kind: IcebergType, *, drops: bool, depth: int = 0) -> str:
+    """Return SQL that tells whether a JSON value has the shape of a type, regardless of other rows. Null always fits.
 
-    A field of an object that a struct lacks makes it another shape, unless it `drops` such fields. Raises Unfit for a
-    type that no JSON value is of.
+    An object with a field that the struct lacks does not fit, unless `drops` leaves such fields out. Raises
+    ShapeMismatch for a type that no JSON value can have.
     """
     name = f"e{depth}"
     if isinstance(kind, StructType):
-        inside = [
-            _all_fit(f"[json_extract({name}, {literal(f'$.{_key(field.name)}')})]", field.field_type, drops, depth)
+        field_checks = [
+            _build_elements_check(
+                f"[json_extract({name}, {quote_literal(f'$.{_quote_key(field.name)}')})]",
+                field.field_type,
+                drops,
+                depth,
+            )
             for field in kind.fields
         ]
-        names = ", ".join(literal(field.name) for field in kind.fields)
-        extra = f"len(list_filter(json_keys({name}), lambda k{depth} : k{depth} NOT IN ({names}))) = 0"
-        is_one = " AND ".join([f"json_type({name}) = 'OBJECT'", *inside, *([] if drops else [extra])])
+        names = ", ".join(quote_literal(field.name) for field in kind.fields)
+        extra_keys_check = f"len(list_filter(json_keys({name}), lambda k{depth} : k{depth} NOT IN ({names}))) = 0"
+        is_of_type = " AND ".join(
+            [f"json_type({name}) = 'OBJECT'", *field_checks, *([] if drops else [extra_keys_check])]
+        )
     elif isinstance(kind, ListType):
-        every = _all_fit(f"json_extract({name}, '$[*]')", kind.element_type, drops, depth)
-        is_one = f"json_type({name}) = 'ARRAY' AND {every}"
+        elements_check = _build_elements_check(f"json_extract({name}, '$[*]')", kind.element_type, drops, depth)
+        is_of_type = f"json_type({name}) = 'ARRAY' AND {elements_check}"
     elif isinstance(kind, MapType) and isinstance(kind.key_type, StringType):
-        every = _all_fit(f"json_extract({name}, '$.*')", kind.value_type, drops, depth)
-        is_one = f"json_type({name}) = 'OBJECT' AND {every}"
+        elements_check = _build_elements_check(f"json_extract({name}, '$.*')", kind.value_type, drops, depth)
+        is_of_type = f"json_type({name}) = 'OBJECT' AND {elements_check}"
     else:
-        way = rule(f"json_extract_string({name}, '$')", kind)
-        if way is None:
-            raise Unfit
-        is_one = f"NOT {way.bad}" if way.bad else "true"
+        conversion = build_conversion(f"json_extract_string({name}, '$')", kind)
+        if conversion is None:
+            raise ShapeMismatch
+        is_of_type = f"NOT {conversion.bad_sql}" if conversion.bad_sql else "true"
     is_null = f"{name} IS NULL OR json_type({name}) = 'NULL'"
-    return f"len(list_filter({value}, lambda {name} : NOT ({is_null} OR ({is_one})))) = 0"
+    return f"len(list_filter({value}, lambda {name} : NOT ({is_null} OR ({is_of_type})))) = 0"
 
 
-def _all_fit(values: str, kind: IcebergType, drops: bool, depth: int) -> str:
-    return shape_fits(values, kind, drops=drops, depth=depth + 1)
+def _build_elements_check(values: str, kind: IcebergType, drops: bool, depth: int) -> str:
+    return build_shape_check(values, kind, drops=drops, depth=depth + 1)
 
 
-def grown(kind: IcebergType, source: IcebergType) -> IcebergType:
-    """Return a type with the fields that its structs lack and that a source has there.
+def add_missing_fields(kind: IcebergType, source: IcebergType) -> IcebergType:
+    """Return a type whose structs are extended by the fields that only the source has.
 
-    >>> from runnel.connect.iceberg_types import struct_of
-    >>> one, other = struct_of({"a": StringType()}), struct_of({"b": StringType()})
-    >>> [field.name for field in grown(one, other).fields]
+    >>> from runnel.connect.iceberg_types import make_struct_type
+    >>> kind, source = make_struct_type({"a": StringType()}), make_struct_type({"b": StringType()})
+    >>> [field.name for field in add_missing_fields(kind, source).fields]
     ['a', 'b']
     """
     if isinstance(kind, StructType) and isinstance(source, StructType):
-        found = {field.name: field.field_type for field in source.fields}
-        fields = [_grown_field(field, found[field.name]) if field.name in found else field for field in kind.fields]
-        there = {field.name for field in kind.fields}
-        new = [NestedField(NO_ID, name, known(of), required=False) for name, of in found.items() if name not in there]
-        return StructType(*fields, *new)
+        source_types = {field.name: field.field_type for field in source.fields}
+        fields = [
+            _extend_field(field, source_types[field.name]) if field.name in source_types else field
+            for field in kind.fields
+        ]
+        existing_names = {field.name for field in kind.fields}
+        added_fields = [
+            NestedField(NO_ID, name, replace_unknown_types(source_type), required=False)
+            for name, source_type in source_types.items()
+            if name not in existing_names
+        ]
+        return StructType(*fields, *added_fields)
     if isinstance(kind, ListType) and isinstance(source, ListType):
-        return ListType(kind.element_id, grown(kind.element_type, source.element_type), kind.element_required)
+        return ListType(
+            kind.element_id, add_missing_fields(kind.element_type, source.element_type), kind.element_required
+        )
     if isinstance(kind, MapType):
         value = kind.value_type
-        for of in _values(source):
-            value = grown(value, of)
+        for source_type in _iterate_value_types(source):
+            value = add_missing_fields(value, source_type)
         return MapType(kind.key_id, kind.key_type, kind.value_id, value, kind.value_required)
     return kind
 
 
-def _grown_field(field: NestedField, source: IcebergType) -> NestedField:
-    kind = grown(field.field_type, source)
+def _extend_field(field: NestedField, source: IcebergType) -> NestedField:
+    kind = add_missing_fields(field.field_type, source)
     return NestedField(field.field_id, field.name, kind, required=field.required, doc=field.doc)
 
 
-def _values(source: IcebergType) -> Iterator[IcebergType]:
-    """Yield the types of the values of a map, which JSON does not tell from a struct."""
+def _iterate_value_types(source: IcebergType) -> Iterator[IcebergType]:
+    """Yield the value types of a source that is stored as a map; JSON does not tell maps from structs."""
     if isinstance(source, StructType):
         yield from (field.field_type for field in source.fields)
     elif isinstance(source, MapType):
         yield source.value_type
 
 
-def new_fields(kind: IcebergType, source: IcebergType, path: str) -> Iterator[str]:
-    """Yield the fields, by their path, that `grown` adds."""
+def list_new_fields(kind: IcebergType, source: IcebergType, path: str) -> Iterator[str]:
+    """Yield the paths of the fields that `add_missing_fields` adds."""
     if isinstance(kind, StructType) and isinstance(source, StructType):
-        there = {field.name: field.field_type for field in kind.fields}
+        existing_types = {field.name: field.field_type for field in kind.fields}
         for field in source.fields:
-            if field.name not in there:
+            if field.name not in existing_types:
                 yield f"{path}.{field.name}"
             else:
-                yield from new_fields(there[field.name], field.field_type, f"{path}.{field.name}")
+                yield from list_new_fields(existing_types[field.name], field.field_type, f"{path}.{field.name}")
     elif isinstance(kind, ListType) and isinstance(source, ListType):
-        yield from new_fields(kind.element_type, source.element_type, path)
+        yield from list_new_fields(kind.element_type, source.element_type, path)
     elif isinstance(kind, MapType):
-        for of in _values(source):
-            yield from new_fields(kind.value_type, of, path)
+        for value_type in _iterate_value_types(source):
+            yield from list_new_fields(kind.value_type, value_type, path)
 
 
-def converts(source: IcebergType, kind: IcebergType, *, drops: bool) -> bool:
-    """Tell whether every value of a nested type can be stored as another, fields matched by name; no look at values.
+def can_convert(source: IcebergType, kind: IcebergType, *, drops: bool) -> bool:
+    """Tell whether every value of a nested type can be stored as another, with fields matched by name.
 
-    Fields that the source lacks are null; those that the target lacks stand against it, unless it `drops` them.
+    Fields that the source lacks are null. Fields that the target lacks prevent it, unless `drops` leaves them out.
     """
     if isinstance(source, StructType) and isinstance(kind, StructType):
-        found = {field.name: field.field_type for field in kind.fields}
-        shared = [field for field in source.fields if field.name in found]
-        is_whole = drops or len(shared) == len(source.fields)
+        target_types = {field.name: field.field_type for field in kind.fields}
+        shared = [field for field in source.fields if field.name in target_types]
+        is_complete = drops or len(shared) == len(source.fields)
         return (
-            bool(shared) and is_whole and all(converts(one.field_type, found[one.name], drops=drops) for one in shared)
+            bool(shared)
+            and is_complete
+            and all(
+                can_convert(shared_field.field_type, target_types[shared_field.name], drops=drops)
+                for shared_field in shared
+            )
         )
     if isinstance(source, ListType) and isinstance(kind, ListType):
-        return converts(source.element_type, kind.element_type, drops=drops)
+        return can_convert(source.element_type, kind.element_type, drops=drops)
     if isinstance(source, MapType) and isinstance(kind, MapType):
-        return source.key_type == kind.key_type and converts(source.value_type, kind.value_type, drops=drops)
-    return source.is_primitive and kind.is_primitive and fits(source, kind)
+        return source.key_type == kind.key_type and can_convert(source.value_type, kind.value_type, drops=drops)
+    return source.is_primitive and kind.is_primitive and is_storable_as(source, kind)
 
 
-def _leaves(source: IcebergType, kind: IcebergType, path: str) -> Iterator[tuple[str, IcebergType]]:
-    """Yield the paths at which a value is not of its type already, with the type."""
-    if isinstance(source, UnknownType) or fits(source, kind):
+def _iterate_leaves(source: IcebergType, kind: IcebergType, path: str) -> Iterator[tuple[str, IcebergType]]:
+    """Yield the paths of leaves that need a conversion, with their target types."""
+    if isinstance(source, UnknownType) or is_storable_as(source, kind):
         return
     if isinstance(kind, ListType) and isinstance(source, ListType):
-        yield from _leaves(source.element_type, kind.element_type, f"{path}[*]")
+        yield from _iterate_leaves(source.element_type, kind.element_type, f"{path}[*]")
     elif isinstance(kind, StructType) and isinstance(source, StructType):
-        wanted = {field.name: field.field_type for field in kind.fields}
+        target_types = {field.name: field.field_type for field in kind.fields}
         for field in source.fields:
-            if field.name not in wanted:
-                raise Unfit
-            yield from _leaves(field.field_type, wanted[field.name], f"{path}.{_key(field.name)}")
+            if field.name not in target_types:
+                raise ShapeMismatch
+            yield from _iterate_leaves(field.field_type, target_types[field.name], f"{path}.{_quote_key(field.name)}")
     elif isinstance(kind, MapType) and isinstance(source, StructType) and isinstance(kind.key_type, StringType):
         for field in source.fields:
-            yield from _leaves(field.field_type, kind.value_type, f"{path}.{_key(field.name)}")
-    elif kind.is_primitive and source.is_primitive and rule("leaf", kind) is not None:
+            yield from _iterate_leaves(field.field_type, kind.value_type, f"{path}.{_quote_key(field.name)}")
+    elif kind.is_primitive and source.is_primitive and build_conversion("leaf", kind) is not None:
         yield path, kind
     else:
-        raise Unfit
+        raise ShapeMismatch
 
 
-def _key(name: str) -> str:
+def _quote_key(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""Write one stream of rows with several threads: compressing Parquet is what takes the time of a load."""
+"""Write one stream of rows with several threads: compressing Parquet takes most of the time of a load."""
 
 import os
 from collections import deque
@@ -16,48 +16,51 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-MOST_LANES = 4
-ROWS_PER_LANE = 2_000_000  # a small load makes one file
-_WAITING = 2
+MAX_WRITERS = 4
+ROWS_PER_WRITER = 2_000_000  # a small load writes one file
+_MAX_PENDING = 2
 
 
-class _Lane:
+class _ThreadedWriter:
     """A writer with a thread of its own."""
 
     def __init__(self, store: "Store", metadata: "TableMetadata") -> None:
         self.writer = RowWriter(store, metadata)
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="runnel-load")
-        self.waiting: deque[Future[None]] = deque()
+        self.executor = ThreadPoolExecutor(1, thread_name_prefix="runnel-load")
+        self.pending: deque[Future[None]] = deque()
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        while len(self.waiting) >= _WAITING:
-            self.waiting.popleft().result()
-        self.waiting.append(self.thread.submit(self.writer.write, batch))
+        while len(self.pending) >= _MAX_PENDING:
+            self.pending.popleft().result()
+        self.pending.append(self.executor.submit(self.writer.write, batch))
 
     def close(self) -> list[DataFile]:
-        for done in self.waiting:
-            done.result()
-        return self.thread.submit(self.writer.close).result()
+        for future in self.pending:
+            future.result()
+        return self.executor.submit(self.writer.close).result()
 
 
 def write_rows(
-    store: "Store", metadata: "TableMetadata", batches: Iterable["pa.RecordBatch"], told: Callable[[int], None]
+    store: "Store",
+    metadata: "TableMetadata",
+    batches: Iterable["pa.RecordBatch"],
+    report_progress: Callable[[int], None],
 ) -> tuple[list[DataFile], int]:
     """Write all batches; return the data files and the number of rows.
 
-    Files of a partitioned table come from one lane, so that their number does not multiply.
+    A partitioned table is written by one writer, so that the number of files does not multiply.
     """
-    most = min(MOST_LANES, os.cpu_count() or 1) if metadata.spec().is_unpartitioned() else 1
-    lanes = [_Lane(store, metadata)]
+    max_writers = min(MAX_WRITERS, os.cpu_count() or 1) if metadata.spec().is_unpartitioned() else 1
+    writers = [_ThreadedWriter(store, metadata)]
     rows = 0
     try:
         for position, batch in enumerate(batches):
-            if len(lanes) < most and rows >= len(lanes) * ROWS_PER_LANE:
-                lanes.append(_Lane(store, metadata))
-            lanes[position % len(lanes)].write(batch)
+            if len(writers) < max_writers and rows >= len(writers) * ROWS_PER_WRITER:
+                writers.append(_ThreadedWriter(store, metadata))
+            writers[position % len(writers)].write(batch)
             rows += batch.num_rows
-            told(rows)
-        return [file for lane in lanes for file in lane.close()], rows
+            report_progress(rows)
+        return [file for writer in writers for file in writer.close()], rows
     finally:
-        for lane in lanes:
-            lane.thread.shutdown(wait=True, cancel_futures=True)
+        for writer in writers:
+            writer.executor.shutdown(wait=True, cancel_futures=True)

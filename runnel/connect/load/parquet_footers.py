@@ -1,4 +1,4 @@
-"""Manifest entries of registered files: counts and bounds from the footer, the partition from bounds or path."""
+"""Build manifest entries of registered files: counts and bounds from the footer, the partition from bounds or path."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,27 +20,30 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, StringType
 
-from runnel.connect.files.parquet import Footer
-from runnel.connect.iceberg_types import bare
+from runnel.connect.files.parquet import FileFooter
+from runnel.connect.iceberg_types import strip_field_ids
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema
 
-FIX = "load it without --in-place"
+IN_PLACE_FIX = "load it without --in-place"
 
 
-def data_file(metadata: TableMetadata, footer: Footer, in_path: Mapping[str, Any]) -> DataFile:
-    """Return the manifest's entry of a file, with its size, so that a later change of the file can be seen."""
-    statistics = _statistics(metadata, footer)
-    _not_null(metadata, footer, statistics)
-    made = DataFile.from_args(
+def build_data_file(metadata: TableMetadata, footer: FileFooter, values_in_path: Mapping[str, Any]) -> DataFile:
+    """Return the manifest entry of a file; its size allows a later change of the file to be detected."""
+    statistics = _read_statistics(metadata, footer)
+    _refuse_nulls(metadata, footer, statistics)
+    entry = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=footer.file.path,
         file_format=FileFormat.PARQUET,
         partition=Record(
-            *(_partition_value(metadata, part, footer, in_path, statistics) for part in metadata.spec().fields)
+            *(
+                _find_partition_value(metadata, partition_field, footer, values_in_path, statistics)
+                for partition_field in metadata.spec().fields
+            )
         ),
         file_size_in_bytes=footer.file.bytes,
         sort_order_id=None,
@@ -48,55 +51,59 @@ def data_file(metadata: TableMetadata, footer: Footer, in_path: Mapping[str, Any
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
-    made.spec_id = metadata.default_spec_id
-    return made
+    entry.spec_id = metadata.default_spec_id
+    return entry
 
 
-def _partition_value(
+def _find_partition_value(
     metadata: TableMetadata,
-    part: "PartitionField",
-    footer: Footer,
-    in_path: Mapping[str, Any],
+    partition_field: "PartitionField",
+    footer: FileFooter,
+    values_in_path: Mapping[str, Any],
     statistics: DataFileStatistics,
 ) -> Any:
-    field = metadata.schema().find_field(part.source_id)
-    if footer.in_path(field.name):
-        if not isinstance(part.transform, IdentityTransform):
-            raise _mixed(footer, f"`{field.name}`, which only its path names, is not a partition by itself")
-        return partition_record_value(part, in_path[field.name], metadata.schema())
-    if footer.kind(field.name) is None:
+    field = metadata.schema().find_field(partition_field.source_id)
+    if footer.is_in_path(field.name):
+        if not isinstance(partition_field.transform, IdentityTransform):
+            raise _describe_mixed_partition(
+                footer, f"`{field.name}`, which only its path names, is not a partition by itself"
+            )
+        return partition_record_value(partition_field, values_in_path[field.name], metadata.schema())
+    if footer.find_type(field.name) is None:
         return None
     nulls = statistics.null_value_counts.get(field.field_id)
     bounds = statistics.column_aggregates.get(field.field_id)
     if nulls == footer.metadata.num_rows:
         return None
-    if nulls != 0 or bounds is None or bounds.current_min is None or not part.transform.preserves_order:
-        raise _mixed(footer, f"its footer does not say that `{part.name}` is the same in all its rows")
-    apply = part.transform.transform(field.field_type)
-    low, high = (apply(_internal(field, value)) for value in (bounds.current_min, bounds.current_max))
+    if nulls != 0 or bounds is None or bounds.current_min is None or not partition_field.transform.preserves_order:
+        raise _describe_mixed_partition(
+            footer, f"its footer does not say that `{partition_field.name}` is the same in all its rows"
+        )
+    transform = partition_field.transform.transform(field.field_type)
+    low, high = (transform(_to_iceberg_value(field, value)) for value in (bounds.current_min, bounds.current_max))
     if low != high:
-        raise _mixed(footer, f"`{part.name}` is not the same in all its rows")
+        raise _describe_mixed_partition(footer, f"`{partition_field.name}` is not the same in all its rows")
     return low
 
 
-def _internal(field: NestedField, value: Any) -> Any:
-    """Return a value of a footer as Iceberg's transforms take it."""
+def _to_iceberg_value(field: NestedField, value: Any) -> Any:
+    """Convert a value of a footer to the form that Iceberg's transforms expect."""
     from pyiceberg.expressions.literals import literal as literal_of
 
     return literal_of(value).to(field.field_type).value
 
 
-def _not_null(metadata: TableMetadata, footer: Footer, statistics: DataFileStatistics) -> None:
+def _refuse_nulls(metadata: TableMetadata, footer: FileFooter, statistics: DataFileStatistics) -> None:
     for field in metadata.schema().fields:
         if field.required and statistics.null_value_counts.get(field.field_id) != 0:
             what = f"{footer.file.name} can't be registered: `{field.name}` may not be null, and its footer shows nulls"
-            raise Mistake("LOAD_IN_PLACE", what, at=footer.file.name, fix=FIX)
+            raise Mistake("LOAD_IN_PLACE", what, at=footer.file.name, fix=IN_PLACE_FIX)
 
 
-def _statistics(metadata: TableMetadata, footer: Footer) -> DataFileStatistics:
-    """Return what a footer says of the table's columns."""
+def _read_statistics(metadata: TableMetadata, footer: FileFooter) -> DataFileStatistics:
+    """Return the statistics that a footer has for the table's columns."""
     schema = metadata.schema()
-    plan, ids = compute_statistics_plan(schema, metadata.properties), _ids(schema, footer)
+    plan, ids = compute_statistics_plan(schema, metadata.properties), _map_field_ids(schema, footer)
     for position in range(footer.metadata.num_columns):
         path = footer.metadata.schema.column(position).path
         if path not in ids:  # PyIceberg wants an id for every column
@@ -104,38 +111,42 @@ def _statistics(metadata: TableMetadata, footer: Footer) -> DataFileStatistics:
             plan[ids[path]] = StatisticsCollector(ids[path], StringType(), MetricsMode(MetricModeTypes.NONE), path)
     counts = MetricsMode(MetricModeTypes.COUNTS)
     for name, kind in footer.kinds.items():
-        field = column_of(schema, name)
-        if field is not None and bare(field.field_type) != bare(kind):  # bounds are stored in the file's own type
+        field = find_column(schema, name)
+        if field is not None and strip_field_ids(field.field_type) != strip_field_ids(
+            kind
+        ):  # bounds are stored in the file's own type
             plan[field.field_id] = replace(plan[field.field_id], mode=counts)
     try:
-        found = data_file_statistics_from_parquet_metadata(footer.metadata, plan, ids)
-    except ValueError:  # bounds in a form that PyIceberg does not read: do without
-        plan = {key: replace(each, mode=counts) for key, each in plan.items()}
-        found = data_file_statistics_from_parquet_metadata(footer.metadata, plan, ids)
-    return replace(found, column_sizes={key: size for key, size in found.column_sizes.items() if key >= 0})
+        statistics = data_file_statistics_from_parquet_metadata(footer.metadata, plan, ids)
+    except ValueError:  # PyIceberg can't read these bounds: use counts only
+        plan = {key: replace(collector, mode=counts) for key, collector in plan.items()}
+        statistics = data_file_statistics_from_parquet_metadata(footer.metadata, plan, ids)
+    return replace(statistics, column_sizes={key: size for key, size in statistics.column_sizes.items() if key >= 0})
 
 
-def _mixed(footer: Footer, why: str) -> Mistake:
+def _describe_mixed_partition(footer: FileFooter, why: str) -> Mistake:
     what = f"{footer.file.name} can't be registered as one partition: {why}"
-    return Mistake("LOAD_IN_PLACE_PARTITION", what, at=footer.file.name, fix=FIX + ", which splits it")
+    return Mistake("LOAD_IN_PLACE_PARTITION", what, at=footer.file.name, fix=IN_PLACE_FIX + ", which splits it")
 
 
-def _ids(schema: "Schema", footer: Footer) -> dict[str, int]:
+def _map_field_ids(schema: "Schema", footer: FileFooter) -> dict[str, int]:
     """Return the field id of each column path of a file, spelled as the file does."""
     ids = parquet_path_to_id_mapping(schema)
-    found = {}
+    ids_by_path = {}
     for position in range(footer.metadata.num_columns):
         path = footer.metadata.schema.column(position).path
-        first, dot, rest = path.partition(".")
-        field = column_of(schema, path) or column_of(schema, first)
-        spelled = (
-            path if field is None else (field.name if field.name.lower() == path.lower() else field.name + dot + rest)
+        top_level_name, dot, nested_path = path.partition(".")
+        field = find_column(schema, path) or find_column(schema, top_level_name)
+        table_path = (
+            path
+            if field is None
+            else (field.name if field.name.lower() == path.lower() else field.name + dot + nested_path)
         )
-        if spelled in ids:
-            found[path] = ids[spelled]
-    return found
+        if table_path in ids:
+            ids_by_path[path] = ids[table_path]
+    return ids_by_path
 
 
-def column_of(schema: "Schema", name: str) -> NestedField | None:
-    """Return the table's column of a name, whatever its case."""
+def find_column(schema: "Schema", name: str) -> NestedField | None:
+    """Return the table's column of this name, ignoring case."""
     return next((field for field in schema.fields if field.name.lower() == name.lower()), None)

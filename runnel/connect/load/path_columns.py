@@ -1,64 +1,66 @@
-"""What the paths of registered files say: the values of Hive-style folders, read by the rules for text."""
+"""Read the values of Hive-style folders from the paths of registered files, by the rules for text."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.format_reader import Incoming, Rejected
-from runnel.connect.files.parquet import Footer
-from runnel.connect.load.column_matching import Choice
-from runnel.lake.scan.duckdb_types import literal
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.format_reader import FileColumn, RejectedRows
+from runnel.connect.files.parquet import FileFooter
+from runnel.connect.load.column_matching import ColumnChoice
+from runnel.lake.scan.duckdb_types import quote_literal
 
 if TYPE_CHECKING:
     import duckdb
 
 
 class PathReader:
-    """What the paths of files say, one row per file; stands in for reading rows, which registering never does."""
+    """Reads the values in file paths, one row per file; registering files never reads their rows."""
 
     must_check = True
 
-    def __init__(self, columns: Sequence[Incoming], footers: Sequence[Footer]) -> None:
+    def __init__(self, columns: Sequence[FileColumn], footers: Sequence[FileFooter]) -> None:
         self.columns = tuple(columns)
         self._footers = footers
 
-    def rows(self, file: File | None = None) -> str:
+    def build_select(self, file: LocalFile | None = None) -> str:
         """Return a SELECT of the values in paths."""
-        found = [footer for footer in self._footers if file in (None, footer.file)]
+        footers = [footer for footer in self._footers if file in (None, footer.file)]
         values = ", ".join(
             "("
             + ", ".join(
                 [
-                    *(_text(each.path_text(column.name)) for column in self.columns),
-                    literal(each.file.path),
+                    *(_text_sql(file_footer.find_path_text(column.name)) for column in self.columns),
+                    quote_literal(file_footer.file.path),
                 ]
             )
             + ")"
-            for each in found
+            for file_footer in footers
         )
-        names = ", ".join([*(column.sql for column in self.columns), "file"])
+        names = ", ".join([*(column.sql_name for column in self.columns), "file"])
         return f"SELECT *, CAST(NULL AS VARCHAR) AS broken FROM (VALUES {values}) AS paths({names})"
 
-    def rejected(self, most: int | None = None) -> Rejected:
-        """Return nothing: paths can be read."""
-        return Rejected()
+    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+        """Return no rows: a path can always be read."""
+        return RejectedRows()
 
-    def places(self, file: File, rows: Sequence[int]) -> dict[int, str]:
-        """Return where a value stands: in the path."""
+    def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
+        """Return "path" for every row: the values come from the path."""
         return dict.fromkeys(rows, "path")
 
 
-def path_values(
-    con: "duckdb.DuckDBPyConnection", reader: PathReader, choices: Sequence[Choice]
+def read_path_values(
+    con: "duckdb.DuckDBPyConnection", reader: PathReader, choices: Sequence[ColumnChoice]
 ) -> dict[str, dict[str, Any]]:
-    """Return what each file's path says, by file and by the table's column."""
-    texts = [choice for choice in choices if choice.incoming.kind is None]
-    if not texts:
+    """Return the values in each file's path, by file and by the table's column."""
+    path_choices = [choice for choice in choices if choice.file_column.kind is None]
+    if not path_choices:
         return {}
-    values = ", ".join(choice.tries[0].value for choice in texts)
-    rows = con.execute(f"SELECT file, {values} FROM ({reader.rows()})").fetchall()
-    return {path: dict(zip([choice.name for choice in texts], found, strict=True)) for path, *found in rows}
+    values = ", ".join(choice.conversions[0].value for choice in path_choices)
+    rows = con.execute(f"SELECT file, {values} FROM ({reader.build_select()})").fetchall()
+    return {
+        path: dict(zip([choice.name for choice in path_choices], row_values, strict=True)) for path, *row_values in rows
+    }
 
 
-def _text(value: str | None) -> str:
-    return "CAST(NULL AS VARCHAR)" if value is None else literal(value)
+def _text_sql(value: str | None) -> str:
+    return "CAST(NULL AS VARCHAR)" if value is None else quote_literal(value)

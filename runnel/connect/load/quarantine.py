@@ -1,4 +1,4 @@
-"""Quarantine tables: rows that were set aside, with why, from where, by which run and when. Publishes nothing."""
+"""Read and stage quarantine tables: bad rows with their reason, file, run and time. Publishes nothing."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
-from runnel.declare.model.flow import quarantine_of
+from runnel.declare.model.flow import quarantine_table_of
 from runnel.lake.iceberg import table_metadata, table_properties
-from runnel.lake.iceberg.data_file_owners import name_of, prefix, prefix_of
-from runnel.lake.iceberg.manifests import Entry, entries
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_file_name, read_owner_prefix
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.parquet_writer import RowWriter
-from runnel.lake.iceberg.snapshots import Edit, stage
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -35,10 +35,10 @@ _BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Aside:
-    """A row that was set aside. `file` is the source's file that it came from, None for a task's row.
+class QuarantinedRow:
+    """A quarantined row. `file` is the source's file that it came from, None for a task's row.
 
-    `owner` is how the name of the data file starts that holds it: that file, whatever it is called by now.
+    `owner` is the name prefix of the data file that holds it; it identifies the source's file even after a rename.
     """
 
     raw: str | None
@@ -51,114 +51,130 @@ class Aside:
 
 def create(store: "Store", table: "TableName") -> str:
     """Stage the empty quarantine table of a table and return its location."""
-    return table_metadata.create(
-        store, quarantine_of(table), SCHEMA, properties={table_properties.QUARANTINE_OF: str(table)}
+    return table_metadata.create_table(
+        store, quarantine_table_of(table), SCHEMA, properties={table_properties.QUARANTINE_OF: str(table)}
     )[0]
 
 
-def append(store: "Store", base: str, rows: Iterable[Aside]) -> str:
+def append(store: "Store", base: str, rows: Iterable[QuarantinedRow]) -> str:
     """Stage a version of a quarantine table with more rows and return its location."""
-    return change(store, base, rows, ())
+    return replace_owned_rows(store, base, rows, ())
 
 
-def change(
+def replace_owned_rows(
     store: "Store",
     base: str,
-    rows: Iterable[Aside],
-    without: Collection[str],
+    rows: Iterable[QuarantinedRow],
+    removed_owners: Collection[str],
     owners: Mapping[str, str] | None = None,
 ) -> str:
-    """Stage a version with more rows, and without those of the owners `without`; `owners` of files go by their paths.
+    """Stage a version with more rows and without those of `removed_owners`; `owners` maps file paths to owners.
 
-    Returns `base` itself where nothing changes.
+    Returns `base` itself if nothing changes.
     """
-    metadata, wanted = table_metadata.load(store, base), frozenset(without)
-    found = list(entries(store, metadata)) if wanted else []
-    removed = [entry for entry in found if prefix_of(entry.path) in wanted]
-    rewritten = [entry for entry in found if prefix_of(entry.path) is None]  # put together by a compaction
-    kept: list[Aside] = []
-    if rewritten:
-        together = [row for row, _ in _placed(store, metadata, rewritten)]
-        kept = [row for row in together if row.file is None or prefix(row.file) not in wanted]
-        if len(kept) < len(together):
-            removed += rewritten
+    metadata, owner_set = table_metadata.load_metadata(store, base), frozenset(removed_owners)
+    manifest_entries = list(read_entries(store, metadata)) if owner_set else []
+    removed = [entry for entry in manifest_entries if read_owner_prefix(entry.path) in owner_set]
+    compacted_entries = [
+        entry for entry in manifest_entries if read_owner_prefix(entry.path) is None
+    ]  # merged by a compaction
+    retained_rows: list[QuarantinedRow] = []
+    if compacted_entries:
+        compacted_rows = [row for row, _ in _read_rows_with_files(store, metadata, compacted_entries)]
+        retained_rows = [
+            row for row in compacted_rows if row.file is None or make_owner_prefix(row.file) not in owner_set
+        ]
+        if len(retained_rows) < len(compacted_rows):
+            removed += compacted_entries
         else:
-            kept = []
-    added = _written(store, metadata, [*kept, *_owned(rows, owners or {})])
-    return stage(store, base, Edit(added=added, removed=removed)) if added or removed else base
+            retained_rows = []
+    added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(rows, owners or {})])
+    return stage_version(store, base, VersionEdit(added=added, removed=removed)) if added or removed else base
 
 
-def _owned(rows: Iterable[Aside], owners: Mapping[str, str]) -> list[Aside]:
+def _assign_owners(rows: Iterable[QuarantinedRow], owners: Mapping[str, str]) -> list[QuarantinedRow]:
     return [replace(row, owner=owners.get(row.file or "", row.owner)) for row in rows]
 
 
-def held(store: "Store", table: "TableName", branch: str = "main", file: str | None = None) -> list[Aside]:
-    """Return the rows of a table that are aside on a branch, the oldest first; only those of a `file`, if given."""
-    found = store.state(branch).get(quarantine_of(table))
-    kept = rows(store, table_metadata.load(store, found.location)) if found is not None else []
-    return [row for row in kept if file in (None, row.file)]
+def read_quarantined_rows(
+    store: "Store", table: "TableName", branch: str = "main", file: str | None = None
+) -> list[QuarantinedRow]:
+    """Return the quarantined rows of a table on a branch, the oldest first; only those of `file`, if given."""
+    version = store.state(branch).get(quarantine_table_of(table))
+    quarantined_rows = (
+        read_version_rows(store, table_metadata.load_metadata(store, version.location)) if version is not None else []
+    )
+    return [row for row in quarantined_rows if file in (None, row.file)]
 
 
-def rows(store: "Store", metadata: "TableMetadata") -> list[Aside]:
+def read_version_rows(store: "Store", metadata: "TableMetadata") -> list[QuarantinedRow]:
     """Return every row of a version of a quarantine table, the oldest first."""
-    return [row for row, _ in _placed(store, metadata, entries(store, metadata))]
+    return [row for row, _ in _read_rows_with_files(store, metadata, read_entries(store, metadata))]
 
 
-def _placed(store: "Store", metadata: "TableMetadata", found: "Iterable[Entry]") -> list[tuple[Aside, str]]:
+def _read_rows_with_files(
+    store: "Store", metadata: "TableMetadata", manifest_entries: "Iterable[FileEntry]"
+) -> list[tuple[QuarantinedRow, str]]:
     """Return the rows of data files, the oldest first, each with the name of its data file."""
-    from runnel.lake.scan.duckdb_connection import connect, told
+    from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
     from runnel.lake.scan.scan_sql import FILE_COLUMN, rows_sql
 
-    files = rows_sql(store, metadata, found, places=True)
-    with told(), connect() as con:
-        placed = con.sql(f'SELECT * FROM ({files}) ORDER BY "at", file, reason, raw').to_arrow_table().to_pylist()
+    files_sql = rows_sql(store, metadata, manifest_entries, with_positions=True)
+    with translate_duckdb_errors(), connect_duckdb() as con:
+        records = con.sql(f'SELECT * FROM ({files_sql}) ORDER BY "at", file, reason, raw').to_arrow_table().to_pylist()
     return [
-        (Aside(row["raw"], row["reason"], row["file"], row["run"], row["at"], prefix_of(name)), name)
-        for row in placed
-        if (name := name_of(row[FILE_COLUMN]))
+        (QuarantinedRow(row["raw"], row["reason"], row["file"], row["run"], row["at"], read_owner_prefix(name)), name)
+        for row in records
+        if (name := read_file_name(row[FILE_COLUMN]))
     ]
 
 
-def without(
-    store: "Store", base: str, gone: Iterable[Aside], more: Iterable[Aside], owners: Mapping[str, str] | None = None
+def replace_rows(
+    store: "Store",
+    base: str,
+    removed_rows: Iterable[QuarantinedRow],
+    added_rows: Iterable[QuarantinedRow],
+    owners: Mapping[str, str] | None = None,
 ) -> str:
-    """Stage a version without some of its rows, and with others, and return its location; `base` where none differ.
+    """Stage a version without some of its rows and with others; return its location, or `base` if nothing changes.
 
-    Only the data files that hold such rows are written again. `owners` of files go by their paths.
+    Only the data files that hold removed rows are rewritten. `owners` maps file paths to owners.
     """
-    metadata = table_metadata.load(store, base)
-    left, came = Counter(gone), list(more)
-    if not left and not came:
+    metadata = table_metadata.load_metadata(store, base)
+    pending_removals, new_rows = Counter(removed_rows), list(added_rows)
+    if not pending_removals and not new_rows:
         return base
-    found = {name_of(entry.path): entry for entry in entries(store, metadata)}
-    stay: dict[str, list[Aside]] = {}
-    touched: set[str] = set()
-    for row, name in _placed(store, metadata, found.values()):
-        if left[row]:
-            left[row] -= 1
-            touched.add(name)
+    entries_by_name = {read_file_name(entry.path): entry for entry in read_entries(store, metadata)}
+    retained_by_name: dict[str, list[QuarantinedRow]] = {}
+    changed_names: set[str] = set()
+    for row, name in _read_rows_with_files(store, metadata, entries_by_name.values()):
+        if pending_removals[row]:
+            pending_removals[row] -= 1
+            changed_names.add(name)
         else:
-            stay.setdefault(name, []).append(row)
-    removed = [found[name] for name in touched]
-    kept = [row for name in touched for row in stay.get(name, ())]
-    added = _written(store, metadata, [*kept, *_owned(came, owners or {})])
-    return stage(store, base, Edit(added=added, removed=removed))
+            retained_by_name.setdefault(name, []).append(row)
+    removed = [entries_by_name[name] for name in changed_names]
+    retained_rows = [row for name in changed_names for row in retained_by_name.get(name, ())]
+    added = _write_rows(store, metadata, [*retained_rows, *_assign_owners(new_rows, owners or {})])
+    return stage_version(store, base, VersionEdit(added=added, removed=removed))
 
 
-def _written(store: "Store", metadata: "TableMetadata", rows: Iterable[Aside]) -> "list[DataFile]":
-    """Write rows, those of each owner to data files of their own."""
-    groups: dict[str, list[Aside]] = {}
+def _write_rows(store: "Store", metadata: "TableMetadata", rows: Iterable[QuarantinedRow]) -> "list[DataFile]":
+    """Write rows, with separate data files for each owner."""
+    groups: dict[str, list[QuarantinedRow]] = {}
     for row in rows:
-        owner = row.owner or (prefix(row.file) if row.file is not None else "")
+        owner = row.owner or (make_owner_prefix(row.file) if row.file is not None else "")
         groups.setdefault(owner, []).append(row)
-    return [file for owner, group in groups.items() for file in _written_group(store, metadata, owner, group)]
+    return [file for owner, group in groups.items() for file in _write_owner_rows(store, metadata, owner, group)]
 
 
-def _written_group(store: "Store", metadata: "TableMetadata", owner: str, rows: list[Aside]) -> "list[DataFile]":
+def _write_owner_rows(
+    store: "Store", metadata: "TableMetadata", owner: str, rows: list[QuarantinedRow]
+) -> "list[DataFile]":
     import pyarrow as pa
 
     writer = RowWriter(store, metadata, prefix=owner)
     for start in range(0, len(rows), _BATCH_ROWS):
-        part = [vars(row) for row in rows[start : start + _BATCH_ROWS]]
-        writer.write(pa.Table.from_pylist(part, writer.arrow_schema))
+        batch = [vars(row) for row in rows[start : start + _BATCH_ROWS]]
+        writer.write(pa.Table.from_pylist(batch, writer.arrow_schema))
     return writer.close()

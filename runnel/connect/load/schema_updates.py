@@ -1,4 +1,4 @@
-"""Change a table's schema and properties so that it can take what a load brings. Stages nothing."""
+"""Plan the schema and property updates that a table needs for a load. Stages nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,69 +11,73 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import NestedField
 
 from runnel.connect.iceberg_types import NO_ID
-from runnel.connect.load.column_matching import Choice
-from runnel.errors import Mistake, listed, nearest
+from runnel.connect.load.column_matching import ColumnChoice
+from runnel.errors import Mistake, find_nearest, join_names
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.table_metadata import handle
+from runnel.lake.iceberg.table_metadata import open_table
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
 
-def new_schema(choices: Sequence[Choice]) -> Schema:
-    """Return the schema of a table that is made for these columns."""
+def create_schema(choices: Sequence[ColumnChoice]) -> Schema:
+    """Return the schema of a new table with these columns."""
     fields = [
-        NestedField(NO_ID, choice.name, choice.tries[0].kind, required=choice.required, doc=choice.doc)
+        NestedField(NO_ID, choice.name, choice.conversions[0].kind, required=choice.required, doc=choice.doc)
         for choice in choices
     ]
     return assign_fresh_schema_ids(Schema(*fields))
 
 
-def schema_updates(
-    store: "Store", name: "TableName", location: str, choices: Sequence[Choice]
+def plan_schema_updates(
+    store: "Store", name: "TableName", location: str, choices: Sequence[ColumnChoice]
 ) -> tuple[TableUpdate, ...]:
     """Return the updates that add new columns and widen others."""
-    change = UpdateSchema(Transaction(handle(store, name, location)), case_sensitive=True)
-    changed = False
+    schema_update = UpdateSchema(Transaction(open_table(store, name, location)), case_sensitive=True)
+    is_changed = False
     for choice in choices:
-        kind = choice.tries[0].kind
+        kind = choice.conversions[0].kind
         if choice.stored is None:
             if choice.required:
                 what = f"`{choice.name}` can't be added as NOT NULL: the rows that `{name}` has would lack it"
                 raise Mistake("LOAD_TYPE", what, fix="declare it without NOT NULL")
-            change.add_column((choice.name,), kind, choice.doc)
-            changed = True
+            schema_update.add_column((choice.name,), kind, choice.doc)
+            is_changed = True
         elif kind != choice.stored.field_type:
             if kind.is_primitive:
-                change.update_column((choice.stored.name,), kind)
+                schema_update.update_column((choice.stored.name,), kind)
             else:
                 field = NestedField(NO_ID, choice.stored.name, kind, required=choice.stored.required)
-                change.union_by_name(assign_fresh_schema_ids(Schema(field)))
-            changed = True
-    return change._commit()[0] if changed else ()
+                schema_update.union_by_name(assign_fresh_schema_ids(Schema(field)))
+            is_changed = True
+    return schema_update._commit()[0] if is_changed else ()
 
 
-def property_updates(metadata: TableMetadata, properties: Mapping[str, str]) -> tuple[TableUpdate, ...]:
-    """Return the update that sets properties where they differ."""
+def plan_property_updates(metadata: TableMetadata, properties: Mapping[str, str]) -> tuple[TableUpdate, ...]:
+    """Return the update that sets the properties that differ."""
     differing = {key: value for key, value in properties.items() if metadata.properties.get(key) != value}
     return (SetPropertiesUpdate(updates=differing),) if differing else ()
 
 
-def evolved(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+def apply_updates(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
     """Return metadata with updates applied."""
     return update_table_metadata(metadata, updates) if updates else metadata
 
 
-def key_property(key: Sequence[str], schema: Schema) -> dict[str, str]:
-    """Return the table property that names the columns by which rows are told apart."""
+def build_key_property(key: Sequence[str], schema: Schema) -> dict[str, str]:
+    """Return the table property that names the key columns."""
     names = {field.name.lower(): field.name for field in schema.fields}
     unknown = [column for column in key if column.lower() not in names]
     if unknown:
-        close = nearest(unknown[0], names.values())
-        what = f"the key names {listed(unknown)}, which is no column" + (f"; close: `{close}`" if close else "")
-        raise Mistake("LOAD_KEY", what, fix=f"choose among {listed(names.values())}")
-    odd = [column for column in key if "," in column]
-    if odd:
-        raise Mistake("LOAD_KEY", f"{listed(odd)} can't be a key: it has a comma in its name", fix="rename the column")
+        close = find_nearest(unknown[0], names.values())
+        what = f"the key names {join_names(unknown)}, which is no column" + (f"; close: `{close}`" if close else "")
+        raise Mistake("LOAD_KEY", what, fix=f"choose among {join_names(names.values())}")
+    columns_with_comma = [column for column in key if "," in column]
+    if columns_with_comma:
+        raise Mistake(
+            "LOAD_KEY",
+            f"{join_names(columns_with_comma)} can't be a key: it has a comma in its name",
+            fix="rename the column",
+        )
     return {table_properties.KEY: ",".join(names[column.lower()] for column in key)} if key else {}

@@ -1,216 +1,269 @@
-"""Look at all values once, to choose a type for each column and to find the rows that fit none.
+"""Infer a type for each column from all values, and find the rows that don't fit.
 
-A column starts with the first way to store it that a sample allows; what the rest of the rows contradicts moves on to
-the next way, and is looked at again. So the usual load reads its files once here, and once to write them.
+A column starts with the first conversion that a sample of rows allows; if other rows contradict it, the next conversion
+is tried over all rows. So a typical load reads its files once here, and once to write them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.format_reader import BadRow, Reader, Rejected
-from runnel.connect.files.jsonl import JsonReader, why_broken
-from runnel.connect.iceberg_types import called
-from runnel.connect.load.column_matching import Choice
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.format_reader import BadRow, FormatReader, RejectedRows
+from runnel.connect.files.jsonl import JsonReader, explain_broken_line
+from runnel.connect.iceberg_types import describe_type
+from runnel.connect.load.column_matching import ColumnChoice
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
     import duckdb
 
 SAMPLE_ROWS = 20_000
-MOST_SHOWN = 20
+MAX_EXAMPLES = 20
 
 
 @dataclass(frozen=True)
-class Settled:
-    """Columns with one way to store each, and the rows that can't be stored that way."""
+class InferredTypes:
+    """Columns with one conversion each, and the rows that can't be converted."""
 
-    choices: tuple[Choice, ...]
-    bad: int = 0
-    rejected: Rejected = field(default_factory=Rejected)
+    choices: tuple[ColumnChoice, ...]
+    bad_count: int = 0
+    rejected: RejectedRows = field(default_factory=RejectedRows)
 
     @property
     def dropped(self) -> int:
         """Return how many rows are left out."""
-        return self.bad + self.rejected.count
+        return self.bad_count + self.rejected.count
 
     @property
-    def condition(self) -> str:
-        """Return the SQL of whether a row is good."""
-        return f"NOT ({_any_bad(self.choices)})" if self.bad else "broken IS NULL"
+    def good_row_sql(self) -> str:
+        """Return the SQL condition that holds for good rows."""
+        return f"NOT ({_bad_row_sql(self.choices)})" if self.bad_count else "broken IS NULL"
 
 
-def settle(con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice]) -> Settled:
-    """Return how each column is stored."""
-    if not reader.must_check and not any(_unproven(choice) for choice in choices):
-        return Settled(tuple(choices))
-    current = _sampled(con, reader, choices)
-    firsts = {choice.name: choice.tries[0] for choice in choices}
+def infer_types(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
+) -> InferredTypes:
+    """Choose the conversion of each column and count bad rows."""
+    if not reader.must_check and not any(_needs_check(choice) for choice in choices):
+        return InferredTypes(tuple(choices))
+    current = _drop_contradicted_guesses(con, reader, choices)
+    first_conversions = {choice.name: choice.conversions[0] for choice in choices}
     while True:
-        broken, wrong, filled = _counted(con, reader, current)
-        rejected = reader.rejected()
-        moved = tuple(_next(choice, wrong[choice.name], filled[choice.name]) for choice in current)
-        if all(new.tries[0] == old.tries[0] for new, old in zip(moved, current, strict=True)):
+        broken_count, wrong_counts, value_counts = _count_bad_values(con, reader, current)
+        rejected = reader.pop_rejected()
+        next_choices = tuple(
+            _choose_next_conversion(choice, wrong_counts[choice.name], value_counts[choice.name]) for choice in current
+        )
+        if all(new.conversions[0] == old.conversions[0] for new, old in zip(next_choices, current, strict=True)):
             break
-        current = moved
-        if not any(_unproven(choice) for choice in current):
-            wrong = dict.fromkeys(wrong, 0)
+        current = next_choices
+        if not any(_needs_check(choice) for choice in current):
+            wrong_counts = dict.fromkeys(wrong_counts, 0)
             break
-    # A column that fits in no way is reported, or dropped, against the type that it has.
-    final = tuple(
-        replace(choice, tries=(firsts[choice.name] if wrong[choice.name] else choice.tries[0],)) for choice in current
+    # Bad rows of a column that fits no conversion are reported, or dropped, with its preferred type.
+    final_choices = tuple(
+        replace(
+            choice,
+            conversions=(first_conversions[choice.name] if wrong_counts[choice.name] else choice.conversions[0],),
+        )
+        for choice in current
     )
-    if not broken and not any(wrong.values()):
-        return Settled(final, 0, rejected)
-    counted = con.execute(f"SELECT count_if({_any_bad(final)}) FROM ({reader.rows()})").fetchall()
-    reader.rejected()
-    return Settled(final, counted[0][0], rejected)
+    if not broken_count and not any(wrong_counts.values()):
+        return InferredTypes(final_choices, 0, rejected)
+    bad_counts = con.execute(
+        f"SELECT count_if({_bad_row_sql(final_choices)}) FROM ({reader.build_select()})"
+    ).fetchall()
+    reader.pop_rejected()
+    return InferredTypes(final_choices, bad_counts[0][0], rejected)
 
 
-def _unproven(choice: Choice) -> bool:
-    return choice.tries[0].bad is not None or choice.required
+def _needs_check(choice: ColumnChoice) -> bool:
+    return choice.conversions[0].bad_sql is not None or choice.required
 
 
-def _sampled(con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice]) -> tuple[Choice, ...]:
+def _drop_contradicted_guesses(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
+) -> tuple[ColumnChoice, ...]:
     """Return choices without the guesses that the first rows contradict."""
-    guesses = [(choice, way) for choice in choices if choice.guessed for way in choice.tries if way.bad]
+    guesses = [
+        (choice, conversion)
+        for choice in choices
+        if choice.is_guessed
+        for conversion in choice.conversions
+        if conversion.bad_sql
+    ]
     if not guesses:
         return tuple(choices)
-    counts = ", ".join(f"coalesce(bool_or({way.bad}), false)" for _, way in guesses)
-    sample = f"SELECT * FROM ({reader.rows()}) LIMIT {SAMPLE_ROWS}"
-    found = con.execute(f"SELECT {counts} FROM ({sample})").fetchall()[0]
-    reader.rejected()
-    out = {(choice.name, way) for (choice, way), bad in zip(guesses, found, strict=True) if bad}
+    contradictions_sql = ", ".join(f"coalesce(bool_or({conversion.bad_sql}), false)" for _, conversion in guesses)
+    sample = f"SELECT * FROM ({reader.build_select()}) LIMIT {SAMPLE_ROWS}"
+    contradictions = con.execute(f"SELECT {contradictions_sql} FROM ({sample})").fetchall()[0]
+    reader.pop_rejected()
+    contradicted = {
+        (choice.name, conversion) for (choice, conversion), bad in zip(guesses, contradictions, strict=True) if bad
+    }
     return tuple(
-        replace(choice, tries=tuple(way for way in choice.tries if (choice.name, way) not in out)) for choice in choices
+        replace(
+            choice,
+            conversions=tuple(
+                conversion for conversion in choice.conversions if (choice.name, conversion) not in contradicted
+            ),
+        )
+        for choice in choices
     )
 
 
-def _counted(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice]
+def _count_bad_values(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, choices: Sequence[ColumnChoice]
 ) -> tuple[int, dict[str, int], dict[str, int]]:
-    """Return the number of broken rows, and per column of values that don't fit and of values at all."""
-    wanted = ["count_if(broken IS NOT NULL)"]
+    """Return the number of broken rows and, per column, the numbers of values that don't fit and of all values."""
+    expressions = ["count_if(broken IS NOT NULL)"]
     for choice in choices:
-        wanted.append(f"count_if({_bad(choice)} AND broken IS NULL)")
-        wanted.append(f"count({choice.tries[0].present})")
-    found = con.execute(f"SELECT {', '.join(wanted)} FROM ({reader.rows()})").fetchall()[0]
+        expressions.append(f"count_if({_bad_value_sql(choice)} AND broken IS NULL)")
+        expressions.append(f"count({choice.conversions[0].present})")
+    counts = con.execute(f"SELECT {', '.join(expressions)} FROM ({reader.build_select()})").fetchall()[0]
     names = [choice.name for choice in choices]
-    return found[0], dict(zip(names, found[1::2], strict=True)), dict(zip(names, found[2::2], strict=True))
+    return counts[0], dict(zip(names, counts[1::2], strict=True)), dict(zip(names, counts[2::2], strict=True))
 
 
-def _next(choice: Choice, wrong: int, filled: int) -> Choice:
-    if choice.guessed and not filled:
-        return replace(choice, tries=choice.tries[-1:])  # never a value: text
-    return replace(choice, tries=choice.tries[1:]) if wrong and len(choice.tries) > 1 else choice
+def _choose_next_conversion(choice: ColumnChoice, wrong_count: int, value_count: int) -> ColumnChoice:
+    if choice.is_guessed and not value_count:
+        return replace(choice, conversions=choice.conversions[-1:])  # never a value: text
+    return (
+        replace(choice, conversions=choice.conversions[1:]) if wrong_count and len(choice.conversions) > 1 else choice
+    )
 
 
-def _bad(choice: Choice) -> str:
-    way = choice.tries[0]
-    conditions = [way.bad] if way.bad else []
-    conditions += [f"{way.present} IS NULL"] if choice.required else []
+def _bad_value_sql(choice: ColumnChoice) -> str:
+    conversion = choice.conversions[0]
+    conditions = [conversion.bad_sql] if conversion.bad_sql else []
+    conditions += [f"{conversion.present} IS NULL"] if choice.required else []
     return "(" + (" OR ".join(conditions) or "false") + ")"
 
 
-def _any_bad(choices: Sequence[Choice]) -> str:
-    return " OR ".join(["broken IS NOT NULL", *(_bad(choice) for choice in choices if _unproven(choice))])
+def _bad_row_sql(choices: Sequence[ColumnChoice]) -> str:
+    return " OR ".join(["broken IS NOT NULL", *(_bad_value_sql(choice) for choice in choices if _needs_check(choice))])
 
 
-def refuse(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File], of: str
+def describe_bad_rows(
+    con: "duckdb.DuckDBPyConnection",
+    reader: FormatReader,
+    inferred: InferredTypes,
+    files: dict[str, LocalFile],
+    files_label: str,
 ) -> Mistake:
     """Return the error that reports bad rows: where they are, what is wrong, and how many there are."""
-    shown = sorted([*settled.rejected.examples, *_examples(con, reader, settled, files, MOST_SHOWN)], key=_order)
-    total = settled.dropped
-    head = f"{total:,} row{'s' if total != 1 else ''} of {of} can't be loaded; nothing was loaded"
-    lines = [f"    {row}" for row in shown[:MOST_SHOWN]]
+    bad_examples = sorted(
+        [*inferred.rejected.examples, *_read_examples(con, reader, inferred, files, MAX_EXAMPLES)], key=_sort_key
+    )
+    total = inferred.dropped
+    head = f"{total:,} row{'s' if total != 1 else ''} of {files_label} can't be loaded; nothing was loaded"
+    lines = [f"    {row}" for row in bad_examples[:MAX_EXAMPLES]]
     if total > len(lines):
         lines.append(f"    ... and {total - len(lines):,} more")
-    encoding = bool(shown) and "not UTF-8" in shown[0].reason
+    encoding = bool(bad_examples) and "not UTF-8" in bad_examples[0].reason
     fix = "correct them, or load the good rows only: --on-bad drop"
     fix = "name the encoding, such as --encoding latin-1" if encoding and not isinstance(reader, JsonReader) else fix
-    first = f"{shown[0].file}:{shown[0].place.split()[-1]}" if shown else None
-    return Mistake("LOAD_ENCODING" if encoding else "LOAD_BAD_ROWS", "\n".join([head, *lines]), at=first, fix=fix)
+    first_position = f"{bad_examples[0].file}:{bad_examples[0].position.split()[-1]}" if bad_examples else None
+    return Mistake(
+        "LOAD_ENCODING" if encoding else "LOAD_BAD_ROWS", "\n".join([head, *lines]), at=first_position, fix=fix
+    )
 
 
-def bad_rows(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File]
+def list_bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: dict[str, LocalFile]
 ) -> list[BadRow]:
     """Return every bad row, one for each column that is wrong, by file and place."""
-    found = _examples(con, reader, settled, files, None)
-    if settled.rejected.count:
-        con.execute(f"SELECT count(*) FROM ({reader.rows()})").fetchall()
-        found += reader.rejected(None).examples
-    return sorted(found, key=_order)
+    examples = _read_examples(con, reader, inferred, files, None)
+    if inferred.rejected.count:
+        con.execute(f"SELECT count(*) FROM ({reader.build_select()})").fetchall()
+        examples += reader.pop_rejected(None).examples
+    return sorted(examples, key=_sort_key)
 
 
-def files_with_bad_rows(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File]
+def find_files_with_bad_rows(
+    con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes, files: dict[str, LocalFile]
 ) -> frozenset[str]:
-    """Return the names of the files of which rows are left out."""
+    """Return the names of the files that have bad rows."""
     names: set[str] = set()
-    if settled.bad:
-        names |= {files[path].name for path in _bad_paths(con, reader, settled)}
-    if settled.rejected.count:
-        con.execute(f"SELECT count(*) FROM ({reader.rows()})").fetchall()
-        names |= {row.file for row in reader.rejected(None).examples}
+    if inferred.bad_count:
+        names |= {files[path].name for path in _list_bad_paths(con, reader, inferred)}
+    if inferred.rejected.count:
+        con.execute(f"SELECT count(*) FROM ({reader.build_select()})").fetchall()
+        names |= {row.file for row in reader.pop_rejected(None).examples}
     return frozenset(names)
 
 
-def _bad_paths(con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled) -> list[str]:
+def _list_bad_paths(con: "duckdb.DuckDBPyConnection", reader: FormatReader, inferred: InferredTypes) -> list[str]:
     paths = con.execute(
-        f"SELECT DISTINCT file FROM ({reader.rows()}) WHERE {_any_bad(settled.choices)} ORDER BY file"
+        f"SELECT DISTINCT file FROM ({reader.build_select()}) WHERE {_bad_row_sql(inferred.choices)} ORDER BY file"
     ).fetchall()
-    reader.rejected()
+    reader.pop_rejected()
     return [path for (path,) in paths]
 
 
-def _order(row: BadRow) -> tuple[str, int]:
-    number = row.place.split()[-1]
+def _sort_key(row: BadRow) -> tuple[str, int]:
+    number = row.position.split()[-1]
     return row.file, int(number) if number.isdigit() else 0
 
 
-def _examples(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, settled: Settled, files: dict[str, File], most: int | None
+def _read_examples(
+    con: "duckdb.DuckDBPyConnection",
+    reader: FormatReader,
+    inferred: InferredTypes,
+    files: dict[str, LocalFile],
+    most: int | None,
 ) -> list[BadRow]:
-    if not settled.bad:
+    if not inferred.bad_count:
         return []
-    found: list[BadRow] = []
-    for path in _bad_paths(con, reader, settled):
-        left = None if most is None else most - len(found)
-        if left is None or left > 0:
-            found += _examples_of(con, reader, settled.choices, files[path], left)
-    return found
+    examples: list[BadRow] = []
+    for path in _list_bad_paths(con, reader, inferred):
+        remaining = None if most is None else most - len(examples)
+        if remaining is None or remaining > 0:
+            examples += _read_file_examples(con, reader, inferred.choices, files[path], remaining)
+    return examples
 
 
-def _examples_of(
-    con: "duckdb.DuckDBPyConnection", reader: Reader, choices: Sequence[Choice], file: File, most: int | None
+def _read_file_examples(
+    con: "duckdb.DuckDBPyConnection",
+    reader: FormatReader,
+    choices: Sequence[ColumnChoice],
+    file: LocalFile,
+    most: int | None,
 ) -> list[BadRow]:
-    unproven = [choice for choice in choices if _unproven(choice)]
-    columns = [part for choice in unproven for part in (_bad(choice), f"CAST({choice.incoming.sql} AS VARCHAR)")]
-    numbered = f"SELECT *, row_number() OVER () AS row FROM ({reader.rows(file)})"
+    checked_choices = [choice for choice in choices if _needs_check(choice)]
+    columns = [
+        expression
+        for choice in checked_choices
+        for expression in (_bad_value_sql(choice), f"CAST({choice.file_column.sql_name} AS VARCHAR)")
+    ]
+    numbered = f"SELECT *, row_number() OVER () AS row FROM ({reader.build_select(file)})"
     rows = con.execute(
-        f"SELECT {', '.join(['row', 'broken', *columns])} FROM ({numbered}) WHERE {_any_bad(choices)} "
+        f"SELECT {', '.join(['row', 'broken', *columns])} FROM ({numbered}) WHERE {_bad_row_sql(choices)} "
         f"ORDER BY row LIMIT {'ALL' if most is None else most}"
     ).fetchall()
-    reader.rejected()
-    places = reader.places(file, [row[0] for row in rows])
-    found: list[BadRow] = []
+    reader.pop_rejected()
+    positions = reader.locate_rows(file, [row[0] for row in rows])
+    examples: list[BadRow] = []
     for row, broken, *values in rows:
-        place = places.get(row, f"row {row}")
+        position = positions.get(row, f"row {row}")
         if broken:
-            line = int(place.split()[-1])
-            reason = why_broken(file, line) if isinstance(reader, JsonReader) else None
-            found.append(BadRow(file.name, place, None, None, reason or broken))
+            line = int(position.split()[-1])
+            reason = explain_broken_line(file, line) if isinstance(reader, JsonReader) else None
+            examples.append(BadRow(file.name, position, None, None, reason or broken))
             continue
-        for choice, bad, value in zip(unproven, values[::2], values[1::2], strict=True):
+        for choice, bad, value in zip(checked_choices, values[::2], values[1::2], strict=True):
             if bad:
-                found.append(BadRow(file.name, place, choice.incoming.name, value, _reason(choice, value)))
-    return found
+                examples.append(
+                    BadRow(file.name, position, choice.file_column.name, value, _explain_bad_value(choice, value))
+                )
+    return examples
 
 
-def _reason(choice: Choice, value: str | None) -> str:
+def _explain_bad_value(choice: ColumnChoice, value: str | None) -> str:
     if value is None or (choice.required and value == ""):
         return "null, but the column is required"
-    return f"not {'an' if called(choice.tries[0].kind)[0] in 'aeiou' else 'a'} {called(choice.tries[0].kind)}"
+    return (
+        f"not {'an' if describe_type(choice.conversions[0].kind)[0] in 'aeiou' else 'a'} "
+        f"{describe_type(choice.conversions[0].kind)}"
+    )

@@ -1,4 +1,4 @@
-"""The named steps of a delivery at which a test may crash it."""
+"""Declare the points of a delivery at which a test may crash it."""
 
 from runnel.failpoint import declare, reach
 

@@ -1,4 +1,4 @@
-"""Where the files of a sink stand: in a folder of this machine, or in an object store. A file takes its place whole."""
+"""Store the files of a sink in a local folder or in an object store. A file is replaced atomically."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,56 +7,58 @@ from pathlib import Path
 from typing import Protocol
 
 from runnel import temp_dirs
-from runnel.connect.files.object_stores import at_once, said, system_of
-from runnel.lake.iceberg.file_io import sync
+from runnel.connect.files.object_stores import describe_store_error, open_file_system, run_concurrently
+from runnel.lake.iceberg.file_io import fsync_path
 
 
-class Place(Protocol):
-    """A folder; names are paths from it on. What goes wrong with it is an OSError."""
+class FileLocation(Protocol):
+    """A folder of a sink; names are paths relative to it. Methods raise OSError."""
 
     fix: str
 
     def staging(self) -> AbstractContextManager[Path]:
-        """Yield a folder of this machine to write into first; afterwards it is gone."""
+        """Yield a local folder to write into first; it is removed afterwards."""
 
     def has(self, names: Iterable[str]) -> bool:
-        """Tell whether all of some files are there."""
+        """Tell whether all these files exist."""
 
     def read(self, name: str) -> bytes | None:
-        """Return what is in a file, None where there is none."""
+        """Return the content of a file; None if it does not exist."""
 
     def put(self, files: Mapping[str, Path]) -> Iterator[str]:
-        """Let files of the staging folder take their places for good, and yield the names of those that have."""
+        """Move files of the staging folder to their final names, and yield each name once that is done."""
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, and the folders that are empty then."""
 
-    def said(self, error: OSError) -> tuple[str, bool]:
-        """Return what is wrong in words, and whether it may pass."""
+    def describe_error(self, error: OSError) -> tuple[str, bool]:
+        """Return a description of an error, and whether it is transient."""
 
 
-class Folder:
-    """A folder of this machine. What is staged stands in `aside`, inside of it: from there it can be renamed."""
+class LocalFolder:
+    """A local folder. Staged files are in `staging_name` inside it, so that they can be renamed atomically."""
 
     fix = "check the folder, its permissions and the space left; the next run goes on"
 
-    def __init__(self, root: Path, aside: str) -> None:
+    def __init__(self, root: Path, staging_name: str) -> None:
         self._root = root
-        self._aside = root / aside
+        self._staging_folder = root / staging_name
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """Yield a folder beside the files."""
+        """Yield a folder next to the final files."""
         self._root.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(self._aside, ignore_errors=True)  # by a process that was killed: nobody else writes here now
-        self._aside.mkdir()
+        shutil.rmtree(
+            self._staging_folder, ignore_errors=True
+        )  # leftovers of a killed process: nobody else writes here now
+        self._staging_folder.mkdir()
         try:
-            yield self._aside
+            yield self._staging_folder
         finally:
-            shutil.rmtree(self._aside, ignore_errors=True)
+            shutil.rmtree(self._staging_folder, ignore_errors=True)
 
     def has(self, names: Iterable[str]) -> bool:
-        """Look for each of them."""
+        """Look for each file."""
         return all((self._root / name).is_file() for name in names)
 
     def read(self, name: str) -> bytes | None:
@@ -67,13 +69,13 @@ class Folder:
             return None
 
     def put(self, files: Mapping[str, Path]) -> Iterator[str]:
-        """Rename one after another, each once all of it is on disk."""
+        """Rename the files one after another, each after it was synced to disk."""
         for name, file in files.items():
             target = self._root / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            sync(file)
+            fsync_path(file)
             file.replace(target)
-            sync(target.parent)
+            fsync_path(target.parent)
             yield name
 
     def remove(self, names: Iterable[str]) -> None:
@@ -86,13 +88,13 @@ class Folder:
                     break
                 shutil.rmtree(folder, ignore_errors=True)  # somebody else may have removed it
 
-    def said(self, error: OSError) -> tuple[str, bool]:
-        """Return what the system says."""
+    def describe_error(self, error: OSError) -> tuple[str, bool]:
+        """Return the message of the operating system."""
         return error.strerror or str(error), False
 
 
-class Bucket:
-    """A folder of an object store: an object is there once all of it is."""
+class ObjectStoreFolder:
+    """A folder of an object store: an object becomes visible only when it is complete."""
 
     fix = "check the address, and [lake.storage] of runnel.toml; the next run goes on"
 
@@ -103,17 +105,17 @@ class Bucket:
     @contextmanager
     def staging(self) -> Iterator[Path]:
         """Yield a temporary folder."""
-        with temp_dirs.folder("sink") as name:
+        with temp_dirs.create_scoped("sink") as name:
             yield Path(name)
 
     def has(self, names: Iterable[str]) -> bool:
-        """Ask for all of them at once."""
-        system, root = system_of(self._address, self._storage)
+        """Look for all files with one request."""
+        system, root = open_file_system(self._address, self._storage)
         return all(info.is_file for info in system.get_file_info([f"{root}/{name}" for name in names]))
 
     def read(self, name: str) -> bytes | None:
         """Fetch an object."""
-        system, root = system_of(self._address, self._storage)
+        system, root = open_file_system(self._address, self._storage)
         try:
             with system.open_input_stream(f"{root}/{name}", compression=None) as stream:
                 return bytes(stream.read())
@@ -121,34 +123,34 @@ class Bucket:
             return None
 
     def put(self, files: Mapping[str, Path]) -> Iterator[str]:
-        """Send several at a time; they take their places in any order, and are told of in theirs."""
-        yield from at_once(lambda name: self._put(name, files[name]), list(files))
+        """Upload several files at a time, in any order; yield their names in the given order."""
+        yield from run_concurrently(lambda name: self._upload_file(name, files[name]), list(files))
 
-    def _put(self, name: str, file: Path) -> str:
+    def _upload_file(self, name: str, file: Path) -> str:
         from pyarrow.fs import LocalFileSystem, copy_files
 
-        system, root = system_of(self._address, self._storage)
+        system, root = open_file_system(self._address, self._storage)
         target, size = f"{root}/{name}", file.stat().st_size
         copy_files(str(file), target, source_filesystem=LocalFileSystem(), destination_filesystem=system)
-        if system.get_file_info(target).size != size:  # it was cut off on its way
+        if system.get_file_info(target).size != size:  # the upload was cut off
             raise OSError(f"not all of {name} has arrived")
         return name
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete objects, and the marks of folders that are empty then."""
+        """Delete objects, and the marker objects of folders that are empty then."""
         from pyarrow.fs import FileSelector
 
-        system, root = system_of(self._address, self._storage)
+        system, root = open_file_system(self._address, self._storage)
         for name in names:
             if system.get_file_info(f"{root}/{name}").is_file:
                 system.delete_file(f"{root}/{name}")
             folder = name.rpartition("/")[0]
-            # What is deleted leaves the mark of an empty folder behind; somebody else may have removed it.
+            # Deleting the last object leaves a marker of the empty folder; another process may have removed it.
             while folder and not system.get_file_info(FileSelector(f"{root}/{folder}", allow_not_found=True)):
                 with suppress(FileNotFoundError):
                     system.delete_dir(f"{root}/{folder}")
                 folder = folder.rpartition("/")[0]
 
-    def said(self, error: OSError) -> tuple[str, bool]:
-        """Return what the store says, without its keys."""
-        return said(error, self._storage)
+    def describe_error(self, error: OSError) -> tuple[str, bool]:
+        """Return the message of the object store, without its keys."""
+        return describe_store_error(error, self._storage)

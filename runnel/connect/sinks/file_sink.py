@@ -1,4 +1,4 @@
-"""A file as a sink. It is written aside, and takes its place at once, so that nobody sees half of it."""
+"""Deliver a table to a file. It is written to a staging folder and then renamed, so that nobody sees half a file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,86 +6,92 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.file_locations import Place
-from runnel.connect.sinks.sink_target import Forgetful
+from runnel.connect.sinks.file_locations import FileLocation
+from runnel.connect.sinks.sink_target import StatelessSink
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Sink
 from runnel.errors import RunnelError, Unreachable
-from runnel.lake.scan.duckdb_types import literal
-from runnel.names import shown
+from runnel.lake.scan.duckdb_types import quote_literal
+from runnel.names import quote_value
 
 if TYPE_CHECKING:
-    from runnel.connect.sinks.table_change import Change
+    from runnel.connect.sinks.table_change import OutgoingChange
 
 _FORMATS = {"csv": "csv", "jsonl": "json", "json": "json", "parquet": "parquet"}
-PACKED = {"gz": "gzip", "zst": "zstd"}
-_CSV = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape": "ESCAPE"}
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+_CSV_OPTIONS = {"delimiter": "DELIMITER", "null": "NULLSTR", "quote": "QUOTE", "escape": "ESCAPE"}
 
 
-class FilesOutlet(Forgetful):
-    """What a file and a folder have in common."""
+class BaseFileSink(StatelessSink):
+    """The common base of file and folder sinks."""
 
-    def __init__(self, sink: Sink, target: Files, place: Place) -> None:
+    def __init__(self, sink: Sink, target: Files, location: FileLocation) -> None:
         self._sink = sink
         self._target = target
-        self._place = place
+        self._location = location
 
-    def _options(self, packed: str | None) -> list[str]:
-        """Return how DuckDB writes the format."""
-        target, given = self._target, dict(self._target.options)
-        found = [f"FORMAT {_FORMATS[target.format]}"]
+    def _copy_options(self, compression: str | None) -> list[str]:
+        """Return the options of DuckDB's COPY for the format."""
+        target, declared_options = self._target, dict(self._target.options)
+        copy_options = [f"FORMAT {_FORMATS[target.format]}"]
         if target.format == "csv":
-            found.append(f"HEADER {given.get('header', 'true')}")
-            found += [f"{_CSV[name]} {literal(value)}" for name, value in given.items() if name in _CSV]
+            copy_options.append(f"HEADER {declared_options.get('header', 'true')}")
+            copy_options += [
+                f"{_CSV_OPTIONS[name]} {quote_literal(value)}"
+                for name, value in declared_options.items()
+                if name in _CSV_OPTIONS
+            ]
         elif target.format != "parquet":
-            found.append(f"ARRAY {str(target.format == 'json').lower()}")
-        found.append("COMPRESSION zstd" if target.format == "parquet" else f"COMPRESSION {packed or 'none'}")
-        return found
+            copy_options.append(f"ARRAY {str(target.format == 'json').lower()}")
+        copy_options.append(
+            "COMPRESSION zstd" if target.format == "parquet" else f"COMPRESSION {compression or 'none'}"
+        )
+        return copy_options
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what is wrong with the place into what a user can act on."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn errors of the folder or object store into errors that a user can act on."""
         try:
             yield
-        except OSError as error:  # not kept as the cause: what a store says in full may have its keys
-            text, may_pass = self._place.said(error)
-            what, at = f"{shown(self._target.glob)} can't be written: {text}", str(self._sink.place)
-            if may_pass:
-                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._place.fix) from None
-            raise RunnelError("SINK_FILE", what, at=at, fix=self._place.fix) from None
+        except OSError as error:  # not chained: the full text of an object store's error may contain its keys
+            text, is_transient = self._location.describe_error(error)
+            what, at = f"{quote_value(self._target.glob)} can't be written: {text}", str(self._sink.place)
+            if is_transient:
+                raise Unreachable("SINK_UNREACHABLE", what, at=at, fix=self._location.fix) from None
+            raise RunnelError("SINK_FILE", what, at=at, fix=self._location.fix) from None
 
 
-class FileOutlet(FilesOutlet):
+class FileSink(BaseFileSink):
     """One file with all rows of the table."""
 
     @property
-    def _name(self) -> str:
+    def _file_name(self) -> str:
         return self._target.glob.rpartition("/")[2]
 
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded, nothing where the file is gone."""
-        with self._told():
-            return recorded if self._place.has([self._name]) else None
+    def delivered_commit(self, recorded: str | None) -> str | None:
+        """Return the recorded commit; None if the file does not exist."""
+        with self._translate_errors():
+            return recorded if self._location.has([self._file_name]) else None
 
-    def take(self, change: "Change") -> int:
-        """Write the table aside, and let it take the place of the file; a table that was dropped takes it along."""
-        with self._told():
+    def deliver(self, change: "OutgoingChange") -> int:
+        """Write the table to a staging folder, then replace the file; for a dropped table remove the file."""
+        with self._translate_errors():
             if change.is_dropped:
-                self._place.remove([self._name])
+                self._location.remove([self._file_name])
                 return 0
-            with self._place.staging() as folder:
-                return self._replace(change, folder / self._name)
+            with self._location.staging() as folder:
+                return self._replace_file(change, folder / self._file_name)
 
-    def _replace(self, change: "Change", aside: Path) -> int:
-        options = ", ".join(self._options(PACKED.get(aside.suffix[1:])))
-        write(change, f"COPY (FROM {change.whole()}) TO {literal(str(aside))} ({options})")
+    def _replace_file(self, change: "OutgoingChange", staged_path: Path) -> int:
+        options = ", ".join(self._copy_options(COMPRESSIONS.get(staged_path.suffix[1:])))
+        write_files(change, f"COPY (FROM {change.all_rows_view()}) TO {quote_literal(str(staged_path))} ({options})")
         failpoints.reach(failpoints.SENDING)
-        for _ in self._place.put({self._name: aside}):
+        for _ in self._location.put({self._file_name: staged_path}):
             pass
-        return change.rows
+        return change.row_count
 
 
-def write(change: "Change", sql: str) -> None:
+def write_files(change: "OutgoingChange", sql: str) -> None:
     """Let DuckDB write files."""
     import duckdb
 
@@ -93,5 +99,5 @@ def write(change: "Change", sql: str) -> None:
         change.connection.execute(sql)
     except duckdb.IOException as error:
         if "No files found" in str(error) or "Could not read" in str(error):
-            raise  # what can't be read is a file of the lake
+            raise  # the unreadable file is one of the lake
         raise OSError(None, str(error).splitlines()[0]) from error

@@ -1,4 +1,4 @@
-"""A folder as a sink: one file for each partition, and a manifest. Only partitions that changed are replaced."""
+"""Deliver a table to a folder: one file for each partition, and a manifest. Only changed partitions are replaced."""
 
 import json
 from pathlib import Path
@@ -6,93 +6,115 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.connect.sinks import failpoints
 from runnel.connect.sinks.column_lookup import check_columns
-from runnel.connect.sinks.file_sink import PACKED, FilesOutlet, write
+from runnel.connect.sinks.file_sink import COMPRESSIONS, BaseFileSink, write_files
 from runnel.errors import Mistake
 from runnel.internal_names import internal_column
-from runnel.lake.scan.duckdb_types import literal, quoted
+from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal
 
 if TYPE_CHECKING:
-    from runnel.connect.sinks.table_change import Change
+    from runnel.connect.sinks.table_change import OutgoingChange
 
 MANIFEST = "_manifest.json"
-_MARK = internal_column("folder")  # a file of a partition needs a column besides those of its folder
+_MARK_COLUMN = internal_column("folder")  # a partition's file needs a column besides the partition columns
 
 
-class FolderOutlet(FilesOutlet):
-    """A folder: one file, or one in each folder that the partition's values name, and a manifest that lists them."""
+class FolderSink(BaseFileSink):
+    """A folder with one file, or one file per partition folder, and a manifest that lists them."""
 
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded, nothing where the manifest or one of its files is gone."""
-        with self._told():
-            listed = self._listed()
-            return recorded if listed is not None and self._place.has(listed) else None
+    def delivered_commit(self, recorded: str | None) -> str | None:
+        """Return the recorded commit; None if the manifest or one of its files does not exist."""
+        with self._translate_errors():
+            manifest_files = self._read_manifest()
+            return recorded if manifest_files is not None and self._location.has(manifest_files) else None
 
-    def take(self, change: "Change") -> int:
+    def deliver(self, change: "OutgoingChange") -> int:
         """Replace the files of the partitions that changed, then the manifest."""
-        self._check(change)
-        with self._told(), self._place.staging() as folder:
-            return self._replace(change, folder)
+        self._check_partition(change)
+        with self._translate_errors(), self._location.staging() as folder:
+            return self._replace_files(change, folder)
 
-    def _replace(self, change: "Change", folder: Path) -> int:
-        listed = self._listed() or {}
-        new, touched = folder / "new", folder / "touched"
-        names = ", ".join(map(quoted, self._target.partition))
-        if change.is_whole or not names:
-            rows, stale = f"FROM {change.whole()}", set(listed)
+    def _replace_files(self, change: "OutgoingChange", folder: Path) -> int:
+        manifest_files = self._read_manifest() or {}
+        new_folder, touched_folder = folder / "new", folder / "touched"
+        names = ", ".join(map(quote_identifier, self._target.partition))
+        if change.is_full or not names:
+            rows, replaced_names = f"FROM {change.all_rows_view()}", set(manifest_files)
         else:
-            differs = f"SELECT {names} FROM {change.came()} UNION SELECT {names} FROM {change.gone()}"
-            change.connection.execute(f"CREATE TEMP TABLE touched AS {differs}")
-            same = " AND ".join(
-                f"w.{quoted(one)} IS NOT DISTINCT FROM t.{quoted(one)}" for one in self._target.partition
+            changed_sql = f"SELECT {names} FROM {change.added_view()} UNION SELECT {names} FROM {change.removed_view()}"
+            change.connection.execute(f"CREATE TEMP TABLE touched AS {changed_sql}")
+            join_condition = " AND ".join(
+                f"w.{quote_identifier(item)} IS NOT DISTINCT FROM t.{quote_identifier(item)}"
+                for item in self._target.partition
             )
-            rows = f"SELECT w.* FROM {change.whole()} AS w WHERE EXISTS (SELECT 1 FROM touched AS t WHERE {same})"
-            self._copy(change, f"SELECT *, 1 AS {quoted(_MARK)} FROM touched", touched, ["FORMAT csv"], "csv")
-            stale = {name for name in listed if (touched / name).parent.is_dir()}
-        options, ending = self._options(PACKED.get(self._target.compress or "")), self._ending()
-        self._copy(change, rows, new, options, ending)
-        came = {str(path.relative_to(new)): path for path in sorted(new.rglob("*")) if path.is_file()}
-        sizes = {name: {"bytes": path.stat().st_size} for name, path in came.items()}
-        for _ in self._place.put(came):
+            rows = (
+                f"SELECT w.* FROM {change.all_rows_view()} AS w WHERE EXISTS "
+                f"(SELECT 1 FROM touched AS t WHERE {join_condition})"
+            )
+            self._copy_rows(
+                change,
+                f"SELECT *, 1 AS {quote_identifier(_MARK_COLUMN)} FROM touched",
+                touched_folder,
+                ["FORMAT csv"],
+                "csv",
+            )
+            replaced_names = {name for name in manifest_files if (touched_folder / name).parent.is_dir()}
+        options, extension = self._copy_options(COMPRESSIONS.get(self._target.compress or "")), self._file_extension()
+        self._copy_rows(change, rows, new_folder, options, extension)
+        new_files = {
+            str(path.relative_to(new_folder)): path for path in sorted(new_folder.rglob("*")) if path.is_file()
+        }
+        sizes = {name: {"bytes": path.stat().st_size} for name, path in new_files.items()}
+        for _ in self._location.put(new_files):
             failpoints.reach(failpoints.REPLACING)
-        gone = stale - came.keys()
-        self._note(change, folder / MANIFEST, {name: one for name, one in listed.items() if name not in gone} | sizes)
-        self._place.remove(gone)
-        return sum(change.sizes) if not change.is_whole and names else change.rows
+        removed_names = replaced_names - new_files.keys()
+        self._write_manifest(
+            change,
+            folder / MANIFEST,
+            {name: item for name, item in manifest_files.items() if name not in removed_names} | sizes,
+        )
+        self._location.remove(removed_names)
+        return sum(change.added_and_removed) if not change.is_full and names else change.row_count
 
-    def _copy(self, change: "Change", rows: str, to: Path, options: list[str], ending: str) -> None:
-        """Write rows below a folder, laid out as the sink is; where there are none it stays empty."""
-        to.mkdir()
-        if self._target.partition and change.one(f"SELECT 1 FROM ({rows}) LIMIT 1") is None:
+    def _copy_rows(
+        self, change: "OutgoingChange", rows: str, target_folder: Path, options: list[str], extension: str
+    ) -> None:
+        """Write rows into a folder with the sink's partitions; without rows the folder stays empty."""
+        target_folder.mkdir()
+        if self._target.partition and change.fetch_row(f"SELECT 1 FROM ({rows}) LIMIT 1") is None:
             return
         if self._target.partition:
-            names = ", ".join(map(quoted, self._target.partition))
-            most = "SET partitioned_write_max_open_files = 10000"  # so that each partition is one file
-            change.connection.execute(most)
-            laid = [f"PARTITION_BY ({names})", "FILENAME_PATTERN 'part-{i}'", f"FILE_EXTENSION '{ending}'"]
-            write(change, f"COPY ({rows}) TO {literal(str(to))} ({', '.join([*options, *laid])}, OVERWRITE_OR_IGNORE)")
+            names = ", ".join(map(quote_identifier, self._target.partition))
+            open_files_sql = "SET partitioned_write_max_open_files = 10000"  # so that each partition is one file
+            change.connection.execute(open_files_sql)
+            layout_options = [f"PARTITION_BY ({names})", "FILENAME_PATTERN 'part-{i}'", f"FILE_EXTENSION '{extension}'"]
+            write_files(
+                change,
+                f"COPY ({rows}) TO {quote_literal(str(target_folder))} "
+                f"({', '.join([*options, *layout_options])}, OVERWRITE_OR_IGNORE)",
+            )
         else:
-            path = to / f"part-0.{ending}"
-            write(change, f"COPY ({rows}) TO {literal(str(path))} ({', '.join(options)})")
+            path = target_folder / f"part-0.{extension}"
+            write_files(change, f"COPY ({rows}) TO {quote_literal(str(path))} ({', '.join(options)})")
 
-    def _check(self, change: "Change") -> None:
+    def _check_partition(self, change: "OutgoingChange") -> None:
         check_columns(self._sink, change, self._target.partition)
-        known = {column.name for column in change.columns}
-        if known and known <= set(self._target.partition):
+        existing_names = {column.name for column in change.columns}
+        if existing_names and existing_names <= set(self._target.partition):
             what = f"every column of `{change.table}` names a folder, so that its files would be empty"
             raise Mistake("SINK_PARTITION", what, at=str(self._sink.place), fix="partition by fewer columns")
 
-    def _ending(self) -> str:
+    def _file_extension(self) -> str:
         return self._target.format + (f".{self._target.compress}" if self._target.compress else "")
 
-    def _listed(self) -> dict[str, Any] | None:
-        """Return the files of the manifest, by path; None where there is no manifest."""
+    def _read_manifest(self) -> dict[str, Any] | None:
+        """Return the files of the manifest, by path; None if there is no manifest."""
         try:
-            return dict(json.loads(self._place.read(MANIFEST) or "")["files"])
+            return dict(json.loads(self._location.read(MANIFEST) or "")["files"])
         except (ValueError, KeyError, TypeError):
             return None
 
-    def _note(self, change: "Change", aside: Path, files: dict[str, Any]) -> None:
-        told = {"table": str(change.table), "commit": change.commit, "rows": change.rows}
-        aside.write_text(json.dumps({**told, "files": dict(sorted(files.items()))}, indent=1))
-        for _ in self._place.put({MANIFEST: aside}):
+    def _write_manifest(self, change: "OutgoingChange", staged_path: Path, files: dict[str, Any]) -> None:
+        summary = {"table": str(change.table), "commit": change.commit, "rows": change.row_count}
+        staged_path.write_text(json.dumps({**summary, "files": dict(sorted(files.items()))}, indent=1))
+        for _ in self._location.put({MANIFEST: staged_path}):
             pass

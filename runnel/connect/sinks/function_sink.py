@@ -1,11 +1,11 @@
-"""A function as a sink: it is called with the rows that came, commit by commit."""
+"""Deliver a table to a function: it is called with the added rows, commit by commit."""
 
 import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.sink_target import Forgetful
+from runnel.connect.sinks.sink_target import StatelessSink
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Sink
 from runnel.errors import RunnelError, Unreachable
@@ -13,24 +13,24 @@ from runnel.errors import RunnelError, Unreachable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from runnel.connect.sinks.table_change import Change as Going
+    from runnel.connect.sinks.table_change import OutgoingChange as Going
 
 
 @dataclass(frozen=True)
-class Change:
-    """What a function that asks for `change` gets. `key` is the same when the same change is delivered again.
+class DeliveredChange:
+    """The argument `change` of a user's function. `key` is the same if the same change is delivered again.
 
-    `gone` are the rows that went; one that changed is in both. With `is_whole` the rows are all that the table has.
+    `removed` are the removed rows; a changed row is both added and removed. With `is_whole` the rows are all rows.
     """
 
     table: str
     commit: str
     key: str
     is_whole: bool
-    gone: "pa.Table" = field(repr=False)
+    removed: "pa.Table" = field(repr=False)
 
 
-class FunctionOutlet(Forgetful):
+class FunctionSink(StatelessSink):
     """A user's function."""
 
     def __init__(self, sink: Sink, target: Function) -> None:
@@ -38,26 +38,28 @@ class FunctionOutlet(Forgetful):
         self._function = target.function
         self._takes_change = "change" in inspect.signature(target.function).parameters
 
-    def take(self, change: "Going") -> int:
-        """Call the function; one that does not ask for `change` is called only where rows came."""
-        came, went = change.sizes
+    def deliver(self, change: "Going") -> int:
+        """Call the function; without a parameter `change` it is called only if rows were added."""
+        added_count, removed_count = change.added_and_removed
         if self._takes_change:
-            gone = change.read(f"FROM {change.gone()}")
-            told = Change(str(change.table), change.commit, change.key, change.is_whole, gone)
-            self._call(change.read(f"FROM {change.came()}"), change=told)
-        elif came:
-            self._call(change.read(f"FROM {change.came()}"))
+            removed_rows = change.read_table(f"FROM {change.removed_view()}")
+            delivered_change = DeliveredChange(
+                str(change.table), change.commit, change.key, change.is_full, removed_rows
+            )
+            self._call_function(change.read_table(f"FROM {change.added_view()}"), change=delivered_change)
+        elif added_count:
+            self._call_function(change.read_table(f"FROM {change.added_view()}"))
         failpoints.reach(failpoints.SENDING)
-        return came + went if self._takes_change else came
+        return added_count + removed_count if self._takes_change else added_count
 
-    def _call(self, rows: "pa.Table", **more: Change) -> None:
+    def _call_function(self, rows: "pa.Table", **extra_arguments: DeliveredChange) -> None:
         try:
-            self._function(rows, **more)
+            self._function(rows, **extra_arguments)
         except RunnelError:
             raise
         except Exception as error:
             name = getattr(self._function, "__name__", "function")
             what = f"`{name}` failed: {type(error).__name__}: {error}"
             fix = "correct it, or what it calls; the next run goes on"
-            # Nobody knows whether the same may pass later, so that it is tried as if it did.
+            # It is unknown whether the failure is transient, so it is retried as if it were.
             raise Unreachable("SINK_FUNCTION", what, at=str(self._sink.place), fix=fix) from error

@@ -1,4 +1,4 @@
-"""What a sink of any kind does: say what it has, and take a change."""
+"""Define what every kind of sink does: tell which commit it has, and receive a change."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,33 +6,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from runnel.connect.ingest.detect.listing import is_address
+from runnel.connect.ingest.detect.listing import is_object_url
 from runnel.declare.model.endpoints import Files, Jdbc, Kafka, Webhook
 from runnel.declare.model.flow import Sink
 
 if TYPE_CHECKING:
-    from runnel.connect.sinks.file_locations import Place
-    from runnel.connect.sinks.table_change import Change
+    from runnel.connect.sinks.file_locations import FileLocation
+    from runnel.connect.sinks.table_change import OutgoingChange
 
 
-class Outlet(Protocol):
-    """A sink while something is delivered to it."""
+class SinkTarget(Protocol):
+    """A sink that is open for delivery."""
 
-    def position(self, recorded: str | None) -> str | None:
-        """Return the commit whose table it has; `recorded` is what Runnel knows, None is nothing.
+    def delivered_commit(self, recorded: str | None) -> str | None:
+        """Return the commit whose rows the sink has, None if it has none; `recorded` is the commit in the catalog.
 
-        A sink that keeps this with the rows says more than Runnel knows, where a process was killed in between.
+        A sink that stores the commit with the rows knows better than the catalog if a process was killed in between.
         """
 
-    def take(self, change: "Change") -> int:
-        """Take a change, all of it or nothing, and return how many rows that were.
+    def deliver(self, change: "OutgoingChange") -> int:
+        """Deliver a change completely or not at all, and return the number of rows.
 
-        Raises Unreachable where the same may pass later.
+        Raises Unreachable if a later retry may succeed.
         """
 
 
-class Forgetful:
-    """An outlet that holds nothing open between changes, and has only what is recorded of it."""
+class StatelessSink:
+    """A sink that keeps nothing open between changes, and whose commit is only recorded in the catalog."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,47 +40,51 @@ class Forgetful:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is open."""
 
-    def position(self, recorded: str | None) -> str | None:
-        """Return what is recorded."""
+    def delivered_commit(self, recorded: str | None) -> str | None:
+        """Return the recorded commit."""
         return recorded
 
 
-def outlet_of(sink: Sink, root: Path, epoch: int, storage: Mapping[str, str]) -> "AbstractContextManager[Outlet]":
-    """Return the outlet of a sink; entering it connects. `epoch` is how often the sink was told to begin anew.
+def build_sink_target(
+    sink: Sink, root: Path, epoch: int, storage: Mapping[str, str]
+) -> "AbstractContextManager[SinkTarget]":
+    """Return the target of a sink; entering it connects. `epoch` is how often the sink was reset.
 
-    `storage` is for files in an object store.
+    `storage` are the options of an object store, for file sinks.
     """
     target = sink.target
     if isinstance(target, Jdbc):
-        from runnel.connect.sinks.sql.sql_sink import SqlOutlet
+        from runnel.connect.sinks.sql.sql_sink import SqlSink
 
-        return SqlOutlet(sink, target, root, epoch)
+        return SqlSink(sink, target, root, epoch)
     if isinstance(target, Files):
-        from runnel.connect.sinks.file_sink import FileOutlet
-        from runnel.connect.sinks.folder_sink import FolderOutlet
+        from runnel.connect.sinks.file_sink import FileSink
+        from runnel.connect.sinks.folder_sink import FolderSink
 
-        kind = FolderOutlet if target.glob.endswith("/") else FileOutlet
-        return kind(sink, target, _place(target, root, storage))
+        sink_class = FolderSink if target.glob.endswith("/") else FileSink
+        return sink_class(sink, target, _build_location(target, root, storage))
     if isinstance(target, Kafka):
-        from runnel.connect.sinks.kafka_sink import KafkaOutlet
+        from runnel.connect.sinks.kafka_sink import KafkaSink
 
-        return KafkaOutlet(sink, target)
+        return KafkaSink(sink, target)
     if isinstance(target, Webhook):
-        from runnel.connect.sinks.webhook_sink import WebhookOutlet
+        from runnel.connect.sinks.webhook_sink import WebhookSink
 
-        return WebhookOutlet(sink, target)
-    from runnel.connect.sinks.function_sink import FunctionOutlet
+        return WebhookSink(sink, target)
+    from runnel.connect.sinks.function_sink import FunctionSink
 
-    return FunctionOutlet(sink, target)
+    return FunctionSink(sink, target)
 
 
-def _place(target: Files, root: Path, storage: Mapping[str, str]) -> "Place":
-    from runnel.connect.sinks.file_locations import Bucket, Folder
+def _build_location(target: Files, root: Path, storage: Mapping[str, str]) -> "FileLocation":
+    from runnel.connect.sinks.file_locations import LocalFolder, ObjectStoreFolder
 
     folder, _, name = target.glob.rpartition("/")
-    if is_address(target.glob):
-        return Bucket(folder, storage)
-    # One name each time, so that what a crash left is found.
-    return Folder((root / target.glob).parent, f".{name}.runnel") if name else Folder(root / folder, ".runnel")
+    if is_object_url(target.glob):
+        return ObjectStoreFolder(folder, storage)
+    # The staging folder always has the same name, so that leftovers of a crash are found.
+    return (
+        LocalFolder((root / target.glob).parent, f".{name}.runnel") if name else LocalFolder(root / folder, ".runnel")
+    )

@@ -4,25 +4,36 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from runnel.declare.api.source import function_of
+from runnel.declare.api.source import read_function_origin
 from runnel.declare.model.column_types import Column
-from runnel.declare.model.endpoints import VALIDITY, Changes, Files, Function, Http, Jdbc, Kafka, Manual, Push, Wrong
-from runnel.declare.model.flow import LOG_ENDING, Source, log_of
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import current
-from runnel.declare.sql.row_condition import columns_in
-from runnel.errors import Mistake, nearest
-from runnel.names import TableName, shown
+from runnel.declare.model.endpoints import (
+    VALIDITY_COLUMNS,
+    Changes,
+    Files,
+    Function,
+    Http,
+    InvalidEndpoint,
+    Jdbc,
+    Kafka,
+    Manual,
+    Push,
+)
+from runnel.declare.model.flow import LOG_SUFFIX, Source, log_table_of
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import current_registry
+from runnel.declare.sql.row_condition import find_condition_columns
+from runnel.errors import Mistake, find_nearest
+from runnel.names import TableName, quote_value
 
-_LOGS = (Files, Jdbc, Kafka, Http, Push, Function)
+_LOG_ORIGINS = (Files, Jdbc, Kafka, Http, Push, Function)
 _UNORDERED = ("array", "map", "struct", "binary", "boolean")
 _INEXACT = ("array", "map", "struct", "float", "double")
 _ORIGINS = "pass rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...) or a function with schema=..."
-_LONGEST = 63 - len(LOG_ENDING)
+_MAX_NAME_LENGTH = 63 - len(LOG_SUFFIX)
 
 
 def changes(
-    source: Files | Jdbc | Kafka | Http | Push | Callable[..., Any] | Wrong,
+    source: Files | Jdbc | Kafka | Http | Push | Callable[..., Any] | InvalidEndpoint,
     *,
     key: str | Sequence[str] | None = None,
     sequence_by: str | Sequence[str] | None = None,
@@ -30,7 +41,7 @@ def changes(
     scd: Literal[1, 2] = 1,
     schema: str | None = None,
     **unknown: object,
-) -> Changes | Wrong:
+) -> Changes | InvalidEndpoint:
     """Apply a log of changes by key: `rn.changes(rn.files("cdc/*.jsonl", schema=...), key="id", sequence_by="ts")`.
 
     `source` is any other origin, or a function with its `schema`. Its rows are kept in `<table>__changes`; the table
@@ -40,48 +51,48 @@ def changes(
     - `delete_when`: a condition in SQL over a row of the log, true for a delete: `"op = 'D'"`.
     - `scd=1`: the last row of each key. `scd=2`: every version, with `valid_from` and `valid_to`.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     mistakes: list[Mistake] = []
 
     def note(_: str, mistake: Mistake) -> None:
         mistakes.append(mistake)
-        registry.note(mistake, place)
+        registry.report_mistake(mistake, place)
 
     values = {"key": key, "sequence_by": sequence_by, "delete_when": delete_when, "scd": scd, "schema": schema}
-    given = Given("rn.changes(...)", values, note)
-    given.unknown(list(unknown), list(values))
-    origin = _origin(given, source, schema)
+    reader = OptionReader("rn.changes(...)", values, note)
+    reader.reject_unknown(list(unknown), list(values))
+    origin = _read_origin(reader, source, schema)
     if scd not in (1, 2) or isinstance(scd, bool):
         fix = "scd=1 keeps the last row of each key, scd=2 every version of it"
-        given.wrong("scd", f"`scd` can't be {shown(scd)}", fix)
-    made = Changes(
+        reader.reject("scd", f"`scd` can't be {quote_value(scd)}", fix)
+    declaration = Changes(
         cast(Any, origin),
-        _needed(given, "key", key, '"id"'),
-        _needed(given, "sequence_by", sequence_by, '"ts"'),
-        given.text("delete_when"),
+        _read_required(reader, "key", key, '"id"'),
+        _read_required(reader, "sequence_by", sequence_by, '"ts"'),
+        reader.text("delete_when"),
         scd if scd == 2 else 1,
     )
     if origin is not None:
-        made = _checked(given, made)
-    return Wrong() if origin is None or mistakes else made
+        declaration = _check_columns(reader, declaration)
+    return InvalidEndpoint() if origin is None or mistakes else declaration
 
 
-def with_logs(sources: Iterable[Source], wrong: Callable[[Source, str, str], None]) -> Iterator[Source]:
+def add_change_logs(sources: Iterable[Source], reject: Callable[[Source, str, str], None]) -> Iterator[Source]:
     """Yield sources; before one that applies changes, the source of its log."""
     for source in sources:
         origin = source.origin
         if isinstance(origin, Changes):
-            if len(source.table.name) > _LONGEST:
-                what = f"the name of `{source.table}` is too long: its log is `{log_of(source.table)}`"
-                wrong(source, what, f"use at most {_LONGEST} characters after the layer")
+            if len(source.table.name) > _MAX_NAME_LENGTH:
+                what = f"the name of `{source.table}` is too long: its log is `{log_table_of(source.table)}`"
+                reject(source, what, f"use at most {_MAX_NAME_LENGTH} characters after the layer")
             if source.key and source.key != origin.key:
-                wrong(source, f"the key of `{source.table}` is that of its changes", "leave out key= of rn.source")
-            yield _log(source, log_of(source.table), origin)
+                reject(source, f"the key of `{source.table}` is that of its changes", "leave out key= of rn.source")
+            yield _derive_log_source(source, log_table_of(source.table), origin)
         yield source
 
 
-def _log(source: Source, table: TableName, changes: Changes) -> Source:
+def _derive_log_source(source: Source, table: TableName, changes: Changes) -> Source:
     return replace(
         source,
         table=table,
@@ -93,81 +104,89 @@ def _log(source: Source, table: TableName, changes: Changes) -> Source:
     )
 
 
-def _origin(given: Given, source: object, schema: str | None) -> Files | Jdbc | Kafka | Http | Push | Function | None:
+def _read_origin(
+    reader: OptionReader, source: object, schema: str | None
+) -> Files | Jdbc | Kafka | Http | Push | Function | None:
     if callable(source) and not isinstance(source, type):
-        found = function_of(source, given)
-        return found if isinstance(found, Function) else None
+        function_origin = read_function_origin(source, reader)
+        return function_origin if isinstance(function_origin, Function) else None
     if schema is not None:
-        given.wrong("schema", "`schema` is that of a function; an origin has its own", 'rn.files(..., schema="...")')
-    if isinstance(source, _LOGS):
+        reader.reject("schema", "`schema` is that of a function; an origin has its own", 'rn.files(..., schema="...")')
+    if isinstance(source, _LOG_ORIGINS):
         return source
     if isinstance(source, Manual | Changes):
-        called = "rn.manual()" if isinstance(source, Manual) else "another rn.changes(...)"
-        given.wrong("source", f"changes can't come from {called}", _ORIGINS)
-    elif not isinstance(source, Wrong):  # what is wrong with that was told
-        given.wrong("source", f"changes can't come from {shown(source)}", _ORIGINS)
+        label = "rn.manual()" if isinstance(source, Manual) else "another rn.changes(...)"
+        reader.reject("source", f"changes can't come from {label}", _ORIGINS)
+    elif not isinstance(source, InvalidEndpoint):  # what is wrong with that was told
+        reader.reject("source", f"changes can't come from {quote_value(source)}", _ORIGINS)
     return None
 
 
-def _needed(given: Given, name: str, value: object, example: str) -> tuple[str, ...]:
+def _read_required(reader: OptionReader, name: str, value: object, example: str) -> tuple[str, ...]:
     if value is None or value == []:
-        given.wrong(name, f"`{name}` is missing", f"write {name}={example}")
-    return given.texts(name, "a column")
+        reader.reject(name, f"`{name}` is missing", f"write {name}={example}")
+    return reader.texts(name, "a column")
 
 
-def _checked(given: Given, made: Changes) -> Changes:
+def _check_columns(reader: OptionReader, declaration: Changes) -> Changes:
     """Return what was declared with its columns spelled as the schema has them; what they can't be is told."""
-    columns = {column.name.lower(): column for column in made.origin.schema or ()}
-    has_more = not columns or (isinstance(made.origin, Kafka) and bool(made.origin.include))
-    key = _spelled(given, "key", made.key, columns, has_more)
-    sequence = _spelled(given, "sequence_by", made.sequence_by, columns, has_more)
-    _refuse_types(given, "key", [columns.get(name.lower()) for name in key], _INEXACT, "is not exact")
-    _refuse_types(given, "sequence_by", [columns.get(name.lower()) for name in sequence], _UNORDERED, "has no order")
-    if both := [name for name in key if name in sequence]:
-        what = f"`{both[0]}` is in `key` and in `sequence_by`: every row would be a key of its own"
-        given.wrong("key", what, "the key says what a row is about, the sequence when it was so")
-    for name in VALIDITY if made.scd == 2 else ():
+    columns = {column.name.lower(): column for column in declaration.origin.schema or ()}
+    has_unlisted_columns = not columns or (isinstance(declaration.origin, Kafka) and bool(declaration.origin.include))
+    key = _match_column_names(reader, "key", declaration.key, columns, has_unlisted_columns)
+    sequence = _match_column_names(reader, "sequence_by", declaration.sequence_by, columns, has_unlisted_columns)
+    _refuse_types(reader, "key", [columns.get(name.lower()) for name in key], _INEXACT, "is not exact")
+    _refuse_types(reader, "sequence_by", [columns.get(name.lower()) for name in sequence], _UNORDERED, "has no order")
+    if shared := [name for name in key if name in sequence]:
+        what = f"`{shared[0]}` is in `key` and in `sequence_by`: every row would be a key of its own"
+        reader.reject("key", what, "the key says what a row is about, the sequence when it was so")
+    for name in VALIDITY_COLUMNS if declaration.scd == 2 else ():
         if name in columns:
             what = f"the log has a column `{name}`, which scd=2 adds"
-            given.wrong("scd", what, "name the log's column otherwise")
-    if made.delete_when is not None:
-        for name in _named_in(given, made.delete_when):
-            if not has_more and name.lower() not in columns:
-                given.wrong("delete_when", _strange("delete_when", name, columns), _known(columns))
-    return replace(made, key=key, sequence_by=sequence)
+            reader.reject("scd", what, "name the log's column otherwise")
+    if declaration.delete_when is not None:
+        for name in _find_condition_columns(reader, declaration.delete_when):
+            if not has_unlisted_columns and name.lower() not in columns:
+                reader.reject(
+                    "delete_when", _describe_unknown_column("delete_when", name, columns), _list_columns(columns)
+                )
+    return replace(declaration, key=key, sequence_by=sequence)
 
 
-def _spelled(
-    given: Given, option: str, names: Sequence[str], columns: dict[str, Column], has_more: bool
+def _match_column_names(
+    reader: OptionReader, option: str, names: Sequence[str], columns: dict[str, Column], has_unlisted_columns: bool
 ) -> tuple[str, ...]:
-    found = []
+    spellings = []
     for name in names:
         column = columns.get(name.lower())
-        if column is None and not has_more:
-            given.wrong(option, _strange(option, name, columns), _known(columns))
-        found.append(column.name if column else name)
-    return tuple(found)
+        if column is None and not has_unlisted_columns:
+            reader.reject(option, _describe_unknown_column(option, name, columns), _list_columns(columns))
+        spellings.append(column.name if column else name)
+    return tuple(spellings)
 
 
-def _named_in(given: Given, condition: str) -> tuple[str, ...]:
+def _find_condition_columns(reader: OptionReader, condition: str) -> tuple[str, ...]:
     try:
-        return columns_in(condition)
+        return find_condition_columns(condition)
     except Mistake as mistake:
-        given.wrong("delete_when", f"`delete_when`: {mistake.what}", mistake.fix)
+        reader.reject("delete_when", f"`delete_when`: {mistake.what}", mistake.fix)
         return ()
 
 
-def _refuse_types(given: Given, option: str, columns: Sequence[Column | None], kinds: Sequence[str], why: str) -> None:
+def _refuse_types(
+    reader: OptionReader, option: str, columns: Sequence[Column | None], kinds: Sequence[str], problem: str
+) -> None:
     for column in columns:
         if column is not None and column.type.kind in kinds:
-            what = f"`{option}` names `{column.name}`, which is {column.type}: that {why}"
-            given.wrong(option, what, "choose numbers, texts, dates or timestamps")
+            what = f"`{option}` names `{column.name}`, which is {column.type}: that {problem}"
+            reader.reject(option, what, "choose numbers, texts, dates or timestamps")
 
 
-def _strange(option: str, name: str, columns: dict[str, Column]) -> str:
-    close = nearest(name, [column.name for column in columns.values()])
-    return f"`{option}` names {shown(name)}, which is not in its schema" + (f"; close: `{close}`" if close else "")
+def _describe_unknown_column(option: str, name: str, columns: dict[str, Column]) -> str:
+    close = find_nearest(name, [column.name for column in columns.values()])
+    return f"`{option}` names {quote_value(name)}, which is not in its schema" + (
+        f"; close: `{close}`" if close else ""
+    )
 
 
-def _known(columns: dict[str, Column]) -> str:
+def _list_columns(columns: dict[str, Column]) -> str:
     return f"its columns: {', '.join(column.name for column in columns.values())}"

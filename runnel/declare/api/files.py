@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from runnel.declare.model.endpoints import Files, Wrong
-from runnel.declare.options.file_formats import FORMATS, format_of
-from runnel.declare.options.file_options import written
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import current
-from runnel.names import shown
+from runnel.declare.model.endpoints import Files, InvalidEndpoint
+from runnel.declare.options.file_formats import FORMATS, infer_format
+from runnel.declare.options.file_options import read_file_options
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import current_registry
+from runnel.names import quote_value
 
 
 def files(
@@ -35,7 +35,7 @@ def files(
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
-) -> Files | Wrong:
+) -> Files | InvalidEndpoint:
     """Name files as an origin, by a glob from the project's folder on, or in an object store: `s3://bucket/*.csv`.
 
     `format` is taken from the ending; `.gz`, `.zst`, `.bz2`, `.xz` and `.zip` after it are unpacked. `schema` is needed
@@ -46,32 +46,36 @@ def files(
     As a sink, a path is one file, and one that ends with / a folder, laid out by the columns of `partition`; `compress`
     says how its files are packed.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     values: dict[str, Any] = {"format": format, "schema": schema, "removed": removed}
     values |= {"delimiter": delimiter, "header": header, "null": null, "quote": quote, "escape": escape}
     values |= {"comment": comment, "skip": skip, "missing": missing, "trim": trim, "decimal": decimal}
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
-    given = Given(f"rn.files({shown(glob)})", values, lambda _, mistake: registry.note(mistake, place))
-    given.unknown(list(unknown), list(values))
-    kind = given.choice("format", FORMATS) or _format_of(given, glob)
-    found = given.schema()
-    kept = given.choice("removed", ("keep", "delete"), "keep")
-    options = written(given, values, kind or "csv")
-    layout, packed = given.texts("partition", "a column"), given.choice("compress", ("gz", "zst"))
-    if kind is None or (schema is not None and found is None):
-        return Wrong()
-    return Files(glob, cast(Any, kind), found, cast(Any, kept), options, layout, cast(Any, packed))
+    reader = OptionReader(
+        f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
+    )
+    reader.reject_unknown(list(unknown), list(values))
+    kind = reader.choice("format", FORMATS) or _infer_format(reader, glob)
+    columns = reader.schema()
+    removed_action = reader.choice("removed", ("keep", "delete"), "keep")
+    options = read_file_options(reader, values, kind or "csv")
+    partition_columns, compression = reader.texts("partition", "a column"), reader.choice("compress", ("gz", "zst"))
+    if kind is None or (schema is not None and columns is None):
+        return InvalidEndpoint()
+    return Files(
+        glob, cast(Any, kind), columns, cast(Any, removed_action), options, partition_columns, cast(Any, compression)
+    )
 
 
-def _format_of(given: Given, glob: Any) -> str | None:
+def _infer_format(reader: OptionReader, glob: Any) -> str | None:
     """Return the format that a glob's ending names. A format that was given wrongly has been told already."""
     if not isinstance(glob, str) or not glob.strip():
-        given.wrong("glob", f"{shown(glob)} is not a glob", 'write rn.files("data/orders/*.csv")')
+        reader.reject("glob", f"{quote_value(glob)} is not a glob", 'write rn.files("data/orders/*.csv")')
         return None
-    found = format_of(glob)
-    if found is None:
+    format_name = infer_format(glob)
+    if format_name is None:
         names = ", ".join(f'"{name}"' for name in FORMATS[:-1])
-        given.wrong("format", "the format does not show in the ending", f'say it: format={names} or "{FORMATS[-1]}"')
-    return found
+        reader.reject("format", "the format does not show in the ending", f'say it: format={names} or "{FORMATS[-1]}"')
+    return format_name

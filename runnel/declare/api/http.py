@@ -4,19 +4,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from runnel.declare.model.endpoints import Http, Push, Wrong
+from runnel.declare.model.endpoints import Http, InvalidEndpoint, Push
 from runnel.declare.model.secret import Secret
-from runnel.declare.options.http_request_options import access_of, body_of, pairs_of, url_of
-from runnel.declare.options.option_reader import Given
-from runnel.declare.options.push_options import key_of, push_of
-from runnel.declare.registry import current
+from runnel.declare.options.http_request_options import read_body, read_credentials, read_pairs, read_url
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.options.push_options import read_key, read_push
+from runnel.declare.registry import current_registry
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
-_PARAM = {"page": "page", "offset": "offset", "cursor": "cursor"}
+_DEFAULT_PARAMS = {"page": "page", "offset": "offset", "cursor": "cursor"}
 _RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:per|a|/)\s*(second|minute|hour|day)\s*\Z")
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-_OF = {"cursor": ("cursor",), "next": ("link",), "first": ("page",), "more": ("page", "offset")}
+_UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_PAGING_OF_OPTION = {"cursor": ("cursor",), "next": ("link",), "first": ("page",), "more": ("page", "offset")}
 
 
 def http(
@@ -47,7 +47,7 @@ def http(
     max_pages: int | None = None,
     keep: str | float | None = None,
     **unknown: object,
-) -> Http | Push | Wrong:
+) -> Http | Push | InvalidEndpoint:
     """Poll a REST API: `rn.http("https://api.example.com/orders", records="data.items", paging="page", schema=...)`.
 
     Without an address, let other programs push events: `rn.http(schema="id long, kind string")` takes what is posted
@@ -65,106 +65,110 @@ def http(
     - `method="POST"` sends `json` and the parameters of paging as its body.
     - `rate="10 per second"`, `timeout="30 seconds"`, `retries=4`, `max_pages=10_000`.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     values = {name: value for name, value in locals().items() if name not in ("registry", "place", "unknown")}
-    wrong: list[Mistake] = []
+    mistakes: list[Mistake] = []
 
     def note(_: str, mistake: Mistake) -> None:
-        wrong.append(mistake)
-        registry.note(mistake, place)
+        mistakes.append(mistake)
+        registry.report_mistake(mistake, place)
 
-    given = Given(f"rn.http({_told(url)})", values, note)
-    given.unknown(list(unknown), [name for name in values if name != "url"])
-    found = push_of(given, values) if url is None else _http(given, values)
-    return Wrong() if wrong else found
+    reader = OptionReader(f"rn.http({_describe_url(url)})", values, note)
+    reader.reject_unknown(list(unknown), [name for name in values if name != "url"])
+    origin = read_push(reader, values) if url is None else _read_http(reader, values)
+    return InvalidEndpoint() if mistakes else origin
 
 
-def _http(given: Given, values: Mapping[str, Any]) -> Http:
-    paging = given.choice("paging", ("page", "offset", "cursor", "link"), "none") or "none"
-    schema = given.schema()
+def _read_http(reader: OptionReader, values: Mapping[str, Any]) -> Http:
+    paging = reader.choice("paging", ("page", "offset", "cursor", "link"), "none") or "none"
+    schema = reader.schema()
     if values["keep"] is not None:
-        given.wrong("keep", "`keep` is about events that are pushed", "leave it out, or the address")
+        reader.reject("keep", "`keep` is about events that are pushed", "leave it out, or the address")
     return Http(
-        url=url_of(given, values["url"]),
+        url=read_url(reader, values["url"]),
         schema=schema,
-        records=_path(given, "records"),
+        records=_read_path(reader, "records"),
         paging=cast(Any, paging),
-        param=given.text("param") or _PARAM.get(paging),
-        first=given.number("first", 1),
-        size=_size(given, values["size"]),
-        since=_since(given, values["since"]),
-        key=key_of(given, schema),
-        append=given.flag("append"),
-        params=pairs_of(given, "params", values["params"]),
-        headers=pairs_of(given, "headers", values["headers"]),
-        rate=_rate(given, values["rate"]),
-        timeout_seconds=given.seconds("timeout") or 30.0,
-        retries=given.number("retries", 4),
-        most_pages=given.number("max_pages", 10_000) or 10_000,
-        **_of_paging(given, values, paging),
-        **access_of(given, values),
-        **body_of(given, values),
+        param=reader.text("param") or _DEFAULT_PARAMS.get(paging),
+        first=reader.number("first", 1),
+        size=_read_size(reader, values["size"]),
+        since=_read_since(reader, values["since"]),
+        key=read_key(reader, schema),
+        append=reader.flag("append"),
+        params=read_pairs(reader, "params", values["params"]),
+        headers=read_pairs(reader, "headers", values["headers"]),
+        rate=_read_rate(reader, values["rate"]),
+        timeout_seconds=reader.seconds("timeout") or 30.0,
+        retries=reader.number("retries", 4),
+        most_pages=reader.number("max_pages", 10_000) or 10_000,
+        **_read_paging_options(reader, values, paging),
+        **read_credentials(reader, values),
+        **read_body(reader, values),
     )
 
 
-def _told(url: object) -> str:
+def _describe_url(url: object) -> str:
     """Return how messages call the API; what may hold a password or a key is left out."""
     if isinstance(url, Secret):
         return str(url)
-    return shown(url.partition("?")[0]) if isinstance(url, str) and "@" not in url else ""
+    return quote_value(url.partition("?")[0]) if isinstance(url, str) and "@" not in url else ""
 
 
-def _path(given: Given, name: str) -> str | None:
-    found = given.text(name)
-    if found is not None and not all(part.strip() for part in found.split(".")):
-        given.wrong(name, f"`{name}` can't be {shown(found)}", f'write where it stands: {name}="data.items"')
-    return found
+def _read_path(reader: OptionReader, name: str) -> str | None:
+    path = reader.text(name)
+    if path is not None and not all(part.strip() for part in path.split(".")):
+        reader.reject(name, f"`{name}` can't be {quote_value(path)}", f'write where it stands: {name}="data.items"')
+    return path
 
 
-def _of_paging(given: Given, values: Mapping[str, Any], paging: str) -> dict[str, Any]:
-    for name, kinds in _OF.items():
+def _read_paging_options(reader: OptionReader, values: Mapping[str, Any], paging: str) -> dict[str, Any]:
+    for name, kinds in _PAGING_OF_OPTION.items():
         if values[name] is not None and paging not in kinds:
             fix = f'write paging="{kinds[0]}", or leave `{name}` out'
-            given.wrong(name, f"`{name}` is about paging by {' or '.join(kinds)}", fix)
+            reader.reject(name, f"`{name}` is about paging by {' or '.join(kinds)}", fix)
     if paging in ("none", "link") and values["param"] is not None:
-        given.wrong("param", "`param` is about paging by page, offset or cursor", "leave it out")
+        reader.reject("param", "`param` is about paging by page, offset or cursor", "leave it out")
     if paging == "cursor" and values["cursor"] is None:
         fix = 'say where the next cursor stands in an answer: cursor="meta.next_cursor"'
-        given.wrong("cursor", 'paging="cursor" needs `cursor`', fix)
-    return {name: _path(given, name) for name in ("cursor", "next", "more")}
+        reader.reject("cursor", 'paging="cursor" needs `cursor`', fix)
+    return {name: _read_path(reader, name) for name in ("cursor", "next", "more")}
 
 
-def _pair(given: Given, name: str, value: object, default: str, kind: type, fix: str) -> tuple[str, Any] | None:
+def _read_pair(
+    reader: OptionReader, name: str, value: object, default: str, kind: type, fix: str
+) -> tuple[str, Any] | None:
     """Return a parameter and a value, of a mapping with one entry or of a value for the parameter `default`."""
     if value is None:
         return None
-    found = list(value.items()) if isinstance(value, Mapping) else [(default, value)]
-    for param, one in found if len(found) == 1 else ():
-        if isinstance(param, str) and param.strip() and isinstance(one, kind) and not isinstance(one, bool) and one:
-            return param, one
-    given.wrong(name, f"`{name}` can't be {shown(value)}", fix)
+    entries = list(value.items()) if isinstance(value, Mapping) else [(default, value)]
+    for param, item in entries if len(entries) == 1 else ():
+        if isinstance(param, str) and param.strip() and isinstance(item, kind) and not isinstance(item, bool) and item:
+            return param, item
+    reader.reject(name, f"`{name}` can't be {quote_value(value)}", fix)
     return None
 
 
-def _size(given: Given, value: object) -> tuple[str, int] | None:
+def _read_size(reader: OptionReader, value: object) -> tuple[str, int] | None:
     fix = 'name the parameter and the size of a page: size={"per_page": 100}'
-    found = _pair(given, "size", value, "limit", int, fix)
-    if found is not None and found[1] < 1:
-        given.wrong("size", f"`size` can't be {found[1]}", fix)
-    return found
+    pair = _read_pair(reader, "size", value, "limit", int, fix)
+    if pair is not None and pair[1] < 1:
+        reader.reject("size", f"`size` can't be {pair[1]}", fix)
+    return pair
 
 
-def _since(given: Given, value: object) -> tuple[str, str] | None:
+def _read_since(reader: OptionReader, value: object) -> tuple[str, str] | None:
     fix = 'name the parameter and the field of a record: since={"updated_since": "updated_at"}'
-    return _pair(given, "since", value, "since", str, fix)
+    return _read_pair(reader, "since", value, "since", str, fix)
 
 
-def _rate(given: Given, value: object) -> float | None:
+def _read_rate(reader: OptionReader, value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return float(value)
-    if isinstance(value, str) and (found := _RATE.match(value.lower())) is not None and float(found[1]):
-        return float(found[1]) / _SECONDS[found[2]]
+    if isinstance(value, str) and (match := _RATE.match(value.lower())) is not None and float(match[1]):
+        return float(match[1]) / _UNIT_SECONDS[match[2]]
     if value is not None:
-        given.wrong("rate", f"`rate` can't be {shown(value)}", 'write rate="10 per second", or a number per second')
+        reader.reject(
+            "rate", f"`rate` can't be {quote_value(value)}", 'write rate="10 per second", or a number per second'
+        )
     return None

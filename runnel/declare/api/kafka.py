@@ -6,23 +6,29 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Literal, cast
 
-from runnel.declare.model.column_types import Column, columns
-from runnel.declare.model.endpoints import Kafka, Wrong
+from runnel.declare.model.column_types import Column, parse_columns
+from runnel.declare.model.endpoints import InvalidEndpoint, Kafka
 from runnel.declare.model.secret import Secret
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import current
-from runnel.errors import Mistake, nearest
-from runnel.names import shown
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import current_registry
+from runnel.errors import Mistake, find_nearest
+from runnel.names import quote_value
 
 FORMATS = ("json", "avro", "raw")
-INCLUDES = ("key", "headers", "topic", "partition", "offset", "timestamp")
-_INCLUDED = "_key string, _headers string, _topic string, _kafka_partition int, _offset long, _timestamp timestamp"
-INCLUDED = dict(zip(INCLUDES, columns(_INCLUDED), strict=True))  # `_partition` is a column of Iceberg's own
-RAW = columns("key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers string")
+INCLUDE_NAMES = ("key", "headers", "topic", "partition", "offset", "timestamp")
+_INCLUDE_SCHEMA = (
+    "_key string, _headers string, _topic string, _kafka_partition int, _offset long, _timestamp timestamp"
+)
+INCLUDE_COLUMNS = dict(
+    zip(INCLUDE_NAMES, parse_columns(_INCLUDE_SCHEMA), strict=True)
+)  # `_partition` is a column of Iceberg's own
+RAW_COLUMNS = parse_columns(
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers string"
+)
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z", re.ASCII)
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}\Z", re.ASCII)
-_HIDDEN = re.compile(r"password|secret|\.key\.pem$|credentials|bearer\.config")
-_OWNED = {
+_SECRET_OPTION = re.compile(r"password|secret|\.key\.pem$|credentials|bearer\.config")
+_RESERVED_OPTIONS = {
     "bootstrap.servers": "name them with servers=",
     "auto.offset.reset": 'say where to start with start="earliest", "latest" or a time',
     "enable.auto.commit": "the position is kept with the table",
@@ -47,7 +53,7 @@ def kafka(
     key: str | Sequence[str] | None = None,
     options: Mapping[str, str | int | bool | Secret] | None = None,
     **unknown: object,
-) -> Kafka | Wrong:
+) -> Kafka | InvalidEndpoint:
     """Name one topic of Kafka, several, or those that fit a `pattern`: `rn.kafka("clicks", servers="kafka:9092")`.
 
     - `format`: of messages, `"json"`, `"avro"` or `"raw"`. JSON needs a `schema`; Avro needs `avro`, the Avro schema as
@@ -58,111 +64,119 @@ def kafka(
     - `key` of a sink: the columns that make up a message's key.
     - `options`: of the client, such as `{"security.protocol": "SASL_SSL", "sasl.password": rn.secret("KAFKA")}`.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     values: dict[str, Any] = {"topic": topic, "servers": servers, "pattern": pattern, "schema": schema}
     values |= {"format": format, "avro": avro, "wire": wire, "start": start, "include": include, "expired": expired}
     values |= {"key": key, "options": options}
-    wrong: list[Mistake] = []
-    given = Given(f"rn.kafka({shown(topic or pattern)})", values, lambda _, mistake: wrong.append(mistake))
-    given.unknown(list(unknown), list(values)[1:])
-    kind = cast(Any, given.choice("format", FORMATS, "avro" if avro is not None else "json"))
-    extra = _include(given, kind)
-    found = Kafka(
-        servers=_servers(given, servers),
-        topics=_topics(given, topic, pattern),
-        pattern=_pattern(given),
-        schema=_schema(given, kind, extra),
+    mistakes: list[Mistake] = []
+    reader = OptionReader(
+        f"rn.kafka({quote_value(topic or pattern)})", values, lambda _, mistake: mistakes.append(mistake)
+    )
+    reader.reject_unknown(list(unknown), list(values)[1:])
+    kind = cast(Any, reader.choice("format", FORMATS, "avro" if avro is not None else "json"))
+    included = _read_include(reader, kind)
+    origin = Kafka(
+        servers=_read_servers(reader, servers),
+        topics=_read_topics(reader, topic, pattern),
+        pattern=_read_pattern(reader),
+        schema=_read_schema(reader, kind, included),
         format=kind,
-        avro=_avro(given, avro, kind),
-        wire=cast(Any, given.choice("wire", ("plain", "confluent"))),
-        start=_start(given, start),
-        include=extra,
-        expired=cast(Any, given.choice("expired", ("stop", "skip"), "stop")),
-        key=given.texts("key", "a column"),
-        options=_options(given, options),
+        avro=_read_avro(reader, avro, kind),
+        wire=cast(Any, reader.choice("wire", ("plain", "confluent"))),
+        start=_read_start(reader, start),
+        include=included,
+        expired=cast(Any, reader.choice("expired", ("stop", "skip"), "stop")),
+        key=reader.texts("key", "a column"),
+        options=_read_client_options(reader, options),
     )
     if wire is not None and kind != "avro":
-        given.wrong("wire", f"`wire` is about Avro, but this is {kind}", "leave it out")
-    for mistake in wrong:
-        registry.note(mistake, place)
-    return Wrong() if wrong else found
+        reader.reject("wire", f"`wire` is about Avro, but this is {kind}", "leave it out")
+    for mistake in mistakes:
+        registry.report_mistake(mistake, place)
+    return InvalidEndpoint() if mistakes else origin
 
 
-def _topics(given: Given, topic: object, pattern: object) -> tuple[str, ...]:
+def _read_topics(reader: OptionReader, topic: object, pattern: object) -> tuple[str, ...]:
     if (topic is None) == (pattern is None):
         what = "both a topic and a `pattern` are named" if topic is not None else "no topic is named"
-        given.wrong("topic", what, 'write rn.kafka("clicks", ...), rn.kafka(["a", "b"], ...) or pattern="clicks_.*"')
+        reader.reject("topic", what, 'write rn.kafka("clicks", ...), rn.kafka(["a", "b"], ...) or pattern="clicks_.*"')
         return ()
-    found = given.texts("topic", "a topic")
-    if topic is not None and not found and isinstance(topic, list | tuple) and not topic:
-        given.wrong("topic", "the list of topics is empty", "name at least one")
-    for name in found:
+    topics = reader.texts("topic", "a topic")
+    if topic is not None and not topics and isinstance(topic, list | tuple) and not topic:
+        reader.reject("topic", "the list of topics is empty", "name at least one")
+    for name in topics:
         if not _TOPIC.match(name):
-            fix = f"for all topics that fit, write pattern={shown(name)}" if re.search(r"[*+?|\[(]", name) else None
-            given.wrong("topic", f"{shown(name)} is not a topic's name", fix or "use letters, digits, `.`, `_` and `-`")
-    return found
+            fix = (
+                f"for all topics that fit, write pattern={quote_value(name)}" if re.search(r"[*+?|\[(]", name) else None
+            )
+            reader.reject(
+                "topic", f"{quote_value(name)} is not a topic's name", fix or "use letters, digits, `.`, `_` and `-`"
+            )
+    return topics
 
 
-def _pattern(given: Given) -> str | None:
-    text = given.text("pattern")
+def _read_pattern(reader: OptionReader) -> str | None:
+    text = reader.text("pattern")
     try:
         re.compile(text or "")
     except re.error as error:
-        given.wrong("pattern", f"{shown(text)} is not a pattern: {error}", 'write one such as "clicks_.*"')
+        reader.reject("pattern", f"{quote_value(text)} is not a pattern: {error}", 'write one such as "clicks_.*"')
     return text
 
 
-def _servers(given: Given, servers: object) -> str:
+def _read_servers(reader: OptionReader, servers: object) -> str:
     fix = 'write servers="127.0.0.1:9092", or several: servers="a:9092,b:9092"'
     if servers is None:
-        given.wrong("servers", "it has no `servers`", fix)
+        reader.reject("servers", "it has no `servers`", fix)
         return ""
-    found = [one.strip() for text in given.texts("servers", "host:port") for one in text.split(",")]
-    for one in found:
-        if not _SERVER.match(one):
-            given.wrong("servers", f"{shown(one)} is not host:port", fix)
-    return ",".join(found)
+    addresses = [address.strip() for text in reader.texts("servers", "host:port") for address in text.split(",")]
+    for address in addresses:
+        if not _SERVER.match(address):
+            reader.reject("servers", f"{quote_value(address)} is not host:port", fix)
+    return ",".join(addresses)
 
 
-def _include(given: Given, kind: str) -> tuple[str, ...]:
-    found = given.texts("include", "a word")
-    for name in found:
-        if name not in INCLUDES:
-            close = nearest(name, INCLUDES)
-            what = f"`include` can't have {shown(name)}" + (f"; close: `{close}`" if close else "")
-            given.wrong("include", what, f"use some of {', '.join(INCLUDES)}")
-    if found and kind == "raw":
-        given.wrong("include", "a raw source has all of `include` anyway", "leave it out")
-    return tuple(name for name in INCLUDES if name in found)
+def _read_include(reader: OptionReader, kind: str) -> tuple[str, ...]:
+    names = reader.texts("include", "a word")
+    for name in names:
+        if name not in INCLUDE_NAMES:
+            close = find_nearest(name, INCLUDE_NAMES)
+            what = f"`include` can't have {quote_value(name)}" + (f"; close: `{close}`" if close else "")
+            reader.reject("include", what, f"use some of {', '.join(INCLUDE_NAMES)}")
+    if names and kind == "raw":
+        reader.reject("include", "a raw source has all of `include` anyway", "leave it out")
+    return tuple(name for name in INCLUDE_NAMES if name in names)
 
 
-def _schema(given: Given, kind: str, include: tuple[str, ...]) -> tuple[Column, ...] | None:
-    found = given.schema()
+def _read_schema(reader: OptionReader, kind: str, include: tuple[str, ...]) -> tuple[Column, ...] | None:
+    declared_columns = reader.schema()
     if kind == "raw":
-        if found is not None:
-            names = ", ".join(column.name for column in RAW)
-            given.wrong("schema", f"a raw source has no schema but its own: {names}", "leave it out")
-        return RAW
-    if found is None:
+        if declared_columns is not None:
+            names = ", ".join(column.name for column in RAW_COLUMNS)
+            reader.reject("schema", f"a raw source has no schema but its own: {names}", "leave it out")
+        return RAW_COLUMNS
+    if declared_columns is None:
         return None
-    extra = tuple(column for name, column in INCLUDED.items() if name in include)
-    for column in extra:
-        if column.name in [one.name.lower() for one in found]:
-            given.wrong("schema", f"`{column.name}` comes by `include`; it is also in the schema", "leave it out there")
-    return (*found, *extra)
+    included_columns = tuple(column for name, column in INCLUDE_COLUMNS.items() if name in include)
+    for column in included_columns:
+        if column.name in [declared.name.lower() for declared in declared_columns]:
+            reader.reject(
+                "schema", f"`{column.name}` comes by `include`; it is also in the schema", "leave it out there"
+            )
+    return (*declared_columns, *included_columns)
 
 
-def _avro(given: Given, avro: object, kind: str) -> str | None:
+def _read_avro(reader: OptionReader, avro: object, kind: str) -> str | None:
     fix = 'write avro="schemas/click.avsc", or the schema itself: {"type": "record", "name": "Click", "fields": [...]}'
     if avro is None:
         if kind == "avro":
-            given.wrong("avro", "it reads Avro, and `avro` does not say by which schema it was written", fix)
+            reader.reject("avro", "it reads Avro, and `avro` does not say by which schema it was written", fix)
         return None
     if kind != "avro":
-        given.wrong("avro", f"`avro` is given, but the format is {kind}", 'leave it out, or write format="avro"')
+        reader.reject("avro", f"`avro` is given, but the format is {kind}", 'leave it out, or write format="avro"')
     if not isinstance(avro, Mapping | str) or not avro:
-        given.wrong("avro", f"{shown(avro)} is not an Avro schema", fix)
+        reader.reject("avro", f"{quote_value(avro)} is not an Avro schema", fix)
         return None
     text = json.dumps(avro) if isinstance(avro, Mapping) else avro.strip()
     if text[:1] not in ("{", "["):
@@ -170,43 +184,45 @@ def _avro(given: Given, avro: object, kind: str) -> str | None:
     try:
         parsed = json.loads(text)
     except ValueError as error:
-        given.wrong("avro", f"`avro` is not JSON: {error}", fix)
+        reader.reject("avro", f"`avro` is not JSON: {error}", fix)
         return None
     if not isinstance(parsed, dict) or parsed.get("type") != "record" or not parsed.get("fields"):
-        given.wrong("avro", "`avro` must be a record with fields: they become columns", fix)
+        reader.reject("avro", "`avro` must be a record with fields: they become columns", fix)
     return text
 
 
-def _start(given: Given, start: object) -> str:
+def _read_start(reader: OptionReader, start: object) -> str:
     if start is None:
         return "earliest"
     if isinstance(start, date) and not isinstance(start, datetime):
         start = datetime(start.year, start.month, start.day, tzinfo=UTC)
     fix = 'write start="earliest", "latest", or a time such as "2026-01-31T12:00"'
     if isinstance(start, str) and start not in ("earliest", "latest"):
-        close = nearest(start, ("earliest", "latest"))
+        close = find_nearest(start, ("earliest", "latest"))
         try:
             start = datetime.fromisoformat(start.strip())
         except ValueError:
-            given.wrong("start", f"`start` can't be {shown(start)}" + (f"; close: `{close}`" if close else ""), fix)
+            reader.reject(
+                "start", f"`start` can't be {quote_value(start)}" + (f"; close: `{close}`" if close else ""), fix
+            )
             return "earliest"
     if isinstance(start, datetime):
         return (start if start.tzinfo else start.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
     if not isinstance(start, str):
-        given.wrong("start", f"`start` can't be {shown(start)}", fix)
+        reader.reject("start", f"`start` can't be {quote_value(start)}", fix)
         return "earliest"
     return start
 
 
-def _options(given: Given, options: object) -> tuple[tuple[str, str | Secret], ...]:
-    found: list[tuple[str, str | Secret]] = []
-    for name, value in given.pairs("options", (str, int, bool, Secret), '"text"'):
-        if name in _OWNED:
-            given.wrong("options", f"`options` can't have `{name}`", _OWNED[name])
-        elif _HIDDEN.search(name) and not isinstance(value, Secret):
+def _read_client_options(reader: OptionReader, options: object) -> tuple[tuple[str, str | Secret], ...]:
+    pairs: list[tuple[str, str | Secret]] = []
+    for name, value in reader.pairs("options", (str, int, bool, Secret), '"text"'):
+        if name in _RESERVED_OPTIONS:
+            reader.reject("options", f"`options` can't have `{name}`", _RESERVED_OPTIONS[name])
+        elif _SECRET_OPTION.search(name) and not isinstance(value, Secret):
             fix = f'write options={{"{name}": rn.secret("KAFKA_PASSWORD")}}, and set that variable'
-            given.wrong("options", f"`{name}` stands in the flow file; it is a secret", fix)
+            reader.reject("options", f"`{name}` stands in the flow file; it is a secret", fix)
         else:
             text = str(value).lower() if isinstance(value, bool) else value
-            found.append((name, text if isinstance(text, Secret) else str(text)))
-    return tuple(found)
+            pairs.append((name, text if isinstance(text, Secret) else str(text)))
+    return tuple(pairs)

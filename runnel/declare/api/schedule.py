@@ -5,15 +5,15 @@ from typing import Any, Literal, cast
 
 from runnel.declare.model.flow import Schedule
 from runnel.declare.options import cron_syntax
-from runnel.declare.options.deadline import zone_of
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import current
+from runnel.declare.options.deadline import find_time_zone
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import current_registry
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
-KNOWN: tuple[str, ...] = ("cron", "tz", "every", "on_change", "at_most_every", "min_rows", "min_bytes", "select")
-KNOWN += ("branch", "catch_up", "priority", "retries", "timeout")
-_CHANGES = ("at_most_every", "min_rows", "min_bytes")  # what only goes with on_change
+OPTION_NAMES: tuple[str, ...] = ("cron", "tz", "every", "on_change", "at_most_every", "min_rows", "min_bytes", "select")
+OPTION_NAMES += ("branch", "catch_up", "priority", "retries", "timeout")
+_ON_CHANGE_OPTIONS = ("at_most_every", "min_rows", "min_bytes")  # what only goes with on_change
 
 
 def schedule(
@@ -42,48 +42,52 @@ def schedule(
     none. Of what waits, the higher `priority` goes first. `retries` counts tries after failures that may pass, and
     `timeout="2 hours"` stops a run.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     values: dict[str, Any] = {"name": name, "select": select, "cron": cron, "tz": tz, "every": every}
     values |= {"on_change": on_change, "at_most_every": at_most_every, "min_rows": min_rows, "min_bytes": min_bytes}
     values |= {"branch": branch, "catch_up": catch_up, "priority": priority, "retries": retries, "timeout": timeout}
-    given = Given(f"schedule {shown(name)}", values, lambda _, mistake: registry.note(mistake, place))
-    given.unknown(list(unknown), KNOWN)
-    _refuse_wrong_times(given, values)
-    found = Schedule(
-        name=given.text("name") or "?",
-        select=" ".join(given.texts("select")),
-        place=place,
-        cron=given.text("cron"),
-        tz=given.text("tz"),
-        every=given.duration("every"),
-        on_change=given.texts("on_change", "a table"),
-        at_most_every=given.duration("at_most_every"),
-        min_rows=given.number("min_rows", 0) or None,
-        min_bytes=given.number("min_bytes", 0) or None,
-        branch=given.text("branch") or "main",
-        catch_up=cast("Literal['last', 'all', 'none']", given.choice("catch_up", ("last", "all", "none"), "last")),
-        priority=given.number("priority", 0),
-        retries=given.number("retries", 2),
-        timeout=given.duration("timeout"),
+    reader = OptionReader(
+        f"schedule {quote_value(name)}", values, lambda _, mistake: registry.report_mistake(mistake, place)
     )
-    registry.add(found)
+    reader.reject_unknown(list(unknown), OPTION_NAMES)
+    _check_timing(reader, values)
+    declaration = Schedule(
+        name=reader.text("name") or "?",
+        select=" ".join(reader.texts("select")),
+        place=place,
+        cron=reader.text("cron"),
+        tz=reader.text("tz"),
+        every=reader.duration("every"),
+        on_change=reader.texts("on_change", "a table"),
+        at_most_every=reader.duration("at_most_every"),
+        min_rows=reader.number("min_rows", 0) or None,
+        min_bytes=reader.number("min_bytes", 0) or None,
+        branch=reader.text("branch") or "main",
+        catch_up=cast("Literal['last', 'all', 'none']", reader.choice("catch_up", ("last", "all", "none"), "last")),
+        priority=reader.number("priority", 0),
+        retries=reader.number("retries", 2),
+        timeout=reader.duration("timeout"),
+    )
+    registry.add(declaration)
 
 
-def _refuse_wrong_times(given: Given, values: dict[str, Any]) -> None:
+def _check_timing(reader: OptionReader, values: dict[str, Any]) -> None:
     chosen = [name for name in ("cron", "every", "on_change") if values[name] is not None]
     if len(chosen) != 1:
         what = f"it has {' and '.join(chosen)}, but needs one of them" if chosen else "it does not say when"
-        given.wrong("cron", what, 'write cron="0 2 * * *", every="10 minutes" or on_change="ods.orders"')
+        reader.reject("cron", what, 'write cron="0 2 * * *", every="10 minutes" or on_change="ods.orders"')
     if values["on_change"] is None:
-        for name in [name for name in _CHANGES if values[name] is not None]:
-            given.wrong(name, f"`{name}` goes with on_change", 'write on_change="ods.orders", or leave it out')
-    if values["every"] is not None and given.seconds("every") == 0:
-        given.wrong("every", "`every` must be a second at least", 'write every="1 minute"')
+        for name in [name for name in _ON_CHANGE_OPTIONS if values[name] is not None]:
+            reader.reject(name, f"`{name}` goes with on_change", 'write on_change="ods.orders", or leave it out')
+    if values["every"] is not None and reader.seconds("every") == 0:
+        reader.reject("every", "`every` must be a second at least", 'write every="1 minute"')
     if values["cron"] is not None:
         try:
-            cron_syntax.refuse_wrong(values["cron"])
+            cron_syntax.validate_cron(values["cron"])
         except Mistake as mistake:
-            given.tell("cron", mistake)
-    if values["tz"] is not None and zone_of(values["tz"]) is None:
-        given.wrong("tz", f"{shown(values['tz'])} is not a time zone", "use a name such as Asia/Shanghai or UTC")
+            reader.report_mistake("cron", mistake)
+    if values["tz"] is not None and find_time_zone(values["tz"]) is None:
+        reader.reject(
+            "tz", f"{quote_value(values['tz'])} is not a time zone", "use a name such as Asia/Shanghai or UTC"
+        )

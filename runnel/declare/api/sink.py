@@ -6,27 +6,38 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from runnel.declare.model.endpoints import Files, Function, Jdbc, Kafka, Target, Webhook, Wrong
+from runnel.declare.model.endpoints import Files, Function, InvalidEndpoint, Jdbc, Kafka, Target, Webhook
 from runnel.declare.model.flow import Sink
 from runnel.declare.model.secret import Secret
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import current
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import current_registry
 from runnel.errors import Mistake
-from runnel.names import TableName, branch_name, shown
+from runnel.names import TableName, quote_value, validate_branch_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 _KINDS = (Files, Jdbc, Kafka, Webhook)
 _TARGETS = "rn.jdbc(...), rn.files(...), rn.kafka(...) or rn.webhook(...), or decorate a function"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}\Z", re.ASCII)
-_KNOWN = ("name", "branch", "retries")
-_OWN_TABLES = "runnel_"
-_STORES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss")  # where an object is there whole
+_OPTION_NAMES = ("name", "branch", "retries")
+_RESERVED_PREFIX = "runnel_"
+_OBJECT_STORE_SCHEMES = (
+    "s3",
+    "s3a",
+    "s3n",
+    "gs",
+    "gcs",
+    "abfs",
+    "abfss",
+    "wasb",
+    "wasbs",
+    "oss",
+)  # where an object is there whole
 
 
 @overload
 def sink(
     table: str,
-    target: Target | Wrong,
+    target: Target | InvalidEndpoint,
     *,
     name: str | None = None,
     branch: str | None = None,
@@ -49,87 +60,91 @@ def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] 
     - `name`: by which it is known how far the sink has come; by default made of the table and where it goes.
     - `branch`: whose commits are delivered, main by default. `retries`: how often a run tries again, 2 by default.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     try:
-        found = TableName.parse(table)
+        table_name = TableName.parse(table)
     except Mistake as mistake:
-        registry.note(mistake, place)
-        return None if target is not None else _same
-    given = Given(f"sink of `{table}`", options, lambda _, mistake: registry.note(mistake, place))
-    given.unknown([option for option in options if option not in _KNOWN], _KNOWN)
+        registry.report_mistake(mistake, place)
+        return None if target is not None else _return_unchanged
+    reader = OptionReader(f"sink of `{table}`", options, lambda _, mistake: registry.report_mistake(mistake, place))
+    reader.reject_unknown([option for option in options if option not in _OPTION_NAMES], _OPTION_NAMES)
 
     def add(target: Target) -> None:
-        name = given.text("name") or _name(found, target)
+        name = reader.text("name") or _default_name(table_name, target)
         if not _NAME.match(name):
-            given.wrong("name", f"{shown(name)} is not a name", "use letters, digits, _, -, . and :")
-        registry.add(Sink(found, target, place, name, _branch(given), given.number("retries", 2)))
+            reader.reject("name", f"{quote_value(name)} is not a name", "use letters, digits, _, -, . and :")
+        registry.add(Sink(table_name, target, place, name, _read_branch(reader), reader.number("retries", 2)))
 
     def declare(function: F) -> F:
-        if _takes_rows(function, given):
+        if _has_row_parameter(function, reader):
             add(Function(function))
         return function
 
     if target is None:
         return declare
     if isinstance(target, _KINDS):
-        if _fits(target, given):
+        if _accepts_rows(target, reader):
             add(target)
-    elif not isinstance(target, Wrong):
-        what = f"the sink of `{table}` can't go to {shown(target)}"
-        registry.wrong("DECLARE_SINK", what, at=place, fix=f"pass {_TARGETS}")
+    elif not isinstance(target, InvalidEndpoint):
+        what = f"the sink of `{table}` can't go to {quote_value(target)}"
+        registry.reject("DECLARE_SINK", what, at=place, fix=f"pass {_TARGETS}")
     return None
 
 
-def _fits(target: Files | Jdbc | Kafka | Webhook, given: Given) -> bool:
+def _accepts_rows(target: Files | Jdbc | Kafka | Webhook, reader: OptionReader) -> bool:
     """Tell whether a target can take rows; where not it is told."""
-    wrong: tuple[str, str, str] | None = None
+    problem: tuple[str, str, str] | None = None
     if isinstance(target, Files):
-        wrong = _files(target)
+        problem = _check_files(target)
     elif isinstance(target, Jdbc):
-        wrong = _jdbc(target)
+        problem = _check_jdbc(target)
     elif isinstance(target, Kafka) and (target.pattern or len(target.topics) != 1):
-        wrong = ("topic", "rows go to one topic", 'name it: rn.kafka("seller_day", servers=...)')
-    if wrong is not None:
-        given.wrong(*wrong)
-    return wrong is None
+        problem = ("topic", "rows go to one topic", 'name it: rn.kafka("seller_day", servers=...)')
+    if problem is not None:
+        reader.reject(*problem)
+    return problem is None
 
 
-def _files(target: Files) -> tuple[str, str, str] | None:
+def _check_files(target: Files) -> tuple[str, str, str] | None:
     path = target.glob
     if any(character in path for character in "*?["):
         return (
             "path",
-            f"{shown(path)} is a glob, and a sink goes to one place",
+            f"{quote_value(path)} is a glob, and a sink goes to one place",
             'name a file, or a folder: "export/day/"',
         )
-    scheme, is_away, rest = path.partition("://")
-    if is_away and scheme not in _STORES:
-        return "path", f"{shown(path)} is neither on this machine nor in an object store", f"use {_STORES[0]}://..."
-    if is_away and not rest.strip("/").count("/") and not path.endswith("/"):
-        return "path", f"{shown(path)} is a bucket", f'name a file in it, or a folder: "{path}/orders/"'
+    scheme, is_remote, remainder = path.partition("://")
+    if is_remote and scheme not in _OBJECT_STORE_SCHEMES:
+        return (
+            "path",
+            f"{quote_value(path)} is neither on this machine nor in an object store",
+            f"use {_OBJECT_STORE_SCHEMES[0]}://...",
+        )
+    if is_remote and not remainder.strip("/").count("/") and not path.endswith("/"):
+        return "path", f"{quote_value(path)} is a bucket", f'name a file in it, or a folder: "{path}/orders/"'
     if not path.endswith("/") and target.partition:
-        return "path", f"a partitioned sink is a folder, but {shown(path)} is a file", f'write "{path}/"'
+        return "path", f"a partitioned sink is a folder, but {quote_value(path)} is a file", f'write "{path}/"'
     if not path.endswith("/") and target.compress:
         return "compress", "`compress` is for folders", f'let the ending say it: "{path}.{target.compress}"'
     if path.endswith((".bz2", ".xz")):
-        return "path", f"{shown(path)}: files are packed as .gz or .zst", "choose one of them"
+        return "path", f"{quote_value(path)}: files are packed as .gz or .zst", "choose one of them"
     if target.format not in ("csv", "jsonl", "json", "parquet"):
         return "format", f"a sink can't write {target.format}", "use csv, jsonl, json or parquet"
-    strange = [name for name, _ in target.options if name not in ("delimiter", "header", "null", "quote", "escape")]
-    if strange:
-        return strange[0], f"`{strange[0]}` is about reading", "leave it out"
+    unsupported = [name for name, _ in target.options if name not in ("delimiter", "header", "null", "quote", "escape")]
+    if unsupported:
+        return unsupported[0], f"`{unsupported[0]}` is about reading", "leave it out"
     if target.format == "parquet" and (target.compress or path.endswith((".gz", ".zst"))):
         return "compress", "Parquet is compressed already", "leave it out"
     return None
 
 
-def _jdbc(target: Jdbc) -> tuple[str, str, str] | None:
+def _check_jdbc(target: Jdbc) -> tuple[str, str, str] | None:
     if target.query is not None or target.table is None:
         return "table", "rows go to a table", 'name it: rn.jdbc("postgresql://...", table="seller_day", ...)'
-    if target.table.rpartition(".")[2].strip('"`').lower().startswith(_OWN_TABLES):
-        what = f"{shown(target.table)}: tables of that name are where Runnel notes its deliveries in the database"
-        return "table", what, f"choose a name that does not begin with {_OWN_TABLES}"
+    if target.table.rpartition(".")[2].strip('"`').lower().startswith(_RESERVED_PREFIX):
+        what = f"{quote_value(target.table)}: tables of that name are where Runnel notes its deliveries in the database"
+        return "table", what, f"choose a name that does not begin with {_RESERVED_PREFIX}"
     if target.mode is None and not target.key:
         return "mode", "`mode` is missing", 'write mode="upsert", key=[...], or mode="overwrite", or mode="append"'
     if target.mode == "upsert" and not target.key:
@@ -137,59 +152,64 @@ def _jdbc(target: Jdbc) -> tuple[str, str, str] | None:
     return None
 
 
-def _branch(given: Given) -> str:
-    found = given.text("branch")
-    if found is None:
+def _read_branch(reader: OptionReader) -> str:
+    branch = reader.text("branch")
+    if branch is None:
         return "main"
     try:
-        branch_name(found)
+        validate_branch_name(branch)
     except Mistake as mistake:
-        given.tell("branch", mistake)
-    return found
+        reader.report_mistake("branch", mistake)
+    return branch
 
 
-def _takes_rows(function: Callable[..., Any], given: Given) -> bool:
+def _has_row_parameter(function: Callable[..., Any], reader: OptionReader) -> bool:
     try:
-        known = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return True
-    asked = [
-        one
-        for one in known
-        if one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    named = [one.name for one in known if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if len(asked) == 1 and set(named) <= {"change"}:
+    required_keywords = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    if len(required) == 1 and set(required_keywords) <= {"change"}:
         return True
     name = getattr(function, "__name__", "?")
     what = f"`{name}` is called with the rows that came, and `change` if it has that keyword parameter"
-    given.wrong("function", what, f"write def {name}(rows): ... or def {name}(rows, *, change): ...")
+    reader.reject("function", what, f"write def {name}(rows): ... or def {name}(rows, *, change): ...")
     return False
 
 
-def _name(table: TableName, target: Target) -> str:
+def _default_name(table: TableName, target: Target) -> str:
     """Return a name that stays the same while the sink goes to the same place, whatever its password is."""
     if isinstance(target, Function):
         return f"{table}:{getattr(target.function, '__name__', 'function')}"
     if isinstance(target, Files):
-        kind, place = "files", target.glob
+        kind, destination = "files", target.glob
     elif isinstance(target, Jdbc):
-        kind, place = "jdbc", f"{_address(target.url)} {target.table}"
+        kind, destination = "jdbc", f"{_strip_credentials(target.url)} {target.table}"
     elif isinstance(target, Kafka):
-        kind, place = "kafka", f"{target.topics[0]}"
+        kind, destination = "kafka", f"{target.topics[0]}"
     else:
-        kind, place = "webhook", _address(target.url)
-    return f"{table}:{kind}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
+        kind, destination = "webhook", _strip_credentials(target.url)
+    return f"{table}:{kind}-{hashlib.sha256(destination.encode()).hexdigest()[:8]}"
 
 
-def _address(url: str | Secret) -> str:
+def _strip_credentials(url: str | Secret) -> str:
     """Return an address without the name and the password in it.
 
-    >>> _address("postgresql://ada:secret@host/db")
+    >>> _strip_credentials("postgresql://ada:secret@host/db")
     'postgresql://host/db'
     """
     return repr(url) if isinstance(url, Secret) else re.sub(r"(?<=://)[^/@]*@", "", url)
 
 
-def _same(function: F) -> F:
+def _return_unchanged(function: F) -> F:
     return function

@@ -4,13 +4,24 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast, overload
 
-from runnel.declare.model.endpoints import Changes, Files, Function, Http, Jdbc, Kafka, Manual, Origin, Push, Wrong
+from runnel.declare.model.endpoints import (
+    Changes,
+    Files,
+    Function,
+    Http,
+    InvalidEndpoint,
+    Jdbc,
+    Kafka,
+    Manual,
+    Origin,
+    Push,
+)
 from runnel.declare.model.flow import CONTINUOUS, Source
-from runnel.declare.model.source_location import Place
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import Registry, current
-from runnel.errors import Mistake, nearest
-from runnel.names import TableName, shown
+from runnel.declare.model.source_location import SourceLocation
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import Registry, current_registry
+from runnel.errors import Mistake, find_nearest
+from runnel.names import TableName, quote_value
 
 F = TypeVar("F", bound=Callable[..., Any])
 ON_BAD = ("stop", "drop", "quarantine")
@@ -24,7 +35,7 @@ _ORIGINS = "rn.files(...), rn.jdbc(...), rn.kafka(...), rn.http(...), rn.changes
 @overload
 def source(
     table: str,
-    origin: Origin | Manual | Wrong,
+    origin: Origin | Manual | InvalidEndpoint,
     *,
     on_bad: Literal["stop", "drop", "quarantine"] | None = None,
     on_new_column: Literal["add", "ignore", "stop"] | None = None,
@@ -65,103 +76,111 @@ def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F
     - `poll="1 minute"`: how often `runnel up` looks; `"continuous"`: on and on. `partition`, `key`: of the table.
     - `tags`, `owner`, `description`: for people and selections.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     try:
         name = TableName.parse(table)
     except Mistake as mistake:
         registry.claim(table)
-        registry.note(mistake, place)
-        return None if origin is not None else _same
-    given = Given(f"source `{table}`", options, lambda _, mistake: registry.note(mistake, place))
-    known = ["on_bad", "on_new_column", "poll", "partition", "key", "tags", "owner", "description"]
+        registry.report_mistake(mistake, place)
+        return None if origin is not None else _return_unchanged
+    reader = OptionReader(f"source `{table}`", options, lambda _, mistake: registry.report_mistake(mistake, place))
+    allowed = ["on_bad", "on_new_column", "poll", "partition", "key", "tags", "owner", "description"]
     if origin is None:
-        known.append("schema")
-    given.unknown([option for option in options if option not in known], known)
+        allowed.append("schema")
+    reader.reject_unknown([option for option in options if option not in allowed], allowed)
     if origin is not None:
-        _register(registry, place, name, origin, given)
+        _register_source(registry, place, name, origin, reader)
         return None
 
     def declare(function: F) -> F:
-        _register(registry, place, name, function_of(function, given), given)
+        _register_source(registry, place, name, read_function_origin(function, reader), reader)
         return function
 
     return declare
 
 
-def function_of(function: Callable[..., Any], given: Given) -> Function | Wrong:
+def read_function_origin(function: Callable[..., Any], reader: OptionReader) -> Function | InvalidEndpoint:
     """Return a function as an origin, its schema being among the options."""
-    found = given.schema()
+    columns = reader.schema()
     try:
-        given_to = inspect.signature(function).parameters
-        wanted = [one for name, one in given_to.items() if one.default is one.empty and name != "spark"]
+        parameters = inspect.signature(function).parameters
+        required = [
+            parameter
+            for name, parameter in parameters.items()
+            if parameter.default is parameter.empty and name != "spark"
+        ]
     except (TypeError, ValueError):
-        wanted = []
-    if len(wanted) > 1:
+        required = []
+    if len(required) > 1:
         name = getattr(function, "__name__", "?")
-        what = f"`{name}` takes {len(wanted)} parameters, but a source takes its last state alone"
-        given.wrong("function", what, "write def rates(state): ... and return rows, state")
-        return Wrong()
-    return Function(function, found)
+        what = f"`{name}` takes {len(required)} parameters, but a source takes its last state alone"
+        reader.reject("function", what, "write def rates(state): ... and return rows, state")
+        return InvalidEndpoint()
+    return Function(function, columns)
 
 
-def _register(registry: Registry, place: Place, table: TableName, origin: object, given: Given) -> None:
-    key = given.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http | Push) else ())
-    found = Source(
+def _register_source(
+    registry: Registry, place: SourceLocation, table: TableName, origin: object, reader: OptionReader
+) -> None:
+    key = reader.texts("key", "a column") or (origin.key if isinstance(origin, Jdbc | Http | Push) else ())
+    declaration = Source(
         table=table,
         origin=origin if isinstance(origin, _KINDS) else Manual(),
         place=place,
-        on_bad=cast(Any, given.choice("on_bad", ON_BAD, "stop")),
-        on_new_column=cast(Any, given.choice("on_new_column", ON_NEW_COLUMN, "add")),
-        poll=given.duration("poll", CONTINUOUS),
-        partition=given.partition(),
+        on_bad=cast(Any, reader.choice("on_bad", ON_BAD, "stop")),
+        on_new_column=cast(Any, reader.choice("on_new_column", ON_NEW_COLUMN, "add")),
+        poll=reader.duration("poll", CONTINUOUS),
+        partition=reader.partition(),
         key=key,
-        tags=given.tags(),
-        owner=given.text("owner"),
-        description=given.text("description") or _doc(origin),
+        tags=reader.tags(),
+        owner=reader.text("owner"),
+        description=reader.text("description") or _read_docstring(origin),
         never_null=key if isinstance(origin, Push) else (),
     )
-    if not isinstance(origin, (*_KINDS, Wrong)):
-        what = f"source `{table}` can't come from {shown(origin)}"
-        registry.wrong("DECLARE_SOURCE", what, at=place, fix=f"pass {_ORIGINS}")
-    read = origin.origin if isinstance(origin, Changes) else origin
-    if isinstance(read, Files) and read.schema is None and read.format in _UNTYPED:
-        kind = f"{_UNTYPED[read.format]}, which does not say the types of its columns"
+    if not isinstance(origin, (*_KINDS, InvalidEndpoint)):
+        what = f"source `{table}` can't come from {quote_value(origin)}"
+        registry.reject("DECLARE_SOURCE", what, at=place, fix=f"pass {_ORIGINS}")
+    read_origin = origin.origin if isinstance(origin, Changes) else origin
+    if isinstance(read_origin, Files) and read_origin.schema is None and read_origin.format in _UNTYPED:
+        kind = f"{_UNTYPED[read_origin.format]}, which does not say the types of its columns"
         what = f"source `{table}` reads {kind}, and has no schema"
-        fix = f'rn.files("{read.glob}", schema="order_id long, day date, amount decimal(12,2)")'
-        registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
-    if isinstance(read, Kafka) and read.schema is None and read.format == "json":
+        fix = f'rn.files("{read_origin.glob}", schema="order_id long, day date, amount decimal(12,2)")'
+        registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read_origin, Kafka) and read_origin.schema is None and read_origin.format == "json":
         what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
         fix = 'write schema="user long, page string, ts timestamp", or format="raw" for the bytes'
-        registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
-    if isinstance(read, Http | Push) and read.schema is None:
+        registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read_origin, Http | Push) and read_origin.schema is None:
         what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
-        address = '"https://...", ' if isinstance(read, Http) else ""
+        address = '"https://...", ' if isinstance(read_origin, Http) else ""
         fix = f'rn.http({address}schema="order_id long, day date, amount decimal(12,2)")'
-        registry.wrong("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
-    if isinstance(read, Files) and (read.partition or read.compress):
-        option = "partition" if read.partition else "compress"
-        given.wrong(option, f"rn.files(..., {option}=...) is about sinks", "leave it out")
+        registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+    if isinstance(read_origin, Files) and (read_origin.partition or read_origin.compress):
+        option = "partition" if read_origin.partition else "compress"
+        reader.reject(option, f"rn.files(..., {option}=...) is about sinks", "leave it out")
     if isinstance(origin, Files) and key:
         what = "`key` has no effect on files: rows with equal keys in two files would both be there"
         fix = f'rn.changes(rn.files(...), key="{key[0]}", sequence_by="...") keeps the last row of each key'
-        given.wrong("key", what, f"{fix}; else leave `key` out")
-    _refuse_strange_keys(found, given)
-    registry.add(found)
+        reader.reject("key", what, f"{fix}; else leave `key` out")
+    _refuse_unknown_keys(declaration, reader)
+    registry.add(declaration)
 
 
-def _doc(origin: object) -> str:
+def _read_docstring(origin: object) -> str:
     return inspect.getdoc(origin.function) or "" if isinstance(origin, Function) else ""
 
 
-def _refuse_strange_keys(source: Source, given: Given) -> None:
+def _refuse_unknown_keys(source: Source, reader: OptionReader) -> None:
     names = [column.name for column in source.origin.schema or ()]
     for column in source.key:
         if names and column.lower() not in [name.lower() for name in names]:
-            close = nearest(column, names)
-            what = f"`key` names {shown(column)}, which is not in its schema" + (f"; close: `{close}`" if close else "")
-            given.wrong("key", what, f"its columns: {', '.join(names)}")
+            close = find_nearest(column, names)
+            what = f"`key` names {quote_value(column)}, which is not in its schema" + (
+                f"; close: `{close}`" if close else ""
+            )
+            reader.reject("key", what, f"its columns: {', '.join(names)}")
 
 
-def _same(function: F) -> F:
+def _return_unchanged(function: F) -> F:
     return function

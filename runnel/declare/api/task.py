@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from runnel.declare.model.flow import Check
-from runnel.declare.model.source_location import Place
-from runnel.declare.model.task_draft import Draft
+from runnel.declare.model.source_location import SourceLocation
+from runnel.declare.model.task_draft import TaskDraft
 from runnel.declare.options import function_signature, task_options
-from runnel.declare.options.option_reader import Given
-from runnel.declare.registry import Registry, current
-from runnel.errors import Mistake, nearest
-from runnel.names import TableName, shown
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.registry import Registry, current_registry
+from runnel.errors import Mistake, find_nearest
+from runnel.names import TableName, quote_value
 
 F = TypeVar("F", bound=Callable[..., Any])
 ATTRIBUTE = "__runnel_task__"
@@ -63,8 +63,8 @@ def task(
     - `retries`, `timeout="10 minutes"`, `deadline="06:30 Asia/Shanghai"`: of its runs.
     - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.
     """
-    registry = current()
-    place = registry.here()
+    registry = current_registry()
+    place = registry.caller_location()
     values = {
         "by": by, "by_input": by_input, "reference": reference, "lookback": lookback, "trust_by": trust_by,
         "rowwise": rowwise, "key": key, "volatile": volatile, "stream": stream, "trigger": trigger,
@@ -74,19 +74,21 @@ def task(
     }  # fmt: skip
     if callable(table):
         fix = 'write @rn.task("layer.name") with the table that it makes'
-        registry.wrong("DECLARE_TASK", f"the task on {shown(_called(table))} has no table", at=place, fix=fix)
+        registry.reject(
+            "DECLARE_TASK", f"the task on {quote_value(_function_name(table))} has no table", at=place, fix=fix
+        )
         return table  # `@rn.task` without brackets: the function itself
 
     def declare(function: F) -> F:
-        _declare(registry, place, table, function, inputs, values, list(unknown))
+        _declare_task(registry, place, table, function, inputs, values, list(unknown))
         return function
 
     return declare
 
 
-def _declare(
+def _declare_task(
     registry: Registry,
-    place: Place,
+    place: SourceLocation,
     table: str,
     function: Callable[..., Any],
     inputs: Any,
@@ -94,7 +96,7 @@ def _declare(
     unknown: list[str],
 ) -> None:
     def note(mistake: Mistake) -> None:
-        registry.note(mistake, place)
+        registry.report_mistake(mistake, place)
 
     try:
         name = TableName.parse(table)
@@ -103,19 +105,19 @@ def _declare(
         note(mistake)
         return
     owner = f"task `{table}`"
-    found = function_signature.read(function, owner, note)
-    given = Given(owner, values, lambda _, mistake: note(mistake))
-    given.unknown(unknown, ["inputs", *task_options.KNOWN])
-    draft = Draft(
+    parsed_signature = function_signature.read(function, owner, note)
+    reader = OptionReader(owner, values, lambda _, mistake: note(mistake))
+    reader.reject_unknown(unknown, ["inputs", *task_options.OPTION_NAMES])
+    draft = TaskDraft(
         table=name,
-        name=_called(function),
+        name=_function_name(function),
         place=place,
-        inputs=_inputs(given, inputs, found.tables),
-        params=found.params,
+        inputs=_read_inputs(reader, inputs, parsed_signature.tables),
+        params=parsed_signature.params,
         function=function,
-        takes_spark=found.takes_spark,
-        options=task_options.read(given, values, found.tables),
-        checks=task_options.checks(given, values["checks"]),
+        takes_spark=parsed_signature.takes_spark,
+        options=task_options.read(reader, values, parsed_signature.tables),
+        checks=task_options.read_checks(reader, values["checks"]),
         description=inspect.cleandoc(function.__doc__ or ""),
     )
     if inspect.isfunction(function):
@@ -123,16 +125,18 @@ def _declare(
     registry.add(draft)
 
 
-def _inputs(given: Given, inputs: Any, parameters: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    named = dict(Given(given.owner, {"inputs": inputs}, given.tell).pairs("inputs", str, '"ods.orders"'))
-    for name in named:
+def _read_inputs(reader: OptionReader, inputs: Any, parameters: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    named_tables = dict(
+        OptionReader(reader.owner, {"inputs": inputs}, reader.report_mistake).pairs("inputs", str, '"ods.orders"')
+    )
+    for name in named_tables:
         if name not in parameters:
-            close = nearest(name, parameters)
-            what = f"`inputs` names {shown(name)}, which is not a positional parameter of its function"
+            close = find_nearest(name, parameters)
+            what = f"`inputs` names {quote_value(name)}, which is not a positional parameter of its function"
             fix = f"its tables: {', '.join(parameters) or 'none'}"
-            given.wrong("inputs", what + (f"; close: `{close}`" if close else ""), fix)
-    return tuple((parameter, named.get(parameter)) for parameter in parameters)
+            reader.reject("inputs", what + (f"; close: `{close}`" if close else ""), fix)
+    return tuple((parameter, named_tables.get(parameter)) for parameter in parameters)
 
 
-def _called(function: object) -> str:
+def _function_name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))

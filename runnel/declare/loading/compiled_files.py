@@ -9,7 +9,7 @@ from types import CodeType
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledFile:
     """A file's text as it was read, its syntax, and what is executed."""
 
     text: bytes
@@ -17,28 +17,28 @@ class Compiled:
     code: CodeType
 
 
-_known: dict[str, Compiled] = {}
+_cache: dict[str, CompiledFile] = {}
 
 
-def compiled(filename: str, text: bytes) -> Compiled:
+def compile_file(filename: str, text: bytes) -> CompiledFile:
     """Return a text as the content of a file; what was compiled before is taken where it is the same text.
 
     Raises what Python raises for broken source.
     """
-    found = _known.get(filename)
-    if found is None or found.text != text:
+    entry = _cache.get(filename)
+    if entry is None or entry.text != text:
         tree = ast.parse(text, filename)
-        found = _known[filename] = Compiled(text, tree, compile(tree, filename, "exec", dont_inherit=True))
-    return found
+        entry = _cache[filename] = CompiledFile(text, tree, compile(tree, filename, "exec", dont_inherit=True))
+    return entry
 
 
-def text_of(filename: str) -> bytes | None:
+def cached_text(filename: str) -> bytes | None:
     """Return the text of a file as it was last compiled, or None where it was not."""
-    found = _known.get(filename)
-    return found.text if found else None
+    entry = _cache.get(filename)
+    return entry.text if entry else None
 
 
-def tree_of(filename: str) -> ast.Module | None:
+def cached_tree(filename: str) -> ast.Module | None:
     """Return the syntax of a file as it was last compiled, or None where it was not."""
-    found = _known.get(filename)
-    return found.tree if found else None
+    entry = _cache.get(filename)
+    return entry.tree if entry else None

@@ -4,42 +4,42 @@ import os
 import sys
 from collections import Counter
 
-from runnel.declare.caller_location import lines, relative
-from runnel.declare.model.source_location import Place
+from runnel.declare.caller_location import find_project_lines, relative_path
+from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import Mistake, RunnelError
 
 _PYSPARK = f"{os.sep}pyspark{os.sep}"
 _NO_SESSION = ("SESSION_OR_CONTEXT_NOT_EXISTS", "NO_ACTIVE_OR_DEFAULT_SESSION", "NO_ACTIVE_SESSION")
 
 
-def mistake_of(error: BaseException, file: str, root: str) -> RunnelError:
+def to_mistake(error: BaseException, file: str, root: str) -> RunnelError:
     """Return an exception that a flow file raised as a mistake."""
-    own = lines(error.__traceback__, root)
-    place = own[-1][0] if own else Place(relative(file, root), 1)
+    project_lines = find_project_lines(error.__traceback__, root)
+    place = project_lines[-1][0] if project_lines else SourceLocation(relative_path(file, root), 1)
     if isinstance(error, RunnelError):
         error.at = error.at or str(place)
         return error
     if isinstance(error, SyntaxError) and error.filename and error.filename.startswith(root):
-        at = f"{relative(error.filename, root)}:{error.lineno or 1}"
+        at = f"{relative_path(error.filename, root)}:{error.lineno or 1}"
         return Mistake("DECLARE_SYNTAX", f"this is not valid Python: {error.msg}", at=at, fix="correct it there")
     if isinstance(error, RecursionError):
-        return _recursion(own, place)
+        return _describe_recursion(project_lines, place)
     if isinstance(error, SystemExit):
         what = f"{place.file} ends the program ({'sys.exit' if error.code is None else f'exit code {error.code}'})"
         fix = "remove the exit; a script of its own does not belong below flows/"
         return Mistake("DECLARE_EXIT", f"{what} while it is imported", at=str(place), fix=fix)
-    if needs_session(error):
+    if is_missing_session(error):
         what = f"{place.file} needs a Spark session while it is imported"
         fix = "move it into the task's function, where the session is there"
         return Mistake("DECLARE_NEEDS_SPARK", what, at=str(place), fix=fix)
     fix = "correct that line; `python` on the file shows the same"
     if isinstance(error, ModuleNotFoundError):
         fix = "install the package, or correct the name; modules are found from the project's folder and flows/ on"
-    what = f"{relative(file, root)} can't be imported: {type(error).__name__}: {_first_line(error)}"
+    what = f"{relative_path(file, root)} can't be imported: {type(error).__name__}: {_first_line(error)}"
     return Mistake("DECLARE_IMPORT", what, at=str(place), fix=fix)
 
 
-def needs_session(error: BaseException) -> bool:
+def is_missing_session(error: BaseException) -> bool:
     """Tell whether PySpark raised this because there is no session: `F.col("x")` outside of a function."""
     pyspark = sys.modules.get("pyspark")
     if pyspark is None or pyspark.SparkContext._active_spark_context is not None:
@@ -54,15 +54,15 @@ def needs_session(error: BaseException) -> bool:
     return is_inside and isinstance(error, AssertionError | AttributeError)
 
 
-def line_of(error: BaseException, root: str) -> Place | None:
+def find_project_line(error: BaseException, root: str) -> SourceLocation | None:
     """Return the innermost line of the project in an exception's trace."""
-    own = lines(error.__traceback__, root)
-    return own[-1][0] if own else None
+    project_lines = find_project_lines(error.__traceback__, root)
+    return project_lines[-1][0] if project_lines else None
 
 
-def _recursion(own: list[tuple[Place, str]], place: Place) -> Mistake:
-    counted = Counter(own)
-    (at, name), _ = counted.most_common(1)[0] if counted else ((place, "?"), 1)
+def _describe_recursion(project_lines: list[tuple[SourceLocation, str]], place: SourceLocation) -> Mistake:
+    counts = Counter(project_lines)
+    (at, name), _ = counts.most_common(1)[0] if counts else ((place, "?"), 1)
     what = f"the template `{name}` calls itself without end"
     return Mistake("DECLARE_RECURSION", what, at=str(at), fix="let it stop: a template needs a case without a call")
 

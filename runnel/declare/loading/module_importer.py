@@ -13,11 +13,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from runnel.declare.caller_location import inside
-from runnel.declare.loading.compiled_files import compiled
+from runnel.declare.caller_location import is_project_file
+from runnel.declare.loading.compiled_files import compile_file
 
 FLOWS = "flows"
-_FOREIGN = frozenset(sys.stdlib_module_names) | {"runnel", "pyspark", "py4j", "__main__"}
+_FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"runnel", "pyspark", "py4j", "__main__"}
 
 
 class ProjectModules(MetaPathFinder, Loader):
@@ -36,25 +36,25 @@ class ProjectModules(MetaPathFinder, Loader):
 
     def load(self, file: Path) -> None:
         """Import one file of the project, unless that has been done."""
-        name = self._name(file)
+        name = self._module_name(file)
         spec = ModuleSpec(name, self, origin=str(file))
         module = self.create_module(spec)
         sys.modules.setdefault(name, module)
         self.exec_module(module)
 
-    def forget(self, before: Sequence[str]) -> None:
+    def forget(self, files_to_keep: Sequence[str]) -> None:
         """Forget every file but these, so that the rest is imported again."""
-        for file in [file for file in self.loaded if file not in before]:
+        for file in [file for file in self.loaded if file not in files_to_keep]:
             module = self.loaded.pop(file)
             self._started.discard(file)
             for name in [name for name in self._names if sys.modules.get(name) is module]:
                 del sys.modules[name]
         self.failed.clear()
 
-    def leave(self) -> None:
+    def unregister(self) -> None:
         """Take the modules out of `sys.modules`."""
         for name in self._names:
-            if _is_ours(sys.modules.get(name)):
+            if _is_project_module(sys.modules.get(name)):
                 del sys.modules[name]
 
     def find_spec(
@@ -62,14 +62,16 @@ class ProjectModules(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         """Return where a module of the project is, or None for all others."""
         parent, _, _ = fullname.rpartition(".")
-        if fullname.partition(".")[0] in _FOREIGN or (parent and not _is_ours(sys.modules.get(parent))):
+        if fullname.partition(".")[0] in _FOREIGN_PACKAGES or (
+            parent and not _is_project_module(sys.modules.get(parent))
+        ):
             return None
         self._names.add(fullname)
-        found = self.file_of(fullname)
-        if found is not None:
-            if found.parent.name == FLOWS and not parent and self._is_installed(fullname):
+        file = self.find_file(fullname)
+        if file is not None:
+            if file.parent.name == FLOWS and not parent and self._is_installed(fullname):
                 return None  # flows/requests.py must not stand in for the library
-            spec = ModuleSpec(fullname, self, origin=str(found), is_package=found.name == "__init__.py")
+            spec = ModuleSpec(fullname, self, origin=str(file), is_package=file.name == "__init__.py")
         else:
             folders = [str(folder) for folder in self._candidates(fullname) if folder.is_dir()]
             if not folders or (not parent and self._is_installed(fullname)):
@@ -78,10 +80,10 @@ class ProjectModules(MetaPathFinder, Loader):
             spec.submodule_search_locations = folders
             return spec
         if spec.submodule_search_locations is not None:
-            spec.submodule_search_locations.append(str(found.parent))
+            spec.submodule_search_locations.append(str(file.parent))
         return spec
 
-    def file_of(self, name: str) -> Path | None:
+    def find_file(self, name: str) -> Path | None:
         """Return the file of the project that is imported by a name."""
         for path in self._candidates(name):
             for file in (path / "__init__.py", path.with_name(path.name + ".py")):
@@ -95,7 +97,7 @@ class ProjectModules(MetaPathFinder, Loader):
             return ModuleType(spec.name)
         if spec.origin not in self.loaded:
             file = Path(spec.origin)
-            module = ModuleType(self._name(file))
+            module = ModuleType(self._module_name(file))
             module.__file__ = spec.origin
             is_package = file.name == "__init__.py"
             module.__package__ = module.__name__ if is_package else module.__name__.rpartition(".")[0]
@@ -119,7 +121,7 @@ class ProjectModules(MetaPathFinder, Loader):
             return
         self._started.add(file)
         try:
-            exec(compiled(file, Path(file).read_bytes()).code, module.__dict__)
+            exec(compile_file(file, Path(file).read_bytes()).code, module.__dict__)
         except BaseException as error:
             self.failed[file] = error
             raise
@@ -128,44 +130,44 @@ class ProjectModules(MetaPathFinder, Loader):
         parts = name.split(".")
         return [self.root.joinpath(*parts), self.root.joinpath(FLOWS, *parts)]
 
-    def _name(self, file: Path) -> str:
+    def _module_name(self, file: Path) -> str:
         parts = file.relative_to(self.root).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
     def _is_installed(self, name: str) -> bool:
         spec = PathFinder.find_spec(name)
-        return spec is not None and spec.origin is not None and not inside(spec.origin, str(self.root))
+        return spec is not None and spec.origin is not None and not is_project_file(spec.origin, str(self.root))
 
 
 @contextmanager
-def importing(root: Path) -> Iterator[ProjectModules]:
+def project_imports(root: Path) -> Iterator[ProjectModules]:
     """Let imports find the modules of the project in `root`, none of them imported before."""
     for finder in [finder for finder in sys.meta_path if isinstance(finder, ProjectModules)]:
-        finder.leave()  # what a task imported since
+        finder.unregister()  # what a task imported since
         sys.meta_path.remove(finder)
     modules = ProjectModules(root)
-    kept = _put_aside(modules)
+    displaced = _displace_modules(modules)
     sys.meta_path.insert(0, modules)
     try:
         yield modules
     finally:
-        modules.leave()
-        sys.modules.update(kept)
+        modules.unregister()
+        sys.modules.update(displaced)
 
 
-def _put_aside(modules: ProjectModules) -> dict[str, ModuleType]:
+def _displace_modules(modules: ProjectModules) -> dict[str, ModuleType]:
     """Take modules of this project that somebody else imported out of `sys.modules`, and return them."""
-    kept: dict[str, ModuleType] = {}
+    displaced: dict[str, ModuleType] = {}
     root = str(modules.root)
     # Thousands: what is cheap comes first, and no list of pairs is made, which would wake the garbage collector.
     for name, module in sys.modules.copy().items():
         file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
-        if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN:
+        if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN_PACKAGES:
             continue
-        if inside(file, root) and str(modules.file_of(name)) == file:
-            kept[name] = sys.modules.pop(name)
-    return kept
+        if is_project_file(file, root) and str(modules.find_file(name)) == file:
+            displaced[name] = sys.modules.pop(name)
+    return displaced
 
 
-def _is_ours(module: ModuleType | None) -> bool:
+def _is_project_module(module: ModuleType | None) -> bool:
     return isinstance(module, ModuleType) and isinstance(module.__dict__.get("__loader__"), ProjectModules)

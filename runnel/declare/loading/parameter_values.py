@@ -12,22 +12,22 @@ from typing import Any
 
 from runnel.declare.model.task_draft import NO_DEFAULT, Param
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
 _BY_NAME: dict[str, type] = {
     "int": int, "float": float, "bool": bool, "str": str, "Decimal": Decimal, "date": date, "datetime": datetime,
     "decimal.Decimal": Decimal, "datetime.date": date, "datetime.datetime": datetime,
 }  # fmt: skip
-_WANTED = {
+_TYPE_LABELS = {
     int: "a whole number", float: "a number", bool: "true or false", str: "text", Decimal: "a decimal number",
     date: "a date such as 2026-01-02", datetime: "a time such as 2026-01-02T08:00",
 }  # fmt: skip
-_TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_BOOL_WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def value_of(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden: bool = False) -> Any:
+def resolve_value(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden: bool = False) -> Any:
     """Return the value in force for a parameter, or say what is wrong with it; a hidden value is not told."""
-    kind = kind_of(param)
+    kind = infer_type(param)
     if param.name in settings:
         value, origin = settings[param.name], "is set to"
     elif param.default is NO_DEFAULT:
@@ -38,41 +38,43 @@ def value_of(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden
     if value is None and param.name not in settings:
         return None
     try:
-        return converted(value, kind)
+        return convert_value(value, kind)
     except (ValueError, InvalidOperation):
-        wanted = _WANTED.get(kind, getattr(kind, "__name__", str(kind))) if kind else ""
-        told = "a value that is not shown" if is_hidden and param.name in settings else shown(value)
-        what = f"{owner}: the parameter `{param.name}` {origin} {told}, but must be {wanted}"
-        raise Mistake("DECLARE_PARAM", what, fix=f"set it to {wanted}") from None
+        expected = _TYPE_LABELS.get(kind, getattr(kind, "__name__", str(kind))) if kind else ""
+        displayed = "a value that is not shown" if is_hidden and param.name in settings else quote_value(value)
+        what = f"{owner}: the parameter `{param.name}` {origin} {displayed}, but must be {expected}"
+        raise Mistake("DECLARE_PARAM", what, fix=f"set it to {expected}") from None
 
 
-def kind_of(param: Param) -> type | None:
+def infer_type(param: Param) -> type | None:
     """Return the type that a parameter asks for, by its annotation or else its default; None for any.
 
-    >>> kind_of(Param("a", 0, "float | None")), kind_of(Param("a", 0)), kind_of(Param("a", None))
+    >>> infer_type(Param("a", 0, "float | None")), infer_type(Param("a", 0)), infer_type(Param("a", None))
     (<class 'float'>, <class 'int'>, None)
     """
     annotation = param.annotation
     if isinstance(annotation, str):
         names = [part.strip() for part in annotation.removeprefix("Optional[").removesuffix("]").split("|")]
-        known = [_BY_NAME.get(name) for name in names if name != "None"]
-        return known[0] if len(known) == 1 else None
+        named_types = [_BY_NAME.get(name) for name in names if name != "None"]
+        return named_types[0] if len(named_types) == 1 else None
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        inner = [one for one in typing.get_args(annotation) if one is not types.NoneType]
+        inner = [member for member in typing.get_args(annotation) if member is not types.NoneType]
         annotation = inner[0] if len(inner) == 1 else None
     if annotation is NO_DEFAULT and param.default is not NO_DEFAULT and param.default is not None:
         return type(param.default)
-    found = typing.get_origin(annotation) or annotation
-    return found if isinstance(found, type) and found is not NO_DEFAULT and found is not object else None
+    base_type = typing.get_origin(annotation) or annotation
+    return (
+        base_type if isinstance(base_type, type) and base_type is not NO_DEFAULT and base_type is not object else None
+    )
 
 
-def converted(value: Any, kind: type | None) -> Any:
+def convert_value(value: Any, kind: type | None) -> Any:
     """Return a value as one of a kind, or raise ValueError.
 
-    >>> converted("5", int), converted(1, float), converted("2026-01-02", date)
+    >>> convert_value("5", int), convert_value(1, float), convert_value("2026-01-02", date)
     (5, 1.0, datetime.date(2026, 1, 2))
     """
-    if kind is None or kind not in _WANTED:
+    if kind is None or kind not in _TYPE_LABELS:
         if kind is None or isinstance(value, kind) or not isinstance(value, str | int | float | bool | list | dict):
             return value
         raise ValueError
@@ -89,16 +91,16 @@ def converted(value: Any, kind: type | None) -> Any:
     raise ValueError
 
 
-def _truth(text: str) -> bool:
-    if text.lower() not in _TRUTH:
+def _parse_bool(text: str) -> bool:
+    if text.lower() not in _BOOL_WORDS:
         raise ValueError
-    return _TRUTH[text.lower()]
+    return _BOOL_WORDS[text.lower()]
 
 
 _FROM_TEXT: dict[type, Callable[[str], Any]] = {
     int: int,
     float: float,
-    bool: _truth,
+    bool: _parse_bool,
     str: str,
     Decimal: Decimal,
     date: date.fromisoformat,

@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from runnel.declare.model.source_location import Place
-from runnel.declare.model.task_draft import Draft, Param
+from runnel.declare.model.source_location import SourceLocation
+from runnel.declare.model.task_draft import Param, TaskDraft
 from runnel.declare.options import task_options
-from runnel.declare.options.option_reader import Given
+from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import Registry
-from runnel.declare.sql.header_comment import Comments, comments_in, end_of_comments
-from runnel.errors import Mistake, nearest
+from runnel.declare.sql.header_comment import HeaderComment, find_header_end, parse_header_comment
+from runnel.errors import Mistake, find_nearest
 from runnel.names import TableName
 
-KNOWN = ("table", "params", *task_options.KNOWN)
+OPTION_NAMES = ("table", "params", *task_options.OPTION_NAMES)
 _AT_LINE = re.compile(r"line (\d+)")
 
 
@@ -23,62 +23,62 @@ def declare(registry: Registry, file: str, text: str) -> None:
     """Declare the task in a SQL file; `file` is relative to the project's folder, below flows/."""
     stem = PurePosixPath(file).stem
     try:
-        comments = comments_in(text)
-        table = _table(file, comments)
+        comments = parse_header_comment(text)
+        table = _read_table_name(file, comments)
         registry.claim(str(table))
-        draft = _draft(registry, file, text, comments, table)
+        draft = _build_draft(registry, file, text, comments, table)
     except Mistake as mistake:
         registry.claim(stem)
         line = _AT_LINE.match(mistake.at or "")
         mistake.at = f"{file}:{line[1] if line else 1}" if mistake.at is None or line else mistake.at
-        registry.note(mistake)
+        registry.report_mistake(mistake)
         return
     registry.add(draft)
 
 
-def _draft(registry: Registry, file: str, text: str, comments: Comments, table: TableName) -> Draft:
-    from runnel.declare.sql.task_sql import parameters_in, references_in
+def _build_draft(registry: Registry, file: str, text: str, comments: HeaderComment, table: TableName) -> TaskDraft:
+    from runnel.declare.sql.task_sql import find_parameters, find_references
 
     def note(name: str, mistake: Mistake) -> None:
-        registry.note(mistake, Place(file, comments.lines.get(name, 1)))
+        registry.report_mistake(mistake, SourceLocation(file, comments.lines.get(name, 1)))
 
-    given = Given(f"task `{table}`", comments.options, note)
-    given.unknown([name for name in comments.options if name not in KNOWN], KNOWN)
-    params = given.pairs("params", object, "0")
-    inputs = tuple(dict.fromkeys(reference.name for reference in references_in(text)))
-    _refuse_unset(given, parameters_in(text), [name for name, _ in params])
-    return Draft(
+    reader = OptionReader(f"task `{table}`", comments.options, note)
+    reader.reject_unknown([name for name in comments.options if name not in OPTION_NAMES], OPTION_NAMES)
+    params = reader.pairs("params", object, "0")
+    inputs = tuple(dict.fromkeys(reference.name for reference in find_references(text)))
+    _refuse_unset_params(reader, find_parameters(text), [name for name, _ in params])
+    return TaskDraft(
         table=table,
         name=table.name,
-        place=Place(file, first_line(text)),
+        place=SourceLocation(file, find_first_line(text)),
         inputs=tuple((name, name) for name in inputs),
         params=tuple(Param(name, default) for name, default in params),
         sql=text,
-        options=task_options.read(given, comments.options, inputs),
+        options=task_options.read(reader, comments.options, inputs),
         checks=tuple(
-            replace(check, place=Place(file, comments.lines.get("checks", 1)))
-            for check in task_options.checks(given, comments.options.get("checks"))
+            replace(check, place=SourceLocation(file, comments.lines.get("checks", 1)))
+            for check in task_options.read_checks(reader, comments.options.get("checks"))
         ),
         description=comments.description,
     )
 
 
-def first_line(text: str) -> int:
+def find_first_line(text: str) -> int:
     """Return the line on which the SQL starts, after the comments.
 
-    >>> first_line("/* sums */ select 1")
+    >>> find_first_line("/* sums */ select 1")
     1
     """
-    at = end_of_comments(text)
-    at += len(text[at:]) - len(text[at:].lstrip())
-    return text.count("\n", 0, at) + 1
+    position = find_header_end(text)
+    position += len(text[position:]) - len(text[position:].lstrip())
+    return text.count("\n", 0, position) + 1
 
 
-def _table(file: str, comments: Comments) -> TableName:
-    named: Any = comments.options.get("table")
-    if named is not None:
+def _read_table_name(file: str, comments: HeaderComment) -> TableName:
+    table_option: Any = comments.options.get("table")
+    if table_option is not None:
         try:
-            return TableName.parse(named)
+            return TableName.parse(table_option)
         except Mistake as mistake:
             mistake.at = f"line {comments.lines.get('table', 1)}"
             raise
@@ -91,9 +91,9 @@ def _table(file: str, comments: Comments) -> TableName:
     return TableName.parse(f"{folders[0]}.{stem}")
 
 
-def _refuse_unset(given: Given, used: Sequence[str], set_: Sequence[str]) -> None:
-    for name in used:
-        if name not in set_:
-            close = nearest(name, set_)
+def _refuse_unset_params(reader: OptionReader, used_names: Sequence[str], set_names: Sequence[str]) -> None:
+    for name in used_names:
+        if name not in set_names:
+            close = find_nearest(name, set_names)
             what = f"the SQL uses `:{name}`, which has no default" + (f"; close: `{close}`" if close else "")
-            given.wrong("params", what, f"write params = {{ {name} = ... }} in its options")
+            reader.reject("params", what, f"write params = {{ {name} = ... }} in its options")

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
 SYNONYMS = {
     "byte": "tinyint",
@@ -25,7 +25,7 @@ SYNONYMS = {
 }
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 SIMPLE = (*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w$]*|\d+|[^\w\s])")
 
 
@@ -57,147 +57,163 @@ class Column:
     comment: str | None = None
 
 
-def columns(text: str) -> tuple[Column, ...]:
+def parse_columns(text: str) -> tuple[Column, ...]:
     """Return the columns that a schema lists.
 
-    >>> [(column.name, str(column.type)) for column in columns("id long not null, `a b`: array<int>")]
+    >>> [(column.name, str(column.type)) for column in parse_columns("id long not null, `a b`: array<int>")]
     [('id', 'bigint'), ('a b', 'array<int>')]
     """
-    reader = _Reader(text)
-    found = reader.columns(end=None)
-    seen: set[str] = set()
-    for column in found:
-        if column.name.lower() in seen:
-            raise reader.wrong(f"the column {shown(column.name)} stands twice in the schema")
-        seen.add(column.name.lower())
-    return found
+    parser = _SchemaParser(text)
+    parsed_columns = parser.parse_columns(end=None)
+    seen_names: set[str] = set()
+    for column in parsed_columns:
+        if column.name.lower() in seen_names:
+            raise parser.syntax_error(f"the column {quote_value(column.name)} stands twice in the schema")
+        seen_names.add(column.name.lower())
+    return parsed_columns
 
 
-def spark_type(text: str) -> SparkType:
+def parse_type(text: str) -> SparkType:
     """Return the type that `text` names.
 
-    >>> spark_type("map<string, struct<x: decimal(12,2)>>").kind
+    >>> parse_type("map<string, struct<x: decimal(12,2)>>").kind
     'map'
     """
-    reader = _Reader(text)
-    found = reader.type()
-    reader.expect_end()
-    return found
+    parser = _SchemaParser(text)
+    parsed_type = parser.parse_type()
+    parser.expect_end()
+    return parsed_type
 
 
-class _Reader:
+class _SchemaParser:
     """Reads the words of a schema from left to right."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.words = _TOKEN.findall(text)
-        self.at = 0
+        self.tokens = _TOKEN.findall(text)
+        self.position = 0
 
     def peek(self) -> str | None:
-        return self.words[self.at] if self.at < len(self.words) else None
+        return self.tokens[self.position] if self.position < len(self.tokens) else None
 
-    def take(self, *wanted: str) -> bool:
+    def accept(self, *expected: str) -> bool:
         """Step over the next words if they are these."""
-        following = [word.lower() for word in self.words[self.at : self.at + len(wanted)]]
-        if following != list(wanted):
+        next_tokens = [token.lower() for token in self.tokens[self.position : self.position + len(expected)]]
+        if next_tokens != list(expected):
             return False
-        self.at += len(wanted)
+        self.position += len(expected)
         return True
 
-    def expect(self, wanted: str) -> None:
-        if not self.take(wanted):
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where `{wanted}` was expected")
+    def expect(self, expected: str) -> None:
+        if not self.accept(expected):
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} where `{expected}` was expected"
+            )
 
     def expect_end(self) -> None:
         if self.peek() is not None:
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where it should end")
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} where it should end"
+            )
 
-    def columns(self, end: str | None) -> tuple[Column, ...]:
-        found = [self.column()]
-        while self.take(","):
-            found.append(self.column())
+    def parse_columns(self, end: str | None) -> tuple[Column, ...]:
+        parsed_columns = [self.parse_column()]
+        while self.accept(","):
+            parsed_columns.append(self.parse_column())
         if end is None:
             self.expect_end()
         else:
             self.expect(end)
-        return tuple(found)
+        return tuple(parsed_columns)
 
-    def column(self) -> Column:
-        name = self.name()
-        self.take(":")
-        kind = self.type()
-        required = self.take("not", "null")
+    def parse_column(self) -> Column:
+        name = self.parse_name()
+        self.accept(":")
+        kind = self.parse_type()
+        required = self.accept("not", "null")
         if not required:
-            self.take("null")
-        return Column(name, kind, required, self.comment() if self.take("comment") else None)
+            self.accept("null")
+        return Column(name, kind, required, self.parse_comment() if self.accept("comment") else None)
 
-    def name(self) -> str:
-        word = self.peek()
-        if word is None or not (word[0] in "`_" or word[0].isalpha()):
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where a column's name was expected")
-        self.at += 1
-        name = word[1:-1].replace("``", "`") if word[0] == "`" else word
+    def parse_name(self) -> str:
+        token = self.peek()
+        if token is None or not (token[0] in "`_" or token[0].isalpha()):
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} "
+                "where a column's name was expected"
+            )
+        self.position += 1
+        name = token[1:-1].replace("``", "`") if token[0] == "`" else token
         if not name.strip():
-            raise self.wrong(f"the schema {shown(self.text)} has a column without a name")
+            raise self.syntax_error(f"the schema {quote_value(self.text)} has a column without a name")
         return name
 
-    def comment(self) -> str:
-        word = self.peek()
-        if word is None or word[0] != "'":
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where a quoted comment was expected")
-        self.at += 1
-        return re.sub(r"\\(.)", r"\1", word[1:-1])
+    def parse_comment(self) -> str:
+        token = self.peek()
+        if token is None or token[0] != "'":
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} "
+                "where a quoted comment was expected"
+            )
+        self.position += 1
+        return re.sub(r"\\(.)", r"\1", token[1:-1])
 
-    def type(self) -> SparkType:
-        word = self.peek()
-        kind = SYNONYMS.get((word or "").lower(), (word or "").lower())
-        self.at += 1
+    def parse_type(self) -> SparkType:
+        token = self.peek()
+        kind = SYNONYMS.get((token or "").lower(), (token or "").lower())
+        self.position += 1
         if kind == "decimal":
-            return self.decimal()
+            return self.parse_decimal()
         if kind in ("array", "map", "struct"):
-            return self.nested(kind)
+            return self.parse_nested(kind)
         if kind not in SIMPLE:
-            self.at -= 1
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where a type was expected")
-        if kind == "string" and self.take("("):  # varchar(10): Iceberg's strings have no length
-            self.number()
+            self.position -= 1
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} where a type was expected"
+            )
+        if kind == "string" and self.accept("("):  # varchar(10): Iceberg's strings have no length
+            self.parse_number()
             self.expect(")")
         return SparkType(kind)
 
-    def decimal(self) -> SparkType:
+    def parse_decimal(self) -> SparkType:
         precision, scale = 10, 0
-        if self.take("("):
-            precision = self.number()
-            scale = self.number() if self.take(",") else 0
+        if self.accept("("):
+            precision = self.parse_number()
+            scale = self.parse_number() if self.accept(",") else 0
             self.expect(")")
-        if not 1 <= precision <= MOST_DIGITS or scale > precision:
-            raise self.wrong(f"decimal({precision},{scale}) is no type: 1 to {MOST_DIGITS} digits, scale within them")
+        if not 1 <= precision <= MAX_DIGITS or scale > precision:
+            raise self.syntax_error(
+                f"decimal({precision},{scale}) is no type: 1 to {MAX_DIGITS} digits, scale within them"
+            )
         return SparkType("decimal", precision, scale)
 
-    def number(self) -> int:
-        word = self.peek() or ""
-        if not word.isdigit():
-            raise self.wrong(f"the schema {shown(self.text)} has {self.here()} where a number was expected")
-        self.at += 1
-        return int(word)
+    def parse_number(self) -> int:
+        token = self.peek() or ""
+        if not token.isdigit():
+            raise self.syntax_error(
+                f"the schema {quote_value(self.text)} has {self.describe_next_token()} where a number was expected"
+            )
+        self.position += 1
+        return int(token)
 
-    def nested(self, kind: str) -> SparkType:
+    def parse_nested(self, kind: str) -> SparkType:
         self.expect("<")
         if kind == "struct":
-            return SparkType(kind, children=self.columns(end=">"))
+            return SparkType(kind, children=self.parse_columns(end=">"))
         names = ("element",) if kind == "array" else ("key", "value")
         children: list[Column] = []
         for name in names:
             if children:
                 self.expect(",")
-            children.append(Column(name, self.type()))
+            children.append(Column(name, self.parse_type()))
         self.expect(">")
         return SparkType(kind, children=tuple(children))
 
-    def here(self) -> str:
-        word = self.peek()
-        return "its end" if word is None else shown(word)
+    def describe_next_token(self) -> str:
+        token = self.peek()
+        return "its end" if token is None else quote_value(token)
 
-    def wrong(self, what: str) -> Mistake:
+    def syntax_error(self, what: str) -> Mistake:
         fix = "write it as Spark does: order_id long not null, day date, amount decimal(12,2), tags array<string>"
         return Mistake("SCHEMA_SYNTAX", what, fix=fix)

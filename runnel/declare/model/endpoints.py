@@ -7,7 +7,7 @@ from typing import Any, Literal
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.secret import Secret
 
-VALIDITY = ("valid_from", "valid_to")  # what a table of versions adds to the columns of its log
+VALIDITY_COLUMNS = ("valid_from", "valid_to")  # what a table of versions adds to the columns of its log
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Changes:
         first = [column for column in columns or () if column.name == self.sequence_by[0]]
         if columns is None or self.scd == 1 or not first:
             return columns
-        return (*columns, *(Column(name, first[0].type) for name in VALIDITY))
+        return (*columns, *(Column(name, first[0].type) for name in VALIDITY_COLUMNS))
 
 
 Origin = Files | Jdbc | Kafka | Http | Push | Function | Changes
@@ -155,5 +155,5 @@ class Webhook:
 Target = Files | Jdbc | Kafka | Webhook | Function
 
 
-class Wrong:
+class InvalidEndpoint:
     """Stands for an origin or a target that was declared wrongly; the mistake is told already."""

@@ -12,14 +12,14 @@ from typing import Any, Literal
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.endpoints import Changes, Function, Kafka, Manual, Origin, Target, Webhook
 from runnel.declare.model.secret import Secret
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
 
 OnFail = Literal["stop", "warn", "drop", "quarantine"]
-QUARANTINE = "quarantine"
-LOG_ENDING = "__changes"
+QUARANTINE_LAYER = "quarantine"
+LOG_SUFFIX = "__changes"
 CONTINUOUS = "continuous"  # how often to look at a source: on and on
-ALARMS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what people can be told about
+ALARM_KINDS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what people can be told about
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class Check:
     condition: str | None = None  # Spark SQL
     arguments: tuple[tuple[str, Any], ...] = ()
     on_fail: OnFail = "stop"
-    place: Place | None = field(default=None, compare=False)
+    place: SourceLocation | None = field(default=None, compare=False)
 
     @property
-    def is_row(self) -> bool:
+    def is_row_check(self) -> bool:
         """Tell whether it is about each row by itself."""
         return self.condition is not None
 
 
 @dataclass(frozen=True)
-class Options:
+class TaskOptions:
     """What a task may say about itself. Pairs instead of mappings, so that it is a value."""
 
     by: tuple[str, ...] = ()
@@ -80,31 +80,31 @@ class Task:
 
     table: TableName
     name: str
-    place: Place
+    place: SourceLocation
     inputs: tuple[tuple[str, TableName], ...] = ()
     params: tuple[tuple[str, Any], ...] = ()
     function: Callable[..., Any] | None = field(default=None, compare=False)
     sql: str | None = None
     takes_spark: bool = False  # a parameter called `spark` gets the session
-    options: Options = field(default_factory=Options)
+    options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""
 
     @property
-    def reads(self) -> tuple[TableName, ...]:
+    def input_tables(self) -> tuple[TableName, ...]:
         """Return the tables that it reads, each once."""
         return tuple(dict.fromkeys(table for _, table in self.inputs))
 
     @property
-    def refers(self) -> tuple[TableName, ...]:
+    def referenced_tables(self) -> tuple[TableName, ...]:
         """Return the tables that its checks compare with, each once: they must be there when it is checked."""
-        named = (dict(check.arguments).get("table") for check in self.checks if check.kind == "references")
-        return tuple(dict.fromkeys(TableName.stored(table) for table in named if table))
+        table_names = (dict(check.arguments).get("table") for check in self.checks if check.kind == "references")
+        return tuple(dict.fromkeys(TableName.parse_unchecked(table) for table in table_names if table))
 
     @property
-    def quarantine(self) -> TableName | None:
+    def quarantine_table(self) -> TableName | None:
         """Return the table of rows set aside, where a check asks for it."""
-        return quarantine_of(self.table) if any(check.on_fail == "quarantine" for check in self.checks) else None
+        return quarantine_table_of(self.table) if any(check.on_fail == "quarantine" for check in self.checks) else None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Source:
 
     table: TableName
     origin: Origin | Manual
-    place: Place
+    place: SourceLocation
     on_bad: Literal["stop", "drop", "quarantine"] = "stop"
     on_new_column: Literal["add", "ignore", "stop"] = "add"
     poll: str | None = None
@@ -131,13 +131,13 @@ class Sink:
 
     table: TableName
     target: Target
-    place: Place
+    place: SourceLocation
     name: str
     branch: str = "main"
     retries: int = 2  # within a run; the next one goes on
 
     @property
-    def takes_commits(self) -> bool:
+    def needs_each_commit(self) -> bool:
         """Tell whether it wants the change of each commit by itself; else it follows the newest version."""
         return isinstance(self.target, Kafka | Webhook | Function)
 
@@ -148,7 +148,7 @@ class Schedule:
 
     name: str
     select: str
-    place: Place
+    place: SourceLocation
     cron: str | None = None
     tz: str | None = None
     every: str | None = None
@@ -164,8 +164,8 @@ class Schedule:
 
     def json(self) -> dict[str, Any]:
         """Return what the catalog keeps of it."""
-        found = {name: value for name, value in vars(self).items() if value not in (None, ())}
-        return {**found, "on_change": list(self.on_change), "place": str(self.place)}
+        fields = {name: value for name, value in vars(self).items() if value not in (None, ())}
+        return {**fields, "on_change": list(self.on_change), "place": str(self.place)}
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class Alert:
     """Who is told when something is wrong, and how: one of `webhook`, `email` and `command` is set."""
 
     name: str
-    place: Place
-    on: tuple[str, ...] = ALARMS
+    place: SourceLocation
+    on: tuple[str, ...] = ALARM_KINDS
     select: str = ""
     webhook: str | Secret | None = None
     headers: tuple[tuple[str, str | Secret], ...] = ()
@@ -186,9 +186,9 @@ class Alert:
 
     def json(self) -> dict[str, Any]:
         """Return what the catalog keeps of it: of a secret its name alone."""
-        found = {name: _named(value) for name, value in vars(self).items() if value not in (None, ())}
-        found |= {"headers": [[name, _named(value)] for name, value in self.headers], "email": list(self.email)}
-        return {**found, "on": list(self.on), "place": str(self.place)}
+        fields = {name: _hide_secret(value) for name, value in vars(self).items() if value not in (None, ())}
+        fields |= {"headers": [[name, _hide_secret(value)] for name, value in self.headers], "email": list(self.email)}
+        return {**fields, "on": list(self.on), "place": str(self.place)}
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Flow:
     sinks: tuple[Sink, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     alerts: tuple[Alert, ...] = ()
-    started_spark: Place | None = None  # the line of a flow file that needed a session while it was imported
+    started_spark: SourceLocation | None = None  # the line of a flow file that needed a session while it was imported
     files: tuple[str, ...] = field(default=(), compare=False)  # the files of Python that were imported from it
 
     def __iter__(self) -> Iterator[Task | Source]:
@@ -209,35 +209,35 @@ class Flow:
         yield from self.sources.values()
         yield from self.tasks.values()
 
-    def reads(self, table: TableName) -> tuple[TableName, ...]:
+    def inputs_of(self, table: TableName) -> tuple[TableName, ...]:
         """Return what a table is made from."""
         if table in self.tasks:
-            return self.tasks[table].reads
+            return self.tasks[table].input_tables
         source = self.sources.get(table)
-        return (log_of(table),) if source is not None and isinstance(source.origin, Changes) else ()
+        return (log_table_of(table),) if source is not None and isinstance(source.origin, Changes) else ()
 
-    def makes(self, table: TableName) -> bool:
+    def is_derived(self, table: TableName) -> bool:
         """Tell whether a table is made from others: by a task, or by applying a log of changes."""
-        return table in self.tasks or bool(self.reads(table))
+        return table in self.tasks or bool(self.inputs_of(table))
 
 
-def _named(value: Any) -> Any:
+def _hide_secret(value: Any) -> Any:
     return {"secret": value.name} if isinstance(value, Secret) else value
 
 
-def quarantine_of(table: TableName) -> TableName:
+def quarantine_table_of(table: TableName) -> TableName:
     """Return where rows of a table that are set aside go.
 
-    >>> str(quarantine_of(TableName("dws", "seller_day")))
+    >>> str(quarantine_table_of(TableName("dws", "seller_day")))
     'quarantine.dws_seller_day'
     """
-    return TableName(QUARANTINE, f"{table.layer}_{table.name}")
+    return TableName(QUARANTINE_LAYER, f"{table.layer}_{table.name}")
 
 
-def log_of(table: TableName) -> TableName:
+def log_table_of(table: TableName) -> TableName:
     """Return where the log of a table is kept whose source is a log of changes.
 
-    >>> str(log_of(TableName("ods", "customers")))
+    >>> str(log_table_of(TableName("ods", "customers")))
     'ods.customers__changes'
     """
-    return TableName(table.layer, f"{table.name}{LOG_ENDING}")
+    return TableName(table.layer, f"{table.name}{LOG_SUFFIX}")

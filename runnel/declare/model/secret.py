@@ -23,26 +23,26 @@ class Secret:
 
     def reveal(self) -> str:
         """Return its value, read now."""
-        found = os.environ.get(self.name)
-        if found is None:
+        value = os.environ.get(self.name)
+        if value is None:
             what = f"the secret {self.name} comes from the variable {self.name}, which is not set"
             raise Mistake("PROJECT_SECRET", what, fix=f"export {self.name}=...")
-        return found
+        return value
 
 
 @overload
-def revealed(value: str | Secret, at: str | None = None) -> str: ...
+def reveal_if_secret(value: str | Secret, at: str | None = None) -> str: ...
 
 
 @overload
-def revealed(value: None, at: str | None = None) -> None: ...
+def reveal_if_secret(value: None, at: str | None = None) -> None: ...
 
 
 @overload
-def revealed(value: str | Secret | None, at: str | None = None) -> str | None: ...
+def reveal_if_secret(value: str | Secret | None, at: str | None = None) -> str | None: ...
 
 
-def revealed(value: str | Secret | None, at: str | None = None) -> str | None:
+def reveal_if_secret(value: str | Secret | None, at: str | None = None) -> str | None:
     """Return a value that may be a secret; `at` is where a user named it, for the one that is not set."""
     if not isinstance(value, Secret):
         return value

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class SourceLocation:
     """A line of a file. The file is relative to the project's folder where it is inside it.
 
-    >>> str(Place("flows/orders.py", 12))
+    >>> str(SourceLocation("flows/orders.py", 12))
     'flows/orders.py:12'
     """
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
 
-from runnel.declare.model.flow import Check, Options
-from runnel.declare.model.source_location import Place
+from runnel.declare.model.flow import Check, TaskOptions
+from runnel.declare.model.source_location import SourceLocation
 from runnel.names import TableName
 
 NO_DEFAULT = Parameter.empty
@@ -22,7 +22,7 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Draft:
+class TaskDraft:
     """A declared task. `inputs` are (parameter, the table that was named for it, or None for the parameter's name).
 
     What `rn.task` leaves on the function, as `__runnel_task__`.
@@ -30,17 +30,17 @@ class Draft:
 
     table: TableName
     name: str
-    place: Place
+    place: SourceLocation
     inputs: tuple[tuple[str, str | None], ...] = ()
     params: tuple[Param, ...] = ()
     function: Callable[..., Any] | None = field(default=None, compare=False)
     sql: str | None = None
     takes_spark: bool = False
-    options: Options = field(default_factory=Options)
+    options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Return how messages call it: by its function's name where that is also its table's."""
         return self.name if self.name == self.table.name else str(self.table)

@@ -11,115 +11,131 @@ from dataclasses import replace
 from typing import Any, ParamSpec, get_args
 
 from runnel.declare.model.flow import Check, OnFail
-from runnel.declare.options.duration import seconds_of
-from runnel.declare.registry import current
-from runnel.declare.sql.literals import column, literal
-from runnel.errors import Mistake, nearest
-from runnel.names import shown
+from runnel.declare.options.duration import parse_duration
+from runnel.declare.registry import current_registry
+from runnel.declare.sql.literals import format_literal, quote_column
+from runnel.errors import Mistake, find_nearest
+from runnel.names import quote_value
 
 P = ParamSpec("P")
 ON_FAIL: tuple[str, ...] = get_args(OnFail)
-_OF_TABLES = ("stop", "warn")
-_OPENED = {"(": ")", "[": "]"}
-_SCANNED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--|/\*|['\"`()\[\];]", re.DOTALL)
+_TABLE_ACTIONS = ("stop", "warn")
+_CLOSING_BRACKETS = {"(": ")", "[": "]"}
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--|/\*|['\"`()\[\];]", re.DOTALL)
 
 
-def _noted(make: Callable[P, Check]) -> Callable[P, Check]:
+def _report_mistakes(constructor: Callable[P, Check]) -> Callable[P, Check]:
     """Keep the mistakes of a check in the registry, and the user's line in the check."""
 
-    @functools.wraps(make)
-    def made(*given: P.args, **named: P.kwargs) -> Check:
-        registry = current()
-        place = registry.here()
+    @functools.wraps(constructor)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Check:
+        registry = current_registry()
+        place = registry.caller_location()
         try:
-            return replace(make(*given, **named), place=place)
+            return replace(constructor(*args, **kwargs), place=place)
         except Mistake as mistake:
-            registry.note(mistake, place)
+            registry.report_mistake(mistake, place)
         except TypeError as error:  # a wrong call, such as an option that there is not
-            registry.wrong("DECLARE_CHECK", str(error), at=place, fix=f"see help(rn.{make.__name__})")
-        return Check("condition", make.__name__, condition="true", place=place)
+            registry.reject("DECLARE_CHECK", str(error), at=place, fix=f"see help(rn.{constructor.__name__})")
+        return Check("condition", constructor.__name__, condition="true", place=place)
 
-    return made
+    return wrapper
 
 
-@_noted
+@_report_mistakes
 def check(condition: str, *, on_fail: OnFail = "stop") -> Check:
     """Claim that a condition in Spark SQL holds for each row; where it is null, it passes."""
     if not isinstance(condition, str) or not condition.strip():
-        raise Mistake("DECLARE_CHECK", f"{shown(condition)} is not a condition", fix='write rn.check("revenue >= 0")')
-    refuse_unfinished(condition)
-    return _row("condition", condition.strip(), (), condition.strip(), on_fail)
+        raise Mistake(
+            "DECLARE_CHECK", f"{quote_value(condition)} is not a condition", fix='write rn.check("revenue >= 0")'
+        )
+    refuse_unbalanced(condition)
+    return _build_row_check("condition", condition.strip(), (), condition.strip(), on_fail)
 
 
-@_noted
+@_report_mistakes
 def not_null(*columns: str, on_fail: OnFail = "stop") -> Check:
     """Claim that columns are never null."""
-    names = _some(columns, "not_null")
-    return _row("not_null", names, columns, " and ".join(f"{column(one)} is not null" for one in columns), on_fail)
+    names = _join_columns(columns, "not_null")
+    return _build_row_check(
+        "not_null", names, columns, " and ".join(f"{quote_column(name)} is not null" for name in columns), on_fail
+    )
 
 
-@_noted
+@_report_mistakes
 def unique(*columns: str, on_fail: OnFail = "stop") -> Check:
     """Claim that no two rows of the table have the same values in these columns."""
-    return _table("unique", _some(columns, "unique"), columns, (), on_fail)
+    return _build_table_check("unique", _join_columns(columns, "unique"), columns, (), on_fail)
 
 
-@_noted
+@_report_mistakes
 def accepted(name: str, values: Iterable[Any], *, on_fail: OnFail = "stop") -> Check:
     """Claim that a column has one of these values, or null."""
-    listed = [] if isinstance(values, str) else list(values)
-    if not listed or None in listed:
+    value_list = [] if isinstance(values, str) else list(values)
+    if not value_list or None in value_list:
         fix = 'list the values, without None: rn.accepted("status", ["new", "paid"]); null passes anyway'
-        raise Mistake("DECLARE_CHECK", f"{shown(values)} is not a list of values", fix=fix)
-    condition = f"{column(name)} in ({', '.join(literal(value) for value in listed)})"
-    return _row("accepted", f"{name}, {_shown(listed)}", (name,), condition, on_fail, values=tuple(listed))
+        raise Mistake("DECLARE_CHECK", f"{quote_value(values)} is not a list of values", fix=fix)
+    condition = f"{quote_column(name)} in ({', '.join(format_literal(value) for value in value_list)})"
+    return _build_row_check(
+        "accepted", f"{name}, {_format_value(value_list)}", (name,), condition, on_fail, values=tuple(value_list)
+    )
 
 
-@_noted
+@_report_mistakes
 def between(name: str, low: Any = None, high: Any = None, *, on_fail: OnFail = "stop") -> Check:
     """Claim that a column lies between two values, both included; leave one out for an open end."""
-    bounds = [f"{column(name)} {sign} {literal(at)}" for sign, at in ((">=", low), ("<=", high)) if at is not None]
+    bounds = [
+        f"{quote_column(name)} {sign} {format_literal(bound)}"
+        for sign, bound in ((">=", low), ("<=", high))
+        if bound is not None
+    ]
     if not bounds:
         raise Mistake("DECLARE_CHECK", "between has no bounds", fix=f'write rn.between("{name}", 0, 5)')
-    text = f"{name}, {_shown(low)}, {_shown(high)}"
-    return _row("between", text, (name,), " and ".join(bounds), on_fail, low=low, high=high)
+    text = f"{name}, {_format_value(low)}, {_format_value(high)}"
+    return _build_row_check("between", text, (name,), " and ".join(bounds), on_fail, low=low, high=high)
 
 
-@_noted
+@_report_mistakes
 def matches(name: str, pattern: str, *, on_fail: OnFail = "stop") -> Check:
     """Claim that a regular expression is found in a column's text."""
     if not isinstance(pattern, str):
-        raise Mistake("DECLARE_CHECK", f"{shown(pattern)} is not a pattern", fix='write rn.matches("code", "^[A-Z]+$")')
-    condition = f"{column(name)} rlike {literal(pattern)}"
-    return _row("matches", f"{name}, {_shown(pattern)}", (name,), condition, on_fail, pattern=pattern)
+        raise Mistake(
+            "DECLARE_CHECK", f"{quote_value(pattern)} is not a pattern", fix='write rn.matches("code", "^[A-Z]+$")'
+        )
+    condition = f"{quote_column(name)} rlike {format_literal(pattern)}"
+    return _build_row_check(
+        "matches", f"{name}, {_format_value(pattern)}", (name,), condition, on_fail, pattern=pattern
+    )
 
 
-@_noted
+@_report_mistakes
 def references(name: str, target: str, *, on_fail: OnFail = "stop") -> Check:
     """Claim that each value of a column is in another table's: `rn.references("seller_id", "ods.sellers.id")`."""
-    column(name)
+    quote_column(name)
     table, _, other = target.rpartition(".") if isinstance(target, str) else ("", "", "")
     if not table or not other or table.count(".") > 1:
         fix = 'name a table and its column: rn.references("seller_id", "ods.sellers.id")'
-        raise Mistake("DECLARE_CHECK", f"{shown(target)} is not a column of a table", fix=fix)
-    return _table("references", f"{name}, {_shown(target)}", (name,), (("table", table), ("column", other)), on_fail)
+        raise Mistake("DECLARE_CHECK", f"{quote_value(target)} is not a column of a table", fix=fix)
+    return _build_table_check(
+        "references", f"{name}, {_format_value(target)}", (name,), (("table", table), ("column", other)), on_fail
+    )
 
 
-@_noted
+@_report_mistakes
 def row_count(*, min: int | None = None, max: int | None = None, on_fail: OnFail = "stop") -> Check:
     """Claim how many rows the table has at least or at most."""
-    given = tuple((name, value) for name, value in (("min", min), ("max", max)) if value is not None)
-    if not given or not all(isinstance(value, int) and value >= 0 for _, value in given):
+    bounds = tuple((name, value) for name, value in (("min", min), ("max", max)) if value is not None)
+    if not bounds or not all(isinstance(value, int) and value >= 0 for _, value in bounds):
         raise Mistake("DECLARE_CHECK", "row_count has no bounds", fix="write rn.row_count(min=1), max=, or both")
-    return _table("row_count", ", ".join(f"{name}={value}" for name, value in given), (), given, on_fail)
+    return _build_table_check("row_count", ", ".join(f"{name}={value}" for name, value in bounds), (), bounds, on_fail)
 
 
-@_noted
+@_report_mistakes
 def fresh(name: str, within: str, *, on_fail: OnFail = "stop") -> Check:
     """Claim that the newest value of a time column is at most this old: `rn.fresh("ts", within="1 day")`."""
-    column(name)
-    arguments = (("within_seconds", seconds_of(within, code="DECLARE_CHECK")),)
-    return _table("fresh", f"{name}, within={_shown(within)}", (name,), arguments, on_fail)
+    quote_column(name)
+    arguments = (("within_seconds", parse_duration(within, code="DECLARE_CHECK")),)
+    return _build_table_check("fresh", f"{name}, within={_format_value(within)}", (name,), arguments, on_fail)
 
 
 BY_NAME: dict[str, Callable[..., Check]] = {
@@ -127,59 +143,61 @@ BY_NAME: dict[str, Callable[..., Check]] = {
 }
 
 
-def refuse_unfinished(condition: str) -> None:
+def refuse_unbalanced(condition: str) -> None:
     """Raise where a condition would swallow the text around it: an open quote or bracket, a comment, a semicolon."""
-    awaited: list[str] = []
-    for found in _SCANNED.finditer(condition):
-        word = found[0]
-        if word in _OPENED:
-            awaited.append(_OPENED[word])
-        elif word in (")", "]") and awaited and awaited[-1] == word:
-            awaited.pop()
-        elif len(word) == 1 or word in ("--", "/*"):
-            what = f"the condition {shown(condition)} has {shown(word)} that does not belong there"
+    expected_closers: list[str] = []
+    for match in _TOKEN.finditer(condition):
+        token = match[0]
+        if token in _CLOSING_BRACKETS:
+            expected_closers.append(_CLOSING_BRACKETS[token])
+        elif token in (")", "]") and expected_closers and expected_closers[-1] == token:
+            expected_closers.pop()
+        elif len(token) == 1 or token in ("--", "/*"):
+            what = f"the condition {quote_value(condition)} has {quote_value(token)} that does not belong there"
             raise Mistake("DECLARE_CHECK", what, fix="close quotes and brackets; leave out comments and semicolons")
-    if awaited:
-        what = f"the condition {shown(condition)} lacks a closing {shown(awaited[-1])}"
+    if expected_closers:
+        what = f"the condition {quote_value(condition)} lacks a closing {quote_value(expected_closers[-1])}"
         raise Mistake("DECLARE_CHECK", what, fix="close the bracket")
 
 
-def _row(kind: str, text: str, columns: Sequence[str], condition: str, on_fail: OnFail, **arguments: Any) -> Check:
-    shown_text = text if kind == "condition" else f"{kind}({text})"
-    _refuse_unless(on_fail, ON_FAIL, shown_text)
-    return Check(kind, shown_text, tuple(columns), condition, tuple(arguments.items()), on_fail)
+def _build_row_check(
+    kind: str, text: str, columns: Sequence[str], condition: str, on_fail: OnFail, **arguments: Any
+) -> Check:
+    display_text = text if kind == "condition" else f"{kind}({text})"
+    _check_on_fail(on_fail, ON_FAIL, display_text)
+    return Check(kind, display_text, tuple(columns), condition, tuple(arguments.items()), on_fail)
 
 
-def _table(
+def _build_table_check(
     kind: str, text: str, columns: Sequence[str], arguments: tuple[tuple[str, Any], ...], on_fail: OnFail
 ) -> Check:
-    if on_fail in ON_FAIL and on_fail not in _OF_TABLES:
-        what = f"`{kind}({text})` is about the whole table, so it has no rows to {_set_aside(on_fail)}"
+    if on_fail in ON_FAIL and on_fail not in _TABLE_ACTIONS:
+        what = f"`{kind}({text})` is about the whole table, so it has no rows to {_describe_action(on_fail)}"
         raise Mistake("DECLARE_CHECK", what, fix='use on_fail="stop" or on_fail="warn"')
-    _refuse_unless(on_fail, _OF_TABLES, f"{kind}({text})")
+    _check_on_fail(on_fail, _TABLE_ACTIONS, f"{kind}({text})")
     return Check(kind, f"{kind}({text})", tuple(columns), None, arguments, on_fail)
 
 
-def _set_aside(on_fail: str) -> str:
+def _describe_action(on_fail: str) -> str:
     return "drop" if on_fail == "drop" else "put into quarantine"
 
 
-def _refuse_unless(on_fail: Any, allowed: Sequence[str], text: str) -> None:
+def _check_on_fail(on_fail: Any, allowed: Sequence[str], text: str) -> None:
     if on_fail not in allowed:
-        close = nearest(on_fail, allowed) if isinstance(on_fail, str) else None
-        what = f"`{text}` has on_fail={shown(on_fail)}" + (f"; close: `{close}`" if close else "")
+        close = find_nearest(on_fail, allowed) if isinstance(on_fail, str) else None
+        what = f"`{text}` has on_fail={quote_value(on_fail)}" + (f"; close: `{close}`" if close else "")
         raise Mistake("DECLARE_CHECK", what, fix=f"use one of {', '.join(allowed)}")
 
 
-def _some(columns: Sequence[str], kind: str) -> str:
+def _join_columns(columns: Sequence[str], kind: str) -> str:
     if not columns:
         raise Mistake("DECLARE_CHECK", f"{kind} names no column", fix=f'write rn.{kind}("order_id")')
-    for one in columns:
-        column(one)
+    for name in columns:
+        quote_column(name)
     return ", ".join(columns)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(_shown(one) for one in value) + "]"
+        return "[" + ", ".join(_format_value(item) for item in value) + "]"
     return repr(value) if isinstance(value, str | bool | int | float | None) else str(value)

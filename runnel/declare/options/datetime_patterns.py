@@ -32,26 +32,26 @@ _LETTERS = {
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
-def strptime_of(pattern: str) -> str | None:
+def to_strptime(pattern: str) -> str | None:
     """Return a pattern as strptime takes it, or None where it can't be read.
 
-    >>> strptime_of("dd/MM/yyyy"), strptime_of("yyyy-MM-dd'T'HH:mm:ss.SSS"), strptime_of("%d.%m.%y"), strptime_of("qq")
+    >>> to_strptime("dd/MM/yyyy"), to_strptime("yyyy-MM-dd'T'HH:mm:ss.SSS"), to_strptime("%d.%m.%y"), to_strptime("qq")
     ('%d/%m/%Y', '%Y-%m-%dT%H:%M:%S.%g', '%d.%m.%y', None)
     """
     if "%" in pattern:
         return pattern
-    made, end = [], 0
-    for found in _PIECE.finditer(pattern):
-        if found.start() != end:
+    pieces, end = [], 0
+    for match in _PIECE.finditer(pattern):
+        if match.start() != end:
             return None
-        end = found.end()
-        text = found.group()
+        end = match.end()
+        text = match.group()
         if text.startswith("'"):
-            made.append(found.group(1).replace("''", "'") or "'")
+            pieces.append(match.group(1).replace("''", "'") or "'")
         elif text[0].isalpha():
             if text not in _LETTERS:
                 return None
-            made.append(_LETTERS[text])
+            pieces.append(_LETTERS[text])
         else:
-            made.append(text)
-    return "".join(made) if end == len(pattern) and pattern.strip() else None
+            pieces.append(text)
+    return "".join(pieces) if end == len(pattern) and pattern.strip() else None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import time
 from typing import TYPE_CHECKING
 
-from runnel.declare.options.duration import seconds_of
+from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -25,29 +25,29 @@ class Deadline:
     seconds: int | None = None
 
 
-def deadline_of(text: object) -> Deadline:
+def parse_deadline(text: object) -> Deadline:
     """Return what a text says.
 
-    >>> deadline_of("2 hours").seconds
+    >>> parse_deadline("2 hours").seconds
     7200
-    >>> found = deadline_of("08:00 Asia/Shanghai")
+    >>> found = parse_deadline("08:00 Asia/Shanghai")
     >>> found.clock, str(found.zone)
     (datetime.time(8, 0), 'Asia/Shanghai')
     """
-    found = _CLOCK.match(text) if isinstance(text, str) else None
-    if found is None:
+    match = _CLOCK.match(text) if isinstance(text, str) else None
+    if match is None:
         try:
-            return Deadline(seconds=seconds_of(text))
+            return Deadline(seconds=parse_duration(text))
         except Mistake:
-            raise Mistake("DECLARE_DEADLINE", f"`deadline` can't be {shown(text)}", fix=FIX) from None
-    zone = zone_of(found["zone"] or "UTC")
+            raise Mistake("DECLARE_DEADLINE", f"`deadline` can't be {quote_value(text)}", fix=FIX) from None
+    zone = find_time_zone(match["zone"] or "UTC")
     if zone is None:
         fix = "use a name such as Asia/Shanghai or UTC"
-        raise Mistake("DECLARE_DEADLINE", f"{shown(found['zone'])} is not a time zone", fix=fix)
-    return Deadline(time(int(found["hour"]), int(found["minute"])), zone)
+        raise Mistake("DECLARE_DEADLINE", f"{quote_value(match['zone'])} is not a time zone", fix=fix)
+    return Deadline(time(int(match["hour"]), int(match["minute"])), zone)
 
 
-def zone_of(name: object) -> "ZoneInfo | None":
+def find_time_zone(name: object) -> "ZoneInfo | None":
     """Return a time zone, or None where there is none of that name."""
     from zoneinfo import ZoneInfo
 

@@ -1,23 +1,23 @@
 """A list of SQL expressions as users write it, with commas. Pure."""
 
 
-def parts(text: str) -> tuple[str, ...]:
+def split_expressions(text: str) -> tuple[str, ...]:
     """Return the expressions of a text that lists them with commas; those inside brackets and quotes don't count.
 
-    >>> parts("region, to_date(ts, 'a,b')")
+    >>> split_expressions("region, to_date(ts, 'a,b')")
     ('region', "to_date(ts, 'a,b')")
     """
-    found, depth, quote, start = [], 0, "", 0
-    for at, letter in enumerate(text):
+    expressions, depth, quote, start = [], 0, "", 0
+    for index, character in enumerate(text):
         if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"`":
-            quote = letter
-        elif letter in "([":
+            quote = "" if character == quote else quote
+        elif character in "'\"`":
+            quote = character
+        elif character in "([":
             depth += 1
-        elif letter in ")]":
+        elif character in ")]":
             depth -= 1
-        elif letter == "," and not depth:
-            found.append(text[start:at].strip())
-            start = at + 1
-    return (*found, text[start:].strip())
+        elif character == "," and not depth:
+            expressions.append(text[start:index].strip())
+            start = index + 1
+    return (*expressions, text[start:].strip())

@@ -17,9 +17,9 @@ ENDINGS = {
     ".txt": "text",
     ".log": "text",
 }
-PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_WRITTEN = ("csv", "jsonl", "json", "xml")  # formats of text that is read into types
-OF_FORMATS = {  # which option is about which formats
+COMPRESSED_ENDINGS = (".gz", ".zst", ".bz2", ".xz", ".zip")
+_TEXT_FORMATS = ("csv", "jsonl", "json", "xml")  # formats of text that is read into types
+OPTION_FORMATS = {  # which option is about which formats
     "delimiter": ("csv",),
     "header": ("csv",),
     "null": ("csv",),
@@ -30,19 +30,19 @@ OF_FORMATS = {  # which option is about which formats
     "missing": ("csv",),
     "trim": ("csv",),
     "decimal": ("csv", "xml"),
-    "date_format": _WRITTEN,
-    "timestamp_format": _WRITTEN,
+    "date_format": _TEXT_FORMATS,
+    "timestamp_format": _TEXT_FORMATS,
     "encoding": ("csv", "jsonl", "json", "text"),
     "records": ("json",),
     "row_tag": ("xml",),
 }
 
 
-def format_of(glob: str) -> str | None:
+def infer_format(glob: str) -> str | None:
     """Return the format that an ending names; a packed file has it before the last dot.
 
-    >>> format_of("data/*.csv.gz"), format_of("s3://logs/**/*.JSON"), format_of("data/*")
+    >>> infer_format("data/*.csv.gz"), infer_format("s3://logs/**/*.JSON"), infer_format("data/*")
     ('csv', 'json', None)
     """
     path = PurePosixPath(glob.lower())
-    return ENDINGS.get(PurePosixPath(path.stem).suffix if path.suffix in PACKED else path.suffix)
+    return ENDINGS.get(PurePosixPath(path.stem).suffix if path.suffix in COMPRESSED_ENDINGS else path.suffix)

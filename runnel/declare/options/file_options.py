@@ -3,80 +3,82 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runnel.declare.options.datetime_patterns import strptime_of
-from runnel.declare.options.file_formats import OF_FORMATS
-from runnel.declare.options.option_reader import Given
-from runnel.names import shown
+from runnel.declare.options.datetime_patterns import to_strptime
+from runnel.declare.options.file_formats import OPTION_FORMATS
+from runnel.declare.options.option_reader import OptionReader
+from runnel.names import quote_value
 
-_LONGEST = {"delimiter": 4, "quote": 1, "escape": 1, "comment": 1}
+_MAX_LENGTHS = {"delimiter": 4, "quote": 1, "escape": 1, "comment": 1}
 _MAY_BE_EMPTY = ("quote", "escape")
 _CHOICES = {"missing": ("bad", "null"), "decimal": (".", ",")}
-_FORMATS = ("date_format", "timestamp_format")
-_TEXTS = ("encoding", "records", "row_tag")
+_PATTERN_OPTIONS = ("date_format", "timestamp_format")
+_TEXT_OPTIONS = ("encoding", "records", "row_tag")
 
 
-def written(given: Given, values: Mapping[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
+def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
     """Return the options that were given, as pairs; those that are wrong, or about another format, are told."""
-    found: list[tuple[str, str]] = []
-    for name, kinds in OF_FORMATS.items():
+    options: list[tuple[str, str]] = []
+    for name, formats in OPTION_FORMATS.items():
         if values.get(name) is None:
             continue
-        if kind not in kinds:
-            about = " or ".join(_called(one) for one in kinds)
-            given.wrong(name, f"`{name}` is about {about}, but this is {_called(kind)}", "leave it out")
+        if kind not in formats:
+            about = " or ".join(_format_label(format_name) for format_name in formats)
+            reader.reject(name, f"`{name}` is about {about}, but this is {_format_label(kind)}", "leave it out")
             continue
-        found += [(name, text) for text in _texts(given, name, values[name])]
-    return tuple(found)
+        options += [(name, text) for text in _read_option(reader, name, values[name])]
+    return tuple(options)
 
 
-def _texts(given: Given, name: str, value: Any) -> list[str]:
+def _read_option(reader: OptionReader, name: str, value: Any) -> list[str]:
     if name in ("header", "trim"):
-        return [str(given.flag(name)).lower()]
+        return [str(reader.flag(name)).lower()]
     if name == "skip":
-        return [str(given.number(name, 0))]
+        return [str(reader.number(name, 0))]
     if name in _CHOICES:
-        chosen = given.choice(name, _CHOICES[name])
+        chosen = reader.choice(name, _CHOICES[name])
         return [chosen] if chosen is not None else []
     if name == "null":
-        return _nulls(given, value)
-    if name in _FORMATS:
-        return _format(given, name, value)
-    if name in _TEXTS:
-        text = given.text(name)
+        return _read_nulls(reader, value)
+    if name in _PATTERN_OPTIONS:
+        return _read_pattern(reader, name, value)
+    if name in _TEXT_OPTIONS:
+        text = reader.text(name)
         return [text] if text is not None else []
-    return _character(given, name, value)
+    return _read_characters(reader, name, value)
 
 
-def _character(given: Given, name: str, value: Any) -> list[str]:
-    longest, least = _LONGEST[name], 0 if name in _MAY_BE_EMPTY else 1
-    if isinstance(value, str) and least <= len(value.encode()) <= longest:
+def _read_characters(reader: OptionReader, name: str, value: Any) -> list[str]:
+    max_length, min_length = _MAX_LENGTHS[name], 0 if name in _MAY_BE_EMPTY else 1
+    if isinstance(value, str) and min_length <= len(value.encode()) <= max_length:
         return [value]
-    few = "one character" if longest == 1 else f"one to {longest} characters"
-    given.wrong(name, f"`{name}` can't be {shown(value)}: it is {few}", f'write {name}="{_EXAMPLES[name]}"')
+    allowed_length = "one character" if max_length == 1 else f"one to {max_length} characters"
+    reader.reject(
+        name, f"`{name}` can't be {quote_value(value)}: it is {allowed_length}", f'write {name}="{_EXAMPLES[name]}"'
+    )
     return []
 
 
 _EXAMPLES = {"delimiter": ";", "quote": "'", "escape": "\\\\", "comment": "#"}
 
 
-def _nulls(given: Given, value: Any) -> list[str]:
-    found = [value] if isinstance(value, str) else value
-    if isinstance(found, list | tuple) and found and all(isinstance(one, str) for one in found):
-        return list(dict.fromkeys(found))
-    given.wrong("null", f"`null` can't be {shown(value)}", 'write null="NA" or null=["", "NA"]')
+def _read_nulls(reader: OptionReader, value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if isinstance(texts, list | tuple) and texts and all(isinstance(text, str) for text in texts):
+        return list(dict.fromkeys(texts))
+    reader.reject("null", f"`null` can't be {quote_value(value)}", 'write null="NA" or null=["", "NA"]')
     return []
 
 
-def _format(given: Given, name: str, value: Any) -> list[str]:
-    found = strptime_of(value) if isinstance(value, str) else None
-    if found is None:
+def _read_pattern(reader: OptionReader, name: str, value: Any) -> list[str]:
+    pattern = to_strptime(value) if isinstance(value, str) else None
+    if pattern is None:
         fix = f'write {name}="dd/MM/yyyy" or {name}="%d/%m/%Y"'
-        given.wrong(name, f"`{name}` can't be {shown(value)}", fix)
+        reader.reject(name, f"`{name}` can't be {quote_value(value)}", fix)
         return []
-    return [found]
+    return [pattern]
 
 
-def _called(kind: str) -> str:
+def _format_label(kind: str) -> str:
     return (
         kind
         if kind in ("text", "binary")

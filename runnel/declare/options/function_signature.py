@@ -8,11 +8,11 @@ from typing import Any
 from runnel.declare.model.task_draft import Param
 from runnel.errors import Mistake
 
-SESSION = "spark"
+SESSION_PARAM = "spark"
 
 
 @dataclass(frozen=True)
-class Signature:
+class FunctionSignature:
     """The tables, the parameters, and whether the Spark session is wanted."""
 
     tables: tuple[str, ...]
@@ -20,29 +20,29 @@ class Signature:
     takes_spark: bool
 
 
-def read(function: Callable[..., Any], owner: str, note: Callable[[Mistake], None]) -> Signature:
+def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], None]) -> FunctionSignature:
     """Return the signature of a function; what a task can't have is told and left out."""
-    problem = _not_a_task(function)
+    problem = _describe_invalid_task(function)
     if problem:
-        note(Mistake("DECLARE_TASK", f"{owner}: {problem}", fix="write a `def` that returns a frame"))
-        return Signature((), (), False)
+        report(Mistake("DECLARE_TASK", f"{owner}: {problem}", fix="write a `def` that returns a frame"))
+        return FunctionSignature((), (), False)
     tables: list[str] = []
     params: list[Param] = []
     takes_spark = False
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == SESSION and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.name == SESSION_PARAM and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             takes_spark = True
         elif parameter.kind == parameter.KEYWORD_ONLY:
             params.append(Param(parameter.name, parameter.default, parameter.annotation))
-        elif wrong := _not_a_table(parameter):
-            what, fix = wrong
-            note(Mistake("DECLARE_TASK", f"{owner}: {what}", fix=fix))
+        elif table_problem := _describe_invalid_table(parameter):
+            what, fix = table_problem
+            report(Mistake("DECLARE_TASK", f"{owner}: {what}", fix=fix))
         else:
             tables.append(parameter.name)
-    return Signature(tuple(tables), tuple(params), takes_spark)
+    return FunctionSignature(tuple(tables), tuple(params), takes_spark)
 
 
-def _not_a_task(function: object) -> str | None:
+def _describe_invalid_task(function: object) -> str | None:
     if not inspect.isfunction(function):
         return (
             f"it must stand on a function, not on a {'class' if inspect.isclass(function) else type(function).__name__}"
@@ -54,7 +54,7 @@ def _not_a_task(function: object) -> str | None:
     return None
 
 
-def _not_a_table(parameter: inspect.Parameter) -> tuple[str, str] | None:
+def _describe_invalid_table(parameter: inspect.Parameter) -> tuple[str, str] | None:
     if parameter.kind == parameter.VAR_POSITIONAL:
         return f"`*{parameter.name}` says not which tables it reads", "name each table as a parameter of its own"
     if parameter.kind == parameter.VAR_KEYWORD:

@@ -7,84 +7,84 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runnel.declare.model.column_types import Column, columns
-from runnel.declare.options.duration import FIX, seconds_of
-from runnel.errors import Mistake, nearest
-from runnel.names import shown
+from runnel.declare.model.column_types import Column, parse_columns
+from runnel.declare.options.duration import FIX, parse_duration
+from runnel.errors import Mistake, find_nearest
+from runnel.names import quote_value
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]+\Z", re.ASCII)
 _PARTITION = re.compile(r"\s*(`[^`]+`|[\w.]+|[A-Za-z]+\s*\(\s*(\d+\s*,\s*)?(`[^`]+`|[\w. ]+)\))\s*\Z")
-Note = Callable[[str, Mistake], None]
+MistakeCallback = Callable[[str, Mistake], None]
 
 
-class Given:
+class OptionReader:
     """The options of one thing. `owner` is how messages call it; `note` gets each mistake with the option's name."""
 
-    def __init__(self, owner: str, values: Mapping[str, Any], note: Note) -> None:
+    def __init__(self, owner: str, values: Mapping[str, Any], on_mistake: MistakeCallback) -> None:
         self.owner = owner
         self._values = values
-        self._note = note
+        self._on_mistake = on_mistake
 
-    def tell(self, name: str, mistake: Mistake) -> None:
+    def report_mistake(self, name: str, mistake: Mistake) -> None:
         """Tell a mistake about an option."""
-        self._note(name, mistake)
+        self._on_mistake(name, mistake)
 
-    def wrong(self, name: str, what: str, fix: str | None = None) -> None:
+    def reject(self, name: str, what: str, fix: str | None = None) -> None:
         """Tell that an option is wrong."""
-        self.tell(name, Mistake("DECLARE_OPTION", f"{self.owner}: {what}", fix=fix))
+        self.report_mistake(name, Mistake("DECLARE_OPTION", f"{self.owner}: {what}", fix=fix))
 
-    def unknown(self, names: Sequence[str], known: Sequence[str]) -> None:
+    def reject_unknown(self, names: Sequence[str], allowed: Sequence[str]) -> None:
         """Tell about options that there are not."""
         for name in names:
-            close = nearest(name, known)
+            close = find_nearest(name, allowed)
             what = f"there is no option `{name}`" + (f"; close: `{close}`" if close else "")
-            self.wrong(name, what, f"known: {', '.join(known)}")
+            self.reject(name, what, f"known: {', '.join(allowed)}")
 
     def text(self, name: str) -> str | None:
         """Return some text."""
         value = self._values.get(name)
         if value is None or (isinstance(value, str) and value.strip()):
             return value
-        self.wrong(name, f"`{name}` must be text, not {shown(value)}", f'write {name}="..."')
+        self.reject(name, f"`{name}` must be text, not {quote_value(value)}", f'write {name}="..."')
         return None
 
-    def texts(self, name: str, what: str = "text") -> tuple[str, ...]:
+    def texts(self, name: str, noun: str = "text") -> tuple[str, ...]:
         """Return one or several texts."""
         value = self._values.get(name)
         if value is None:
             return ()
-        found = [value] if isinstance(value, str) else value
+        items = [value] if isinstance(value, str) else value
         fix = f'write {name}="a" or {name}=["a", "b"]'
-        if not isinstance(found, list | tuple) or not all(isinstance(one, str) and one.strip() for one in found):
-            self.wrong(name, f"`{name}` must be {what} or a list of them, not {shown(value)}", fix)
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str) and item.strip() for item in items):
+            self.reject(name, f"`{name}` must be {noun} or a list of them, not {quote_value(value)}", fix)
             return ()
-        if len(set(found)) < len(found):
-            twice = next(one for one in found if found.count(one) > 1)
-            self.wrong(name, f"`{name}` has {shown(twice)} twice", "name it once")
-        return tuple(dict.fromkeys(found))
+        if len(set(items)) < len(items):
+            duplicate = next(item for item in items if items.count(item) > 1)
+            self.reject(name, f"`{name}` has {quote_value(duplicate)} twice", "name it once")
+        return tuple(dict.fromkeys(items))
 
     def tags(self, name: str = "tags") -> tuple[str, ...]:
         """Return words that a selection can name."""
-        found = self.texts(name, "a word")
-        for tag in found:
+        tag_names = self.texts(name, "a word")
+        for tag in tag_names:
             if not _TAG.match(tag):
-                self.wrong(name, f"{shown(tag)} is not a tag", "use letters, digits, _, - and .")
-        return found
+                self.reject(name, f"{quote_value(tag)} is not a tag", "use letters, digits, _, - and .")
+        return tag_names
 
     def partition(self, name: str = "partition") -> tuple[str, ...]:
         """Return columns or transforms of them."""
-        found = self.texts(name, "a column")
-        for text in found:
+        transforms = self.texts(name, "a column")
+        for text in transforms:
             if not _PARTITION.match(text):
                 fix = "write a column or a transform of one: day, month(ts), bucket(16, id), truncate(4, name)"
-                self.wrong(name, f"{shown(text)} is not a way to partition", fix)
-        return found
+                self.reject(name, f"{quote_value(text)} is not a way to partition", fix)
+        return transforms
 
     def flag(self, name: str) -> bool:
         """Return true or false."""
         value = self._values.get(name)
         if not isinstance(value, bool | None):
-            self.wrong(name, f"`{name}` must be true or false, not {shown(value)}")
+            self.reject(name, f"`{name}` must be true or false, not {quote_value(value)}")
         return value is True
 
     def number(self, name: str, default: int) -> int:
@@ -93,7 +93,7 @@ class Given:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            self.wrong(name, f"`{name}` must be a whole number, 0 or more, not {shown(value)}")
+            self.reject(name, f"`{name}` must be a whole number, 0 or more, not {quote_value(value)}")
             return default
         return value
 
@@ -103,45 +103,49 @@ class Given:
         if value is None:
             return default
         if value not in allowed:
-            close = nearest(value, allowed) if isinstance(value, str) else None
-            what = f"`{name}` can't be {shown(value)}" + (f"; close: `{close}`" if close else "")
-            self.wrong(name, what, f"use one of {', '.join(allowed)}")
+            close = find_nearest(value, allowed) if isinstance(value, str) else None
+            what = f"`{name}` can't be {quote_value(value)}" + (f"; close: `{close}`" if close else "")
+            self.reject(name, what, f"use one of {', '.join(allowed)}")
             return default
         return str(value)
 
-    def duration(self, name: str, *words: str) -> str | None:
+    def duration(self, name: str, *keywords: str) -> str | None:
         """Return a duration as it was written, or one of some words that stand for one."""
         value = self._values.get(name)
-        if isinstance(value, str) and value in words:
+        if isinstance(value, str) and value in keywords:
             return value
-        return value if value is not None and self._seconds(name, value) is not None else None
+        return value if value is not None and self._parse_seconds(name, value) is not None else None
 
     def seconds(self, name: str) -> float | None:
         """Return a duration, or a number of seconds, in seconds."""
         value = self._values.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             return float(value)
-        return None if value is None else self._seconds(name, value)
+        return None if value is None else self._parse_seconds(name, value)
 
-    def _seconds(self, name: str, value: object) -> float | None:
+    def _parse_seconds(self, name: str, value: object) -> float | None:
         try:
-            return float(seconds_of(value))
+            return float(parse_duration(value))
         except Mistake:
-            self.wrong(name, f"`{name}` must be a duration, not {shown(value)}", FIX)
+            self.reject(name, f"`{name}` must be a duration, not {quote_value(value)}", FIX)
             return None
 
-    def pairs(self, name: str, kind: type | tuple[type, ...], wanted: str) -> tuple[tuple[str, Any], ...]:
+    def pairs(self, name: str, kind: type | tuple[type, ...], example: str) -> tuple[tuple[str, Any], ...]:
         """Return a mapping from text to values of a kind."""
         value = self._values.get(name)
         if value is None:
             return ()
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-            self.wrong(name, f"`{name}` must be a mapping, not {shown(value)}", f'write {name}={{"name": {wanted}}}')
+            self.reject(
+                name, f"`{name}` must be a mapping, not {quote_value(value)}", f'write {name}={{"name": {example}}}'
+            )
             return ()
-        for key, one in value.items():
-            if not isinstance(one, kind) or (isinstance(one, bool) and kind is int):
-                self.wrong(name, f"`{name}` has {shown(one)} for `{key}`", f'write {name}={{"{key}": {wanted}}}')
-        return tuple((key, one) for key, one in value.items() if isinstance(one, kind))
+        for key, item in value.items():
+            if not isinstance(item, kind) or (isinstance(item, bool) and kind is int):
+                self.reject(
+                    name, f"`{name}` has {quote_value(item)} for `{key}`", f'write {name}={{"{key}": {example}}}'
+                )
+        return tuple((key, item) for key, item in value.items() if isinstance(item, kind))
 
     def schema(self, name: str = "schema") -> tuple[Column, ...] | None:
         """Return columns."""
@@ -149,8 +153,8 @@ class Given:
         if text is None:
             return None
         try:
-            return columns(text)
+            return parse_columns(text)
         except Mistake as mistake:
             mistake.what = f"{self.owner}: {mistake.what}"
-            self.tell(name, mistake)
+            self.report_mistake(name, mistake)
             return None

@@ -4,154 +4,159 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from runnel.declare.model.flow import Check, Options
-from runnel.declare.options.check_parser import parse
-from runnel.declare.options.deadline import deadline_of
-from runnel.declare.options.expression_list import parts
-from runnel.declare.options.option_reader import Given
-from runnel.declare.options.stream_options import refuse_strange, watermarks
-from runnel.errors import Mistake, nearest
-from runnel.names import shown
+from runnel.declare.model.flow import Check, TaskOptions
+from runnel.declare.options.check_parser import parse_check
+from runnel.declare.options.deadline import parse_deadline
+from runnel.declare.options.expression_list import split_expressions
+from runnel.declare.options.option_reader import OptionReader
+from runnel.declare.options.stream_options import read_watermarks, refuse_stream_conflicts
+from runnel.errors import Mistake, find_nearest
+from runnel.names import quote_value
 
 OUTPUTS = ("append", "update")
 _NAMES = """
     by by_input reference lookback trust_by rowwise key volatile stream trigger watermark output schema partition sort
     properties tags owner retries timeout deadline checks
 """
-KNOWN = tuple(_NAMES.split())
+OPTION_NAMES = tuple(_NAMES.split())
 _SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
 
 
-def read(given: Given, values: dict[str, Any], inputs: Sequence[str]) -> Options:
+def read(reader: OptionReader, values: dict[str, Any], inputs: Sequence[str]) -> TaskOptions:
     """Return the options in `values`; `inputs` are the names that a task calls its tables by."""
-    schema = given.schema()
+    schema = reader.schema()
     names = [column.name for column in schema] if schema else None
-    streams = tuple(name for name, _ in _of_inputs(given, "stream", _alone(given, "stream"), inputs))
-    options = Options(
-        by=_columns(given, "by", names),
-        by_input=_of_inputs(given, "by_input", given.pairs("by_input", str, '"to_date(ts)"'), inputs),
-        reference=tuple(name for name, _ in _of_inputs(given, "reference", _alone(given, "reference"), inputs)),
-        lookback=_of_inputs(given, "lookback", _not_negative(given), inputs),
-        trust_by=given.flag("trust_by"),
-        rowwise=given.flag("rowwise"),
-        key=_columns(given, "key", names),
-        volatile=given.flag("volatile"),
+    streams = tuple(name for name, _ in _resolve_inputs(reader, "stream", _read_input_names(reader, "stream"), inputs))
+    options = TaskOptions(
+        by=_read_columns(reader, "by", names),
+        by_input=_resolve_inputs(reader, "by_input", reader.pairs("by_input", str, '"to_date(ts)"'), inputs),
+        reference=tuple(
+            name for name, _ in _resolve_inputs(reader, "reference", _read_input_names(reader, "reference"), inputs)
+        ),
+        lookback=_resolve_inputs(reader, "lookback", _read_lookback(reader), inputs),
+        trust_by=reader.flag("trust_by"),
+        rowwise=reader.flag("rowwise"),
+        key=_read_columns(reader, "key", names),
+        volatile=reader.flag("volatile"),
         stream=streams,
-        trigger=given.duration("trigger"),
-        watermark=watermarks(given, values.get("watermark"), streams),
-        output=given.choice("output", OUTPUTS),
+        trigger=reader.duration("trigger"),
+        watermark=read_watermarks(reader, values.get("watermark"), streams),
+        output=reader.choice("output", OUTPUTS),
         schema=schema,
-        partition=given.partition(),
-        sort=_sort(given),
-        properties=_properties(given),
-        tags=given.tags(),
-        owner=given.text("owner"),
-        retries=given.number("retries", Options.retries),
-        timeout_seconds=given.seconds("timeout"),
-        deadline=_deadline(given, values.get("deadline")),
+        partition=reader.partition(),
+        sort=_read_sort(reader),
+        properties=_read_properties(reader),
+        tags=reader.tags(),
+        owner=reader.text("owner"),
+        retries=reader.number("retries", TaskOptions.retries),
+        timeout_seconds=reader.seconds("timeout"),
+        deadline=_read_deadline(reader, values.get("deadline")),
     )
-    _refuse_loose_slices(given, options)
-    refuse_strange(given, options)
+    _refuse_slice_conflicts(reader, options)
+    refuse_stream_conflicts(reader, options)
     return options
 
 
-def checks(given: Given, value: Any) -> tuple[Check, ...]:
+def read_checks(reader: OptionReader, value: Any) -> tuple[Check, ...]:
     """Return the checks of a task: made by `rn.not_null` and the like, or as text."""
     if value is None:
         return ()
-    found: list[Check] = []
-    for one in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(one, Check):
-            found.append(one)
-        elif isinstance(one, str):
+    parsed_checks: list[Check] = []
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(item, Check):
+            parsed_checks.append(item)
+        elif isinstance(item, str):
             try:
-                found.append(parse(one))
+                parsed_checks.append(parse_check(item))
             except Mistake as mistake:
-                mistake.what = f"{given.owner}: {mistake.what}"
-                given.tell("checks", mistake)
+                mistake.what = f"{reader.owner}: {mistake.what}"
+                reader.report_mistake("checks", mistake)
         else:
             fix = 'write checks=[rn.not_null("order_id"), rn.check("amount >= 0")]'
-            given.wrong("checks", f"{shown(one)} is not a check", fix)
-    return tuple(found)
+            reader.reject("checks", f"{quote_value(item)} is not a check", fix)
+    return tuple(parsed_checks)
 
 
-def _columns(given: Given, name: str, schema: Sequence[str] | None) -> tuple[str, ...]:
-    found = given.texts(name, "a column")
-    for column in found:
-        if schema is not None and column.lower() not in [one.lower() for one in schema]:
-            close = nearest(column, schema)
-            what = f"`{name}` names {shown(column)}, which is not in its schema"
-            given.wrong(name, what + (f"; close: `{close}`" if close else ""), f"its columns: {', '.join(schema)}")
-    return found
+def _read_columns(reader: OptionReader, name: str, schema: Sequence[str] | None) -> tuple[str, ...]:
+    columns = reader.texts(name, "a column")
+    for column in columns:
+        if schema is not None and column.lower() not in [schema_name.lower() for schema_name in schema]:
+            close = find_nearest(column, schema)
+            what = f"`{name}` names {quote_value(column)}, which is not in its schema"
+            reader.reject(name, what + (f"; close: `{close}`" if close else ""), f"its columns: {', '.join(schema)}")
+    return columns
 
 
-def _alone(given: Given, name: str) -> tuple[tuple[str, Any], ...]:
-    return tuple((one, None) for one in given.texts(name, "an input"))
+def _read_input_names(reader: OptionReader, name: str) -> tuple[tuple[str, Any], ...]:
+    return tuple((input_name, None) for input_name in reader.texts(name, "an input"))
 
 
-def _of_inputs(
-    given: Given, name: str, pairs: tuple[tuple[str, Any], ...], inputs: Sequence[str]
+def _resolve_inputs(
+    reader: OptionReader, name: str, pairs: tuple[tuple[str, Any], ...], inputs: Sequence[str]
 ) -> tuple[tuple[str, Any], ...]:
     """Return the pairs whose first half is an input. SQL tasks may leave out the layer."""
-    last = {one.rpartition(".")[2]: one for one in inputs}
-    found = []
+    by_last_part = {input_name.rpartition(".")[2]: input_name for input_name in inputs}
+    resolved = []
     for key, value in pairs:
-        if key in inputs or key in last:
-            found.append((key if key in inputs else last[key], value))
+        if key in inputs or key in by_last_part:
+            resolved.append((key if key in inputs else by_last_part[key], value))
             continue
-        close = nearest(key, inputs)
-        what = f"`{name}` names {shown(key)}, which is not one of its inputs" + (f"; close: `{close}`" if close else "")
-        given.wrong(name, what, f"its inputs: {', '.join(inputs) or 'none'}")
-    return tuple(found)
+        close = find_nearest(key, inputs)
+        what = f"`{name}` names {quote_value(key)}, which is not one of its inputs" + (
+            f"; close: `{close}`" if close else ""
+        )
+        reader.reject(name, what, f"its inputs: {', '.join(inputs) or 'none'}")
+    return tuple(resolved)
 
 
-def _not_negative(given: Given) -> tuple[tuple[str, Any], ...]:
-    found = given.pairs("lookback", int, "6")
-    if any(value < 0 for _, value in found):
-        given.wrong("lookback", "`lookback` can't be negative", "write how many slices before it a slice reads")
-    return found
+def _read_lookback(reader: OptionReader) -> tuple[tuple[str, Any], ...]:
+    pairs = reader.pairs("lookback", int, "6")
+    if any(value < 0 for _, value in pairs):
+        reader.reject("lookback", "`lookback` can't be negative", "write how many slices before it a slice reads")
+    return pairs
 
 
-def _refuse_loose_slices(given: Given, options: Options) -> None:
+def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
     """Tell what stands against slices: options that need `by`, and parts that don't fit together."""
-    number = len(options.by)
+    by_count = len(options.by)
     for name in ("by_input", "lookback", "trust_by"):
-        if getattr(options, name) and not number:
-            given.wrong(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
+        if getattr(options, name) and not by_count:
+            reader.reject(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
     for parameter, text in options.by_input:
-        found = len(parts(text))
-        if number and found != number:
+        count = len(split_expressions(text))
+        if by_count and count != by_count:
             what = (
-                f"`by_input` gives {found} expression{'' if found == 1 else 's'} for {parameter}, but `by` has {number}"
+                f"`by_input` gives {count} expression{'' if count == 1 else 's'} "
+                f"for {parameter}, but `by` has {by_count}"
             )
-            given.wrong("by_input", what, "list one for each column of `by`, with commas")
+            reader.reject("by_input", what, "list one for each column of `by`, with commas")
         if parameter in options.reference:
             what = f"`by_input` and `reference` both name {parameter}: a reference has no slices"
-            given.wrong("by_input", what, "remove it from one of them")
-    if options.lookback and number > 1:
+            reader.reject("by_input", what, "remove it from one of them")
+    if options.lookback and by_count > 1:
         what = "`lookback` needs slices that follow one another, but `by` has several columns"
-        given.wrong("lookback", what, "let `by` be one column of type date, int or long")
+        reader.reject("lookback", what, "let `by` be one column of type date, int or long")
 
 
-def _sort(given: Given) -> tuple[str, ...]:
-    found = given.texts("sort", "a column")
-    for text in found:
+def _read_sort(reader: OptionReader) -> tuple[str, ...]:
+    columns = reader.texts("sort", "a column")
+    for text in columns:
         if not _SORT.match(text):
-            given.wrong("sort", f"{shown(text)} is not an order", 'write a column, or "amount desc"')
-    return found
+            reader.reject("sort", f"{quote_value(text)} is not an order", 'write a column, or "amount desc"')
+    return columns
 
 
-def _properties(given: Given) -> tuple[tuple[str, str], ...]:
-    found = given.pairs("properties", (str, int, float, bool), '"value"')
-    return tuple((key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in found)
+def _read_properties(reader: OptionReader) -> tuple[tuple[str, str], ...]:
+    pairs = reader.pairs("properties", (str, int, float, bool), '"value"')
+    return tuple((key, str(value).lower() if isinstance(value, bool) else str(value)) for key, value in pairs)
 
 
-def _deadline(given: Given, value: Any) -> str | None:
+def _read_deadline(reader: OptionReader, value: Any) -> str | None:
     if value is None:
         return None
     try:
-        deadline_of(value)
+        parse_deadline(value)
     except Mistake as mistake:
-        given.wrong("deadline", mistake.what, mistake.fix)
+        reader.reject("deadline", mistake.what, mistake.fix)
         return None
     return str(value)

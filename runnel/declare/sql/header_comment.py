@@ -17,7 +17,7 @@ _END = re.compile(r"\(at end of document\)")
 
 
 @dataclass(frozen=True)
-class Comments:
+class HeaderComment:
     """What the comments say. `lines` tells on which line of the file each option stands."""
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -25,61 +25,61 @@ class Comments:
     description: str = ""
 
 
-def options_in(text: str) -> dict[str, Any]:
+def parse_header_options(text: str) -> dict[str, Any]:
     """Return the options of a SQL task.
 
-    >>> options_in('/* runnel tags = ["daily"] */ select 1')
+    >>> parse_header_options('/* runnel tags = ["daily"] */ select 1')
     {'tags': ['daily']}
     """
-    return comments_in(text).options
+    return parse_header_comment(text).options
 
 
-def comments_in(text: str) -> Comments:
+def parse_header_comment(text: str) -> HeaderComment:
     """Return what the comments before the first word of SQL say."""
     options: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    described: list[str] = []
+    description_lines: list[str] = []
     is_open = False  # the last comment was a line of the description: the next line goes on with it
-    at = 0
-    while found := _COMMENT.match(text, at):
-        at = found.end()
-        block = found["block"]
+    position = 0
+    while match := _COMMENT.match(text, position):
+        position = match.end()
+        block = match["block"]
         if block is not None and (start := _OPTIONS.match(block)):
-            first = text.count("\n", 0, found.start("block") + start.end()) + 1
-            options = _toml(block[start.end() :], first)
-            lines = _lines(block[start.end() :], options, first)
+            first = text.count("\n", 0, match.start("block") + start.end()) + 1
+            options = _parse_toml(block[start.end() :], first)
+            lines = _find_option_lines(block[start.end() :], options, first)
             is_open = False
-        elif found["line"] is not None and (not described or is_open):
-            described.append(found["line"].strip())
+        elif match["line"] is not None and (not description_lines or is_open):
+            description_lines.append(match["line"].strip())
             is_open = True
-        elif block is not None and not described:
-            described = [line.strip(" *") for line in block.strip().splitlines()]
-    return Comments(options, lines, "\n".join(described).strip())
+        elif block is not None and not description_lines:
+            description_lines = [line.strip(" *") for line in block.strip().splitlines()]
+    return HeaderComment(options, lines, "\n".join(description_lines).strip())
 
 
-def end_of_comments(text: str) -> int:
+def find_header_end(text: str) -> int:
     """Return where the comments at the top end."""
-    at = 0
-    while found := _COMMENT.match(text, at):
-        at = found.end()
-    return at
+    position = 0
+    while match := _COMMENT.match(text, position):
+        position = match.end()
+    return position
 
 
-def _toml(block: str, first: int) -> dict[str, Any]:
+def _parse_toml(block: str, first: int) -> dict[str, Any]:
     try:
         return tomllib.loads(block)
     except tomllib.TOMLDecodeError as error:
-        place = _LINE.search(str(error))
-        line = first + (int(place[1]) - 1 if place else block.rstrip().count("\n"))
+        position = _LINE.search(str(error))
+        line = first + (int(position[1]) - 1 if position else block.rstrip().count("\n"))
         what = f"the options between /* runnel and */ are not valid TOML: {_END.sub('', _LINE.sub('', str(error)))}"
         fix = 'write them as in runnel.toml: tags = ["daily"]'
         raise Mistake("DECLARE_SQL_OPTIONS", what.strip(), at=f"line {line}", fix=fix) from error
 
 
-def _lines(block: str, options: dict[str, Any], first: int) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _find_option_lines(block: str, options: dict[str, Any], first: int) -> dict[str, int]:
+    lines: dict[str, int] = {}
     for number, line in enumerate(block.split("\n")):
         name = re.match(r"\s*\[?\s*[\"']?([\w-]+)", line)
         if name and name[1] in options:
-            found.setdefault(name[1], first + number)
-    return found
+            lines.setdefault(name[1], first + number)
+    return lines

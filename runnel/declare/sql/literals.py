@@ -6,15 +6,15 @@ from decimal import Decimal
 from typing import Any
 
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
 _LONG = 2**63
 
 
-def literal(value: Any) -> str:
+def format_literal(value: Any) -> str:
     r"""Return a value as Spark writes it.
 
-    >>> print(literal("it's"), literal(1.5), literal(True), literal(date(2026, 1, 2)), literal(Decimal("1.50")))
+    >>> print(*map(format_literal, ("it's", 1.5, True, date(2026, 1, 2), Decimal("1.50"))))
     'it\'s' 1.5D true date '2026-01-02' 1.50BD
     """
     if isinstance(value, bool):
@@ -32,18 +32,18 @@ def literal(value: Any) -> str:
     if isinstance(value, str):
         # Spark replaces ${...} by settings before it reads the text.
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007b") + "'"
-    what = f"{shown(value)} has no form in SQL"
+    what = f"{quote_value(value)} has no form in SQL"
     raise Mistake("DECLARE_CHECK", what, fix="use text, numbers, decimals, dates, times, true and false")
 
 
-def column(name: Any) -> str:
+def quote_column(name: Any) -> str:
     """Return a column's name in backquotes; a dot leads into a struct, unless the user quoted the name.
 
-    >>> print(column("day"), column("address.city"), column("`a.b`"))
+    >>> print(quote_column("day"), quote_column("address.city"), quote_column("`a.b`"))
     `day` `address`.`city` `a.b`
     """
     if not isinstance(name, str) or not name.strip("` "):
-        raise Mistake("DECLARE_CHECK", f"{shown(name)} is not a column", fix='name columns as text: "order_id"')
+        raise Mistake("DECLARE_CHECK", f"{quote_value(name)} is not a column", fix='name columns as text: "order_id"')
     text = name.strip()
     parts = [text[1:-1].replace("``", "`")] if text[0] == "`" == text[-1] else text.split(".")
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runnel.errors import Mistake
-from runnel.names import TableName, shown
+from runnel.names import TableName, quote_value
 
 _QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _SPARK = Spark()
@@ -27,7 +27,7 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True)
-class Reference:
+class TableReference:
     """A table as the SQL names it, and where: its parts, its line, and its first and last character in the text."""
 
     parts: tuple[str, ...]
@@ -41,27 +41,27 @@ class Reference:
         return ".".join(self.parts).lower()
 
 
-def tables_in(sql: str) -> tuple[TableName, ...]:
+def find_tables(sql: str) -> tuple[TableName, ...]:
     """Return the tables that a query reads, each once, in order of appearance; names that a WITH defines are none.
 
-    >>> [str(table) for table in tables_in("with t as (select * from ods.a) select * from t join ods.b using (id)")]
+    >>> [str(table) for table in find_tables("with t as (select * from ods.a) select * from t join ods.b using (id)")]
     ['ods.a', 'ods.b']
     """
-    found: dict[TableName, None] = {}
-    for reference in references_in(sql):
-        found[table_of(reference)] = None
-    return tuple(found)
+    tables: dict[TableName, None] = {}
+    for reference in find_references(sql):
+        tables[resolve_table(reference)] = None
+    return tuple(tables)
 
 
-def table_of(reference: Reference) -> TableName:
+def resolve_table(reference: TableReference) -> TableName:
     """Return the table that a name in SQL means, or say why it means none."""
     at = f"line {reference.line}"
     if len(reference.parts) > 2:
         fix = f"write {'.'.join(reference.parts[-2:])}: a task reads the branch that it runs on"
-        raise Mistake("NAME_TABLE", f"{shown(reference.name)} has more than two parts", at=at, fix=fix)
+        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has more than two parts", at=at, fix=fix)
     if len(reference.parts) == 1:
         fix = f"write its layer too, such as ods.{reference.name}"
-        raise Mistake("NAME_TABLE", f"{shown(reference.name)} has no layer", at=at, fix=fix)
+        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has no layer", at=at, fix=fix)
     try:
         return TableName.parse(reference.name)
     except Mistake as mistake:
@@ -70,93 +70,97 @@ def table_of(reference: Reference) -> TableName:
 
 
 @lru_cache(maxsize=256)
-def references_in(sql: str) -> tuple[Reference, ...]:
+def find_references(sql: str) -> tuple[TableReference, ...]:
     """Return every place where a query names a table, in order of the text."""
-    found = []
-    for node in read(sql).find_all(exp.Table):
+    references = []
+    for node in parse_query(sql).find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
             continue  # a function that gives rows, such as range(10)
         if node.args.get("version") is not None:
             fix = "leave out VERSION AS OF: a task reads the versions that its run was planned with"
-            raise Mistake("DECLARE_SQL", f"{shown(node.name)} is read at a version", at=_line(node.this), fix=fix)
+            raise Mistake(
+                "DECLARE_SQL", f"{quote_value(node.name)} is read at a version", at=_line_text(node.this), fix=fix
+            )
         parts = tuple(part.name for part in node.parts)
-        if len(parts) == 1 and _is_defined(node, parts[0].lower()):
+        if len(parts) == 1 and _is_defined_by_with(node, parts[0].lower()):
             continue
         first, last = node.parts[0].meta, node.parts[-1].meta
-        found.append(Reference(parts, first["line"], first["start"], last["end"]))
-    return tuple(sorted(found, key=lambda reference: reference.start))
+        references.append(TableReference(parts, first["line"], first["start"], last["end"]))
+    return tuple(sorted(references, key=lambda reference: reference.start))
 
 
-def parameters_in(sql: str) -> tuple[str, ...]:
+def find_parameters(sql: str) -> tuple[str, ...]:
     """Return the names of the parameters of a query, each once.
 
-    >>> parameters_in("select * from ods.a where x >= :low and y < :high and z > :low")
+    >>> find_parameters("select * from ods.a where x >= :low and y < :high and z > :low")
     ('low', 'high')
     """
-    found: dict[str, None] = {}
-    for node in read(sql).find_all(exp.Placeholder, bfs=False):
+    names: dict[str, None] = {}
+    for node in parse_query(sql).find_all(exp.Placeholder, bfs=False):
         if not node.name:
             raise Mistake("DECLARE_SQL", "`?` has no name", fix="name the parameter, such as :min_amount")
-        found[node.name] = None
-    return tuple(found)
+        names[node.name] = None
+    return tuple(names)
 
 
-def replaced(sql: str, names: Mapping[TableName, str]) -> str:
+def replace_tables(sql: str, names: Mapping[TableName, str]) -> str:
     """Return the text with these tables named otherwise; all else stays as it is.
 
-    >>> replaced("select a.x /* ods.a */ from ods.a", {TableName("ods", "a"): "run_1.ods.a"})
+    >>> replace_tables("select a.x /* ods.a */ from ods.a", {TableName("ods", "a"): "run_1.ods.a"})
     'select a.x /* ods.a */ from run_1.ods.a'
     """
-    parts: list[str] = []
+    pieces: list[str] = []
     end = 0
-    for reference in references_in(sql):
-        new = names.get(TableName.stored(reference.name)) if len(reference.parts) == 2 else None
-        if new is not None:
-            parts += [sql[end : reference.start], new]
+    for reference in find_references(sql):
+        new_name = names.get(TableName.parse_unchecked(reference.name)) if len(reference.parts) == 2 else None
+        if new_name is not None:
+            pieces += [sql[end : reference.start], new_name]
             end = reference.end + 1
-    return "".join([*parts, sql[end:]])
+    return "".join([*pieces, sql[end:]])
 
 
-def normalised(sql: str) -> str:
+def normalize_sql(sql: str) -> str:
     """Return the text of a query without comments and formatting: what stays the same when only those change.
 
-    >>> normalised("select  A -- note") == normalised("SELECT A"), normalised("select a") == normalised("select A")
-    (True, False)
+    >>> normalize_sql("select  A -- note") == normalize_sql("SELECT A")
+    True
+    >>> normalize_sql("select a") == normalize_sql("select A")
+    False
     """
-    tokens = _tokens(sql)
+    tokens = _tokenize(sql)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
-    words: list[str] = []
-    before: Token | None = None
+    pieces: list[str] = []
+    previous: Token | None = None
     for token in tokens:
-        if before is not None and token.start == before.start:
+        if previous is not None and token.start == previous.start:
             continue  # the suffix of a number, such as 10L: its text was taken whole
         # Two strings without a gap are one with a quote in it, with a gap they are joined.
-        joined = before is not None and before.token_type == token.token_type == TokenType.STRING
-        words.append("" if joined and before is not None and before.end + 1 == token.start else " ")
-        words.append(_word(sql, token, before))
-        before = token
-    return "".join(words[1:])
+        joined = previous is not None and previous.token_type == token.token_type == TokenType.STRING
+        pieces.append("" if joined and previous is not None and previous.end + 1 == token.start else " ")
+        pieces.append(_token_text(sql, token, previous))
+        previous = token
+    return "".join(pieces[1:])
 
 
-def _word(sql: str, token: Token, before: Token | None) -> str:
+def _token_text(sql: str, token: Token, previous: Token | None) -> str:
     """Return a token; keywords in one case, unless they stand where a name does: the case of a name counts."""
     text = sql[token.start : token.end + 1]
-    is_name = before is not None and before.token_type in (TokenType.ALIAS, TokenType.DOT)
+    is_name = previous is not None and previous.token_type in (TokenType.ALIAS, TokenType.DOT)
     return text.upper() if text.upper() in _KEYWORDS and not is_name else text
 
 
 @lru_cache(maxsize=256)
-def read(sql: str) -> exp.Expr:
+def parse_query(sql: str) -> exp.Expr:
     """Return the tree of the one query in `sql`, or say on which line it can't be read.
 
-    >>> read("select window.start from a group by window(ts, '1 minute')").sql()
+    >>> parse_query("select window.start from a group by window(ts, '1 minute')").sql()
     "SELECT window.start FROM a GROUP BY WINDOW(ts, '1 minute')"
     """
     try:
-        trees = [tree for tree in _SPARK.parser().parse(_with_windows(_tokens(sql)), sql) if tree is not None]
+        trees = [tree for tree in _SPARK.parser().parse(_fix_window_calls(_tokenize(sql)), sql) if tree is not None]
     except ParseError as error:
-        raise _misplaced(error) from error
+        raise _describe_parse_error(error) from error
     except RecursionError:
         raise Mistake("SQL_SYNTAX", "the SQL is nested too deeply", fix="split it into WITH parts") from None
     if not trees:
@@ -169,7 +173,7 @@ def read(sql: str) -> exp.Expr:
     return trees[0]
 
 
-def _tokens(sql: str) -> list[Token]:
+def _tokenize(sql: str) -> list[Token]:
     try:
         return list(_SPARK.tokenize(sql))
     except TokenError as error:
@@ -177,36 +181,36 @@ def _tokens(sql: str) -> list[Token]:
         raise Mistake("SQL_SYNTAX", what, fix="close it; inside a string, write \\' for a quote") from error
 
 
-def _with_windows(tokens: list[Token]) -> list[Token]:
+def _fix_window_calls(tokens: list[Token]) -> list[Token]:
     """Return tokens in which `window(` is a function: sqlglot takes it for a WINDOW clause after GROUP BY."""
-    for token, after in pairwise(tokens):
-        if token.token_type == TokenType.WINDOW and after.token_type == TokenType.L_PAREN:
+    for token, next_token in pairwise(tokens):
+        if token.token_type == TokenType.WINDOW and next_token.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR
     return tokens
 
 
-def _misplaced(error: ParseError) -> Mistake:
+def _describe_parse_error(error: ParseError) -> Mistake:
     first = error.errors[0] if error.errors else {}
     near = str(first.get("highlight") or "").strip()
     detail = str(first.get("description") or "").split(" but got <")[0].removesuffix(".")
-    what = f"the SQL can't be read near {shown(near)}" if near else "the SQL can't be read"
+    what = f"the SQL can't be read near {quote_value(near)}" if near else "the SQL can't be read"
     if detail and not detail.startswith("Invalid expression"):
         what += f": {detail[0].lower()}{detail[1:]}"
     return Mistake("SQL_SYNTAX", what, at=f"line {first.get('line') or 1}", fix="correct the SQL there")
 
 
-def _line(node: exp.Expr) -> str:
+def _line_text(node: exp.Expr) -> str:
     return f"line {node.meta.get('line', 1)}"
 
 
-def _is_defined(table: exp.Table, name: str) -> bool:
+def _is_defined_by_with(table: exp.Table, name: str) -> bool:
     """Tell whether a WITH gives `name` a meaning where `table` stands: one around it, or an earlier part of its own."""
     child: exp.Expr = table
     node = table.parent
     while node is not None:
         if isinstance(node, exp.With):
-            places = [id(part) for part in node.expressions]
-            last = len(places) if node.args.get("recursive") else places.index(id(child))
+            part_ids = [id(part) for part in node.expressions]
+            last = len(part_ids) if node.args.get("recursive") else part_ids.index(id(child))
             last += bool(node.args.get("recursive"))
             if any(part.alias.lower() == name for part in node.expressions[:last]):
                 return True

@@ -1,7 +1,7 @@
-"""The catalog database: connections and transactions on SQLite and PostgreSQL.
+"""Open connections and transactions of the catalog database, on SQLite and PostgreSQL.
 
-No transaction is held over file or network I/O. The clock of leases is the database's on PostgreSQL, this machine's
-on SQLite.
+No transaction stays open during file or network I/O. Leases use the database's clock on PostgreSQL, this machine's
+clock on SQLite.
 """
 
 import random
@@ -21,13 +21,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.util import LRUCache
 
 from runnel.errors import Mistake, NoRoom, RunnelError, Unreachable
-from runnel.thread_interrupt import uninterrupted
+from runnel.thread_interrupt import defer_interrupts
 
 T = TypeVar("T")
 BUSY_SECONDS = 30.0
-_MOST_STATEMENTS = 1000
-_ATTEMPTS = 12  # about 20 seconds: a database that restarts is waited for
-# A serialization failure or deadlock, and the server going away or starting up; all are worth another try.
+_MAX_CACHED_STATEMENTS = 1000
+_ATTEMPTS = 12  # about 20 seconds: long enough for a database that restarts
+# A serialization failure or deadlock, or the server is shutting down or starting up; retrying helps with all of them.
 _RETRY_STATES = ("40001", "40P01", "57P01", "57P02", "57P03", "08006", "08001", "08003")
 
 
@@ -35,74 +35,82 @@ class Database:
     """One catalog database. Safe to share between threads; a forked process opens its own."""
 
     def __init__(self, url: str) -> None:
-        self.url = _parsed(url)
-        self._answered = False
+        self.url = _parse_url(url)
+        self._has_answered = False
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.engine = _sqlite(self.url) if self.is_sqlite else _postgresql(self.url)
+        self.engine = _create_sqlite_engine(self.url) if self.is_sqlite else _create_postgresql_engine(self.url)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Open a transaction that sees one state of the database and writes nothing."""
-        with self._reached() as connection, connection.begin():
+    def read_transaction(self) -> Iterator[Connection]:
+        """Open a read-only transaction that sees one snapshot of the database."""
+        with self._connect() as connection, connection.begin():
             yield connection
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` reads in one transaction, trying again when the database was locked or restarted."""
-        return self._trying(work, writing=False)
+        """Run `work` in a read-only transaction and return its result; retry if the database is locked or restarted."""
+        return self._run_uninterrupted(work, writing=False)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one writing transaction and return its result.
 
-        `work` may run several times, also after an attempt that took effect without our knowing: where that matters
-        it takes the lake's lock, which waits for such an attempt to end, and then looks for what it would have made.
+        `work` may run several times, even after an attempt that was committed without our knowing. If that matters,
+        `work` takes the lake's lock, which waits for such an attempt to end, and then checks whether it was committed.
         """
-        return self._trying(work, writing=True)
+        return self._run_uninterrupted(work, writing=True)
 
     def now(self, connection: Connection | None = None) -> str:
-        """Return the time that leases are measured by."""
-        return clock(connection) if connection is not None else stamp(datetime.now(UTC))
+        """Return the time that leases use."""
+        return read_clock(connection) if connection is not None else format_time(datetime.now(UTC))
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
-    def _trying(self, work: Callable[[Connection], T], *, writing: bool) -> T:
-        with uninterrupted():  # a task that is stopped must not leave a connection in the middle of a transaction
-            return self._try(work, writing=writing)
+    def _run_uninterrupted(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+        with defer_interrupts():  # a task that is stopped must not leave a connection in the middle of a transaction
+            return self._run_with_retries(work, writing=writing)
 
-    def _try(self, work: Callable[[Connection], T], *, writing: bool) -> T:
-        unsure = False
+    def _run_with_retries(self, work: Callable[[Connection], T], *, writing: bool) -> T:
+        is_outcome_unknown = False
         for attempt in range(_ATTEMPTS):
             try:
-                with self._reached(writing=writing) as connection:
+                with self._connect(writing=writing) as connection:
                     with connection.begin():
                         result = work(connection)
-                        unsure = writing
-                    self._answered = True
+                        is_outcome_unknown = writing
+                    self._has_answered = True
                     return result
             except DBAPIError as error:
-                if not _passing(error):
-                    raise _told(error, self.url) from error
-                last: Exception = error
+                if not _is_transient(error):
+                    raise _translate_error(error, self.url) from error
+                last_error: Exception = error
             except Unreachable as error:
-                if not unsure and not self._answered and attempt >= 3:
-                    raise  # it never answered: likely the wrong address, and nobody wants to wait for that
-                last = error
+                if not is_outcome_unknown and not self._has_answered and attempt >= 3:
+                    raise  # it never answered, so likely the address is wrong: don't let the user wait
+                last_error = error
             time.sleep(min(2.0, 0.05 * 2**attempt) * (0.5 + random.random()))
-        outcome = "it is unknown whether the last write took effect; nothing was deleted" if unsure else str(last)
-        look = "look in `runnel log` whether it took effect, and repeat it if not" if unsure else "repeat the command"
+        reason = (
+            "it is unknown whether the last write took effect; nothing was deleted"
+            if is_outcome_unknown
+            else str(last_error)
+        )
+        advice = (
+            "look in `runnel log` whether it took effect, and repeat it if not"
+            if is_outcome_unknown
+            else "repeat the command"
+        )
         raise Unreachable(
             "DATABASE_UNREACHABLE",
-            f"the catalog database {_shown(self.url)} does not answer: {_first_line(outcome)}",
-            fix=f"check that it runs, then {look}",
-        ) from last
+            f"the catalog database {_hide_password(self.url)} does not answer: {_first_line(reason)}",
+            fix=f"check that it runs, then {advice}",
+        ) from last_error
 
     @contextmanager
-    def _reached(self, *, writing: bool = False) -> Iterator[Connection]:
+    def _connect(self, *, writing: bool = False) -> Iterator[Connection]:
         try:
             connection = self.engine.connect()
         except OperationalError as error:
-            raise _told(error, self.url) from error
+            raise _translate_error(error, self.url) from error
         except PoolTimeout as error:
             what = "too many threads of this process use the catalog database at once"
             raise Unreachable("DATABASE_BUSY", what, fix="use fewer threads, or repeat") from error
@@ -116,28 +124,28 @@ class Database:
             connection.close()
 
 
-def stamp(moment: datetime) -> str:
-    """Return a moment as the text that the database keeps.
+def format_time(moment: datetime) -> str:
+    """Return a time as the text that the database stores.
 
-    >>> stamp(datetime(2026, 1, 2, 8, tzinfo=UTC))
+    >>> format_time(datetime(2026, 1, 2, 8, tzinfo=UTC))
     '2026-01-02T08:00:00.000000Z'
     """
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def clock(connection: Connection) -> str:
-    """Return the time that leases are measured by: the database's on PostgreSQL, this machine's on SQLite."""
+def read_clock(connection: Connection) -> str:
+    """Return the time that leases use: the database's clock on PostgreSQL, this machine's on SQLite."""
     if connection.dialect.name == "sqlite":
-        return stamp(datetime.now(UTC))
-    return stamp(connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
+        return format_time(datetime.now(UTC))
+    return format_time(connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one())
 
 
-def moment(text: str) -> datetime:
-    """Return the moment behind a stored time."""
+def parse_time(text: str) -> datetime:
+    """Return the time that a stored text means."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
@@ -152,17 +160,17 @@ def _parsed(url: str) -> URL:
 
 
 @cache
-def _compiling() -> tuple[Dialect, LRUCache[Any, Any]]:
-    """Return what statements are compiled by for SQLite, and those that are: once for all lakes of this process."""
+def _sqlite_compiler() -> tuple[Dialect, LRUCache[Any, Any]]:
+    """Return SQLite's dialect and a cache of compiled statements, shared by all lakes of this process."""
     engine = sa.create_engine("sqlite://")
     engine.connect().close()  # so that the dialect knows its version of SQLite
-    return engine.dialect, LRUCache(_MOST_STATEMENTS)
+    return engine.dialect, LRUCache(_MAX_CACHED_STATEMENTS)
 
 
-def _sqlite(url: URL) -> Engine:
-    dialect, compiled = _compiling()
+def _create_sqlite_engine(url: URL) -> Engine:
+    dialect, statement_cache = _sqlite_compiler()
     pool = sa.create_pool_from_url(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
-    engine = Engine(pool, dialect, url, execution_options={"compiled_cache": compiled})
+    engine = Engine(pool, dialect, url, execution_options={"compiled_cache": statement_cache})
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:
@@ -177,11 +185,11 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _postgresql(url: URL) -> Engine:
+def _create_postgresql_engine(url: URL) -> Engine:
     return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
 
 
-def _passing(error: DBAPIError) -> bool:
+def _is_transient(error: DBAPIError) -> bool:
     if isinstance(error, IntegrityError):
         return False
     if error.connection_invalidated:
@@ -191,27 +199,27 @@ def _passing(error: DBAPIError) -> bool:
     return state in _RETRY_STATES or "locked" in text or "busy" in text or "connection" in text
 
 
-def _told(error: DBAPIError, url: URL) -> RunnelError:
-    """Return a database error as one that a user can act on."""
+def _translate_error(error: DBAPIError, url: URL) -> RunnelError:
+    """Return the RunnelError for a database error, with what the user can do about it."""
     text = _first_line(str(error.orig))
-    shown = _shown(url)
+    safe_url = _hide_password(url)
     lowered = text.lower()
     if isinstance(error, IntegrityError):
         return RunnelError("DATABASE_INTEGRITY", f"the catalog database refused a row: {text}", fix="run `runnel fsck`")
     if "disk is full" in lowered or "no space" in lowered:
         return NoRoom(
-            "DISK_FULL", f"no space left for the catalog database {shown}", fix="free some space, then repeat"
+            "DISK_FULL", f"no space left for the catalog database {safe_url}", fix="free some space, then repeat"
         )
     if "readonly" in lowered or "read-only" in lowered:
-        return RunnelError("DATABASE_READ_ONLY", f"the catalog database {shown} can't be written: {text}")
+        return RunnelError("DATABASE_READ_ONLY", f"the catalog database {safe_url} can't be written: {text}")
     if "not a database" in lowered or "malformed" in lowered:
-        return RunnelError("DATABASE_DAMAGED", f"{shown} is damaged: {text}", fix="restore it from a backup")
+        return RunnelError("DATABASE_DAMAGED", f"{safe_url} is damaged: {text}", fix="restore it from a backup")
     if url.database and "unable to open" in lowered and not Path(url.database).parent.exists():
         return Mistake(
-            "PROJECT_NO_LAKE", f"there is no lake at {shown}", fix="run `runnel init` in the project's folder"
+            "PROJECT_NO_LAKE", f"there is no lake at {safe_url}", fix="run `runnel init` in the project's folder"
         )
     return Unreachable(
-        "DATABASE_UNREACHABLE", f"the catalog database {shown} does not answer: {text}", fix="check that it runs"
+        "DATABASE_UNREACHABLE", f"the catalog database {safe_url} does not answer: {text}", fix="check that it runs"
     )
 
 
@@ -219,5 +227,5 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else "no message"
 
 
-def _shown(url: URL) -> str:
+def _hide_password(url: URL) -> str:
     return url.render_as_string(hide_password=True)

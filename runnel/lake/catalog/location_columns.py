@@ -1,7 +1,7 @@
-"""Every column of the catalog database that holds locations of the warehouse: versions, data files, folders.
+"""List every column of the catalog database that contains locations in the warehouse: versions, data files, folders.
 
-The one list of them, for whoever moves locations or asks which there are. A test walks the schema: a column of text
-that is listed here neither as one with locations nor as one without fails it.
+This is the only list of them. A test walks the schema: it fails for a text column that is listed here neither with
+nor without locations.
 """
 
 import json
@@ -14,15 +14,15 @@ from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
 
-Place = Callable[[str], str]
-"""Tells where a location is now; any other text stays as it is."""
+LocationMapper = Callable[[str], str]
+"""Returns the new location for an old one, and any other text unchanged."""
 
 
 @dataclass(frozen=True)
 class LocationColumn:
-    """A column with locations: each value is one, or is JSON in which they stand.
+    """A column with locations: each value is a location, or JSON that contains locations.
 
-    `within` limits a change to one member of the JSON object: other members may name paths that must stay.
+    `within` limits a change to one member of the JSON object: other members may contain paths that must stay.
     """
 
     table: sa.Table
@@ -35,33 +35,33 @@ class LocationColumn:
         """Return the names of the table and of the column."""
         return self.table.name, self.name
 
-    def moved(self, value: str, place: Place) -> str:
+    def move_value(self, value: str, map_location: LocationMapper) -> str:
         """Return a value with every location in it moved."""
         if not self.is_json:
-            return place(value)
+            return map_location(value)
         document = json.loads(value)
-        changed = _moved(document, place) if self.within is None else document
+        changed = _move_json(document, map_location) if self.within is None else document
         if self.within is not None and self.within in document:
-            changed = {**document, self.within: _moved(document[self.within], place)}
+            changed = {**document, self.within: _move_json(document[self.within], map_location)}
         return value if changed == document else json.dumps(changed, sort_keys=True)
 
 
-def _columns(table: sa.Table, *names: str) -> tuple[LocationColumn, ...]:
+def _plain_columns(table: sa.Table, *names: str) -> tuple[LocationColumn, ...]:
     return tuple(LocationColumn(table, name) for name in names)
 
 
 LOCATION_COLUMNS: tuple[LocationColumn, ...] = (
-    *_columns(schema.iceberg_tables, "metadata_location", "previous_metadata_location"),
-    *_columns(schema.iceberg_namespaces, "property_value"),
-    *_columns(schema.lake, "warehouse"),
-    *_columns(schema.changes, "before", "after", "content"),
+    *_plain_columns(schema.iceberg_tables, "metadata_location", "previous_metadata_location"),
+    *_plain_columns(schema.iceberg_namespaces, "property_value"),
+    *_plain_columns(schema.lake, "warehouse"),
+    *_plain_columns(schema.changes, "before", "after", "content"),
     LocationColumn(schema.changes, "detail", is_json=True),
-    *_columns(schema.heads, "location", "content"),
-    *_columns(schema.garbage, "path"),
-    *_columns(schema.results, "location", "content", "quarantine_location", "quarantine_content"),
+    *_plain_columns(schema.heads, "location", "content"),
+    *_plain_columns(schema.garbage, "path"),
+    *_plain_columns(schema.results, "location", "content", "quarantine_location", "quarantine_content"),
     LocationColumn(schema.results, "detail", is_json=True, within="inputs"),
     LocationColumn(schema.ingested, "files", is_json=True),
-    *_columns(schema.deliveries, "location", "content"),
+    *_plain_columns(schema.deliveries, "location", "content"),
     LocationColumn(schema.streams, "tapes", is_json=True),
     LocationColumn(schema.schedules, "cursor", is_json=True),
 )
@@ -82,7 +82,7 @@ COLUMNS_WITHOUT_LOCATIONS: Mapping[str, tuple[str, ...]] = {
     "runnel_slots": ("name", "owner", "commit_id", "taken_at", "expires_at", "token"),
     "runnel_garbage": ("found_at",),
     "runnel_results": ("table_name", "key", "run", "branch", "made_at", "used_at"),
-    # What a run, a request or an alarm said at its time is a record, and stays as it was said.
+    # What a run, a request or an alarm recorded is history, and stays as it was recorded.
     "runnel_runs": ("id", "branch", "state", "author", "started_at", "ended_at", "commit_id", "detail"),
     "runnel_queue": (
         *("id", "branch", "kind", "wish", "cause", "slot", "author", "state", "queued_at", "not_before", "worker"),
@@ -93,7 +93,7 @@ COLUMNS_WITHOUT_LOCATIONS: Mapping[str, tuple[str, ...]] = {
     "runnel_tellings": ("key", "alert", "word", "next_at", "told_at", "problem"),
     "runnel_answers": ("key", "request", "body", "at"),
     "runnel_batches": ("query", "branch", "table_name", "commit_id", "at", "detail"),
-    # The path is that of the source's own file, and the state is the source's own.
+    # The path and the state belong to the source, not to the warehouse.
     "runnel_ingested": ("line", "table_name", "path", "sha256", "identity", "state"),
     "runnel_deliveries": (
         *("sink", "delivered", "begun", "at", "problem", "failing_since", "next_at", "holder", "held_until"),
@@ -115,32 +115,44 @@ COLUMNS_WITHOUT_LOCATIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def move_locations(connection: Connection, place: Place) -> None:
+def move_locations(connection: Connection, map_location: LocationMapper) -> None:
     """Move every location in the catalog database, within the caller's transaction."""
     for table in dict.fromkeys(column.table for column in LOCATION_COLUMNS):
-        _move_table(connection, table, [column for column in LOCATION_COLUMNS if column.table is table], place)
+        _move_table(connection, table, [column for column in LOCATION_COLUMNS if column.table is table], map_location)
 
 
-def _move_table(connection: Connection, table: sa.Table, columns: list[LocationColumn], place: Place) -> None:
-    """Change columns of every row; only rows that differ afterwards are written."""
+def _move_table(
+    connection: Connection, table: sa.Table, columns: list[LocationColumn], map_location: LocationMapper
+) -> None:
+    """Move the locations in some columns of every row, and write only the rows that changed."""
     keys = [column.name for column in table.primary_key.columns]
     names = [column.name for column in columns]
     changed: list[dict[str, Any]] = []
     for row in connection.execute(sa.select(*(table.c[name] for name in dict.fromkeys([*keys, *names])))):
         values = row._mapping
-        new = {column.name: values[column.name] and column.moved(values[column.name], place) for column in columns}
-        if any(new[name] != values[name] for name in names):
-            changed.append({f"key_{name}": values[name] for name in keys} | {f"new_{name}": new[name] for name in new})
+        new_values = {
+            column.name: values[column.name] and column.move_value(values[column.name], map_location)
+            for column in columns
+        }
+        if any(new_values[name] != values[name] for name in names):
+            changed.append(
+                {f"key_{name}": values[name] for name in keys}
+                | {f"new_{name}": new_values[name] for name in new_values}
+            )
     if changed:
-        here = sa.and_(*(table.c[name] == sa.bindparam(f"key_{name}") for name in keys))
-        moved: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
-        connection.execute(table.update().where(here).values(moved), changed)
+        key_condition = sa.and_(*(table.c[name] == sa.bindparam(f"key_{name}") for name in keys))
+        new_parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in names}
+        connection.execute(table.update().where(key_condition).values(new_parameters), changed)
 
 
-def _moved(value: Any, place: Place) -> Any:
-    """Return a JSON value with every location in it, wherever it stands, moved."""
+def _move_json(value: Any, map_location: LocationMapper) -> Any:
+    """Return a JSON value with every location in it moved, at any depth."""
     if isinstance(value, str):
-        return place(value)
+        return map_location(value)
     if isinstance(value, list):
-        return [_moved(item, place) for item in value]
-    return {place(name): _moved(item, place) for name, item in value.items()} if isinstance(value, dict) else value
+        return [_move_json(item, map_location) for item in value]
+    return (
+        {map_location(name): _move_json(item, map_location) for name, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )

@@ -6,7 +6,7 @@ from sqlalchemy.engine import Connection
 from runnel.lake.catalog import schema
 
 
-def lock(connection: Connection) -> None:
+def lock_lake(connection: Connection) -> None:
     """Lock the lake for writing until the transaction ends.
 
     SQLite's transaction has it from its beginning; PostgreSQL locks the lake's row.

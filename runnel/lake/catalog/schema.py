@@ -1,13 +1,13 @@
-"""The tables of the catalog database: Iceberg's own two, and what Runnel keeps beside them.
+"""Define the tables of the catalog database: Iceberg's own two, and Runnel's.
 
-Times are ISO 8601 in UTC with microseconds, as text, so that both databases order them alike.
+Times are ISO 8601 text in UTC with microseconds, so that SQLite and PostgreSQL sort them alike.
 """
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
 metadata = MetaData()
 
-# Iceberg's SQL catalog, schema version V1: shared with Spark's JdbcCatalog, PyIceberg and whoever else reads it.
+# Iceberg's SQL catalog, schema version V1: shared with Spark's JdbcCatalog, PyIceberg and other engines.
 iceberg_tables = Table(
     "iceberg_tables",
     metadata,
@@ -33,10 +33,10 @@ lake = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("uuid", String(36), nullable=False),
     Column("warehouse", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False),  # also the lock that puts publishes in one order
+    Column("seq", BigInteger, nullable=False),  # also the lock that serializes publishes
     Column("created_at", String(32), nullable=False),
 )
-# A line is one life of a branch: a chain of commits, starting where it was forked off. It outlives the branch.
+# A line is the chain of commits of one branch, starting at the commit it was forked from. It outlives the branch.
 lines = Table(
     "runnel_lines",
     metadata,
@@ -72,7 +72,7 @@ commits = Table(
     Column("expired_at", String(32)),
     Index("runnel_commits_line", "line", "seq"),
     Index("runnel_commits_time", "line", "at"),
-    # Merges only: ancestry must not cost by the number of commits.
+    # Merges only, so that the cost of an ancestry lookup does not grow with the number of commits.
     Index(
         "runnel_commits_merged",
         "line",
@@ -81,7 +81,7 @@ commits = Table(
         sqlite_where=text("merged is not null"),
         postgresql_where=text("merged is not null"),
     ),
-    # Compactions only: to look through them must not cost by the number of commits.
+    # Compactions only, so that the cost of finding them does not grow with the number of commits.
     Index(
         "runnel_commits_compact",
         "seq",
@@ -102,7 +102,7 @@ changes = Table(
     Column("detail", Text, nullable=False),  # JSON: provenance, replaced files
     Index("runnel_changes_commit", "commit_id"),
 )
-# What Runnel last published to each branch. A difference from iceberg_tables is the work of another engine.
+# What Runnel last published to each branch. A difference from iceberg_tables was made by another engine.
 heads = Table(
     "runnel_heads",
     metadata,
@@ -119,7 +119,7 @@ tags = Table(
     Column("author", Text, nullable=False),
     Column("at", String(32), nullable=False),
 )
-# Open writes and long reads: what they use is not swept while their pin lasts.
+# Open writes and long reads: garbage collection retains their files while their pin is valid.
 pins = Table(
     "runnel_pins",
     metadata,
@@ -138,7 +138,7 @@ slots = Table(
     Column("commit_id", String(20), nullable=False),
     Column("taken_at", String(32), nullable=False),
     Column("expires_at", String(32), nullable=False),
-    Column("token", String(32), nullable=False, server_default=""),  # who holds it: names are used again
+    Column("token", String(32), nullable=False, server_default=""),  # identifies the holder, because names are reused
 )
 garbage = Table(
     "runnel_garbage",
@@ -147,7 +147,7 @@ garbage = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("found_at", String(32), nullable=False),
 )
-# What tasks once made, by a key of their code and inputs; known on every branch. Its versions are kept by gc.
+# Results of tasks by a key of their code and inputs, shared by all branches. gc retains their versions.
 results = Table(
     "runnel_results",
     metadata,
@@ -177,7 +177,7 @@ runs = Table(
     Column("detail", Text, nullable=False),  # JSON: selection, steps, error, the leases that it holds
     Index("runnel_runs_started", "started_at"),
 )
-# What a source has given to its table. Looked up as changes are: newest on the line, else on the line forked off.
+# Positions of sources. Looked up like changes: the newest on the line, else on the line that it was forked from.
 ingested = Table(
     "runnel_ingested",
     metadata,
@@ -191,47 +191,47 @@ ingested = Table(
     Column("identity", Text, nullable=False),
     Column("files", Text, nullable=False),  # JSON: the data files that hold its rows
     Column("gone", Boolean, nullable=False),
-    Column("state", Text, nullable=True),  # JSON: where a source that is no files is; its one row is called `state`
+    Column("state", Text, nullable=True),  # JSON: position of a source other than files; the path of its row is `state`
 )
-# How far a sink has come: the last commit that it took, and how the one after that is going.
+# Positions of sinks: the last commit delivered, and the state of the delivery after that.
 deliveries = Table(
     "runnel_deliveries",
     metadata,
     Column("sink", String(511), primary_key=True),
     Column("delivered", String(40), nullable=True),  # id of the commit
     Column("seq", BigInteger, nullable=True),
-    Column("location", Text, nullable=True),  # the version of its table then; null where there was none
+    Column("location", Text, nullable=True),  # the version of its table at that commit; null if it did not exist
     Column("content", Text, nullable=True),
     Column("begun", String(40), nullable=True),  # the commit whose whole table is being delivered
-    Column("epoch", Integer, nullable=False),  # how often it was told to begin anew
+    Column("epoch", Integer, nullable=False),  # how often the sink was reset
     Column("rows", BigInteger, nullable=True),  # of the last delivery
     Column("at", String(32), nullable=True),
-    Column("attempts", Integer, nullable=False),  # that failed since
+    Column("attempts", Integer, nullable=False),  # failed attempts since the last delivery
     Column("problem", Text, nullable=True),
     Column("failing_since", String(32), nullable=True),
-    Column("next_at", String(32), nullable=True),  # until then a run tries once, and does not wait
-    Column("holder", String(300), nullable=True),  # who delivers now, until when
+    Column("next_at", String(32), nullable=True),  # until then a run tries once and does not wait for retries
+    Column("holder", String(300), nullable=True),  # the process that delivers now, and its lease's end
     Column("held_until", String(32), nullable=True),
 )
-# A stream: a task that goes on from where it was. A life of it starts with nothing, and has a checkpoint of its own.
+# A stream: a task that continues from its checkpoint. Each life of it starts empty and has a checkpoint of its own.
 streams = Table(
     "runnel_streams",
     metadata,
     Column("branch", String(63), primary_key=True),
     Column("table_name", String(511), primary_key=True),
     Column("life", String(32), nullable=False),
-    Column("query", String(36), nullable=True),  # Spark's name for the checkpoint's query, once it has one
+    Column("query", String(36), nullable=True),  # Spark's id of the checkpoint's query, once it has one
     Column("code", Text, nullable=False),  # the fingerprint of its task when it last started
-    Column("tapes", Text, nullable=False),  # JSON: for each table that it reads as a stream, its tape
+    Column("tapes", Text, nullable=False),  # JSON: the append log of each table that it reads as a stream
     Column("begun_at", String(32), nullable=False),
     Column("state", String(20), nullable=False),  # idle, running, waiting, failed
     Column("problem", Text, nullable=True),
     Column("since", String(32), nullable=False),
-    Column("owner", Text, nullable=True),  # who runs it, until when
+    Column("owner", Text, nullable=True),  # the process that runs it, and its lease's end
     Column("token", String(32), nullable=True),
     Column("expires_at", String(32), nullable=True),
 )
-# What the batches of streams did: written in the transaction that publishes one, so that none is published twice.
+# Batches of streams, each written in the transaction that publishes it, so that none is published twice.
 batches = Table(
     "runnel_batches",
     metadata,
@@ -244,7 +244,7 @@ batches = Table(
     Column("detail", Text, nullable=False),  # JSON: rows, times, the watermark, the size of the state
     Index("runnel_batches_table", "branch", "table_name", "at"),
 )
-# What is to be run. A run is claimed by a worker, for a while, with a token: who holds no token publishes nothing.
+# The run queue. A worker claims a run for a limited time with a token; without a valid token it can't publish.
 queue = Table(
     "runnel_queue",
     metadata,
@@ -252,29 +252,29 @@ queue = Table(
     Column("branch", String(63), nullable=False),
     Column("kind", String(10), nullable=False),  # run, plan, query
     Column("wish", Text, nullable=False),  # JSON: what to run, and how
-    Column("cause", String(200), nullable=False),  # who wants it: a user, a schedule, a backfill
-    Column("slot", String(200), nullable=True, unique=True),  # what is to be run only once, such as a schedule's time
+    Column("cause", String(200), nullable=False),  # who requested it: a user, a schedule, a backfill
+    Column("slot", String(200), nullable=True, unique=True),  # what is run only once, such as a schedule's time
     Column("author", Text, nullable=False),
-    Column("priority", Integer, nullable=False),  # the higher the earlier
+    Column("priority", Integer, nullable=False),  # higher runs earlier
     Column("state", String(20), nullable=False),  # queued, running, or how it ended
     Column("queued_at", String(32), nullable=False),
     Column("not_before", String(32), nullable=False),
-    Column("attempt", Integer, nullable=False),  # the one that is under way, or was the last
+    Column("attempt", Integer, nullable=False),  # number of the current or last attempt
     Column("retries", Integer, nullable=False),
     Column("timeout_seconds", Integer, nullable=True),
     Column("worker", String(63), nullable=True),
     Column("token", String(32), nullable=True),
-    Column("renewed_at", String(32), nullable=True),  # the claim
+    Column("renewed_at", String(32), nullable=True),  # when the claim was last renewed
     Column("started_at", String(32), nullable=True),
-    Column("cancel_at", String(32), nullable=True),  # when somebody asked to stop it
+    Column("cancel_at", String(32), nullable=True),  # when its cancellation was requested
     Column("commit_id", String(20), nullable=True),  # written in the transaction that publishes it
     Column("ended_at", String(32), nullable=True),
-    Column("outcome", Text, nullable=True),  # JSON: what became of it
+    Column("outcome", Text, nullable=True),  # JSON: the result or the error
     Index("runnel_queue_state", "state", "priority", "id"),
     Index("runnel_queue_cause", "cause", "id"),
     Index("runnel_queue_ended", "ended_at"),
 )
-# What happens in a run while it goes on, for whoever follows it.
+# Events of a run in progress, for clients that follow it.
 events = Table(
     "runnel_events",
     metadata,
@@ -283,7 +283,7 @@ events = Table(
     Column("at", String(32), nullable=False),
     Column("event", Text, nullable=False),  # JSON
 )
-# Processes that compute, and what else must be done by one at a time. A row that is not renewed is dead.
+# Worker and service processes. A process whose row is not renewed is dead.
 workers = Table(
     "runnel_workers",
     metadata,
@@ -293,7 +293,7 @@ workers = Table(
     Column("state", String(20), nullable=False),
     Column("started_at", String(32), nullable=False),
     Column("renewed_at", String(32), nullable=False),
-    Column("detail", Text, nullable=False),  # JSON: what it can do, how it is
+    Column("detail", Text, nullable=False),  # JSON: its capabilities and health
 )
 leases = Table(
     "runnel_leases",
@@ -303,17 +303,17 @@ leases = Table(
     Column("token", String(32), nullable=False),
     Column("renewed_at", String(32), nullable=False),
 )
-# How far each schedule has come, and what people said about it.
+# Schedules: their cursors, and whether a user paused them.
 schedules = Table(
     "runnel_schedules",
     metadata,
     Column("name", String(200), primary_key=True),
     Column("declared", Text, nullable=False),  # JSON
-    Column("cursor", Text, nullable=False),  # JSON: the last slot that was queued, or the versions that were seen
+    Column("cursor", Text, nullable=False),  # JSON: the last slot queued, or the table versions last seen
     Column("paused_at", String(32), nullable=True),
     Column("paused_by", Text, nullable=True),
     Column("seen_at", String(32), nullable=False),  # when it was last declared
-    Column("gone_at", String(32), nullable=True),  # since when it is no more
+    Column("gone_at", String(32), nullable=True),  # since when it is no longer declared
 )
 backfills = Table(
     "runnel_backfills",
@@ -333,10 +333,10 @@ tokens = Table(
     Column("scope", String(20), nullable=False),
     Column("made_at", String(32), nullable=False),
     Column("revoked_at", String(32), nullable=True),
-    Column("tables", Text, nullable=True),  # JSON: patterns of those that it is for; null for all
-    Column("branch", String(63), nullable=True),  # the one that it is for; null for all
+    Column("tables", Text, nullable=True),  # JSON: patterns of the tables it grants access to; null for all
+    Column("branch", String(63), nullable=True),  # the branch it grants access to; null for all
 )
-# Answers that were given to requests with an idempotency key: the same request gets the same answer.
+# Responses to requests with an Idempotency-Key: a repeated request gets the same response.
 answers = Table(
     "runnel_answers",
     metadata,
@@ -346,16 +346,16 @@ answers = Table(
     Column("body", Text, nullable=False),
     Column("at", String(32), nullable=False),
 )
-# What a project declares of its tables, sources, sinks and alerts: the service has no flow to look into.
+# Declarations of a project's tables, sources, sinks and alerts: the service does not load the flow.
 declared = Table(
     "runnel_declared",
     metadata,
     Column("kind", String(10), primary_key=True),  # table, source, sink, alert
     Column("name", String(511), primary_key=True),
     Column("declared", Text, nullable=False),  # JSON
-    Column("since", String(32), nullable=False),  # when it was new, or had another deadline
+    Column("since", String(32), nullable=False),  # when it was first declared, or its deadline changed
 )
-# What is wrong, or was: each time a number. Where `over_at` is null it still is.
+# Alarms, numbered per key. An alarm whose `over_at` is null is still active.
 alarms = Table(
     "runnel_alarms",
     metadata,
@@ -364,12 +364,12 @@ alarms = Table(
     Column("kind", String(20), nullable=False),
     Column("level", String(10), nullable=False),  # warning, alarm
     Column("since", String(32), nullable=False),
-    Column("detail", Text, nullable=False),  # JSON: what it is, what it blocks, what to do
+    Column("detail", Text, nullable=False),  # JSON: description, blocked tables, what to do
     Column("over_at", String(32), nullable=True),
     Index("runnel_alarms_over", "over_at"),
 )
-# Whom an alarm was told, and how often that was tried. Who tries says so before.
-tellings = Table(
+# Notifications about alarms, and how often each was tried. A service claims a try before it sends.
+notifications = Table(
     "runnel_tellings",
     metadata,
     Column("key", String(300), primary_key=True),
@@ -390,16 +390,16 @@ code = Table(
     Column("content", LargeBinary, nullable=False),  # compressed
     Column("kept_at", String(32), nullable=False),  # when a run last started with it
 )
-# What was pushed to sources. An inbox numbers its events from 1 on; whoever holds its row gives out the next numbers,
-# so that none becomes visible after a greater one.
+# Inboxes of sources that events are pushed to. Events are numbered from 1; a transaction locks the inbox's row before
+# it assigns numbers, so that none becomes visible after a greater one.
 inboxes = Table(
     "runnel_inboxes",
     metadata,
     Column("source", String(511), primary_key=True),
     Column("last", BigInteger, nullable=False),  # the number of the newest event
-    Column("gone", BigInteger, nullable=False),  # events up to this number are no longer kept
+    Column("gone", BigInteger, nullable=False),  # events up to this number were deleted
 )
-# Events as they came, several in a row: what was written at once.
+# Events as received; one row stores several events that were written together.
 inbox = Table(
     "runnel_inbox",
     metadata,
@@ -408,18 +408,18 @@ inbox = Table(
     Column("first", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),  # a JSON object in each line
     Column("received_at", String(32), nullable=False),
-    Column("mark", String(32), nullable=False),  # of the write that brought it
+    Column("mark", String(32), nullable=False),  # id of the transaction that wrote it
     Index("runnel_inbox_mark", "mark"),
 )
-# By what events, and requests that brought some, are known when they come again.
+# Keys of events and of push requests, by which repeated ones are recognized.
 inbox_keys = Table(
     "runnel_inbox_keys",
     metadata,
     Column("source", String(511), primary_key=True),
     Column("key", String(40), primary_key=True),  # a hash
-    Column("number", BigInteger, nullable=False),  # of the event, or of the last one when the request came
-    Column("request", String(64), nullable=True),  # the hash of a request; null where this is the key of an event
-    Column("taken", Integer, nullable=True),  # what the request was answered
+    Column("number", BigInteger, nullable=False),  # of the event, or of the last event of the request
+    Column("request", String(64), nullable=True),  # the hash of a request; null if this is the key of an event
+    Column("taken", Integer, nullable=True),  # events accepted and duplicates, as answered
     Column("known", Integer, nullable=True),
     Index("runnel_inbox_keys_number", "source", "number"),
 )

@@ -1,7 +1,7 @@
-"""Alarms: what is wrong, since when, and until when it was.
+"""Store alarms: what is wrong, since when, and when it ended.
 
-Whoever looks says what is wrong now; what is new is raised, what is no longer there is over. Several may look at once:
-an alarm is raised once, since the lake's lock is held.
+A monitor passes in everything that is wrong now: new alarms are raised, missing ones are ended. Several monitors may
+run at once; an alarm is still raised once, because the lake's lock is held.
 """
 
 import json
@@ -14,18 +14,18 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, stamp
-from runnel.lake.catalog.lock import lock
+from runnel.lake.catalog.database import Database, format_time
+from runnel.lake.catalog.lock import lock_lake
 
 WARNING, ALARM, OVER = "warning", "alarm", "over"
-_TABLE, _C = schema.alarms, schema.alarms.c
+_TABLE, _COLUMNS = schema.alarms, schema.alarms.c
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that is wrong. `tables` are those it is about, `blocks` what waits for them, `fix` what to do.
+    """A problem. `tables` are the tables it concerns, `blocks` what waits for them, `fix` what to do about it.
 
-    `number` counts how often it was wrong before.
+    `number` counts the alarms with this key, this one included.
     """
 
     key: str
@@ -41,8 +41,8 @@ class Alarm:
     over_at: str | None = None
 
     @property
-    def word(self) -> str:
-        """Return what is to be told about it now."""
+    def current_level(self) -> str:
+        """Return the level to notify: `over` once the alarm has ended, else `level`."""
         return OVER if self.over_at is not None else self.level
 
     def json(self) -> dict[str, Any]:
@@ -62,89 +62,100 @@ class Alarm:
         }
 
 
-def settle(db: Database, wrong: Iterable[Alarm], now: datetime) -> None:
-    """Raise what is wrong and was not, note what has changed, and end what is wrong no more."""
-    wanted = {one.key: one for one in wrong}
+def update_alarms(db: Database, current_alarms: Iterable[Alarm], now: datetime) -> None:
+    """Raise new alarms, update those that changed, and end those that are not in `current_alarms` any more."""
+    alarms_by_key = {alarm.key: alarm for alarm in current_alarms}
 
-    def differs(connection: Connection) -> bool:
-        known = {one.key: one for one in alarms(connection)}
-        return known.keys() != wanted.keys() or any(
-            _merged(known[key], one) != known[key] for key, one in wanted.items()
+    def has_changes(connection: Connection) -> bool:
+        open_alarms = {alarm.key: alarm for alarm in read_alarms(connection)}
+        return open_alarms.keys() != alarms_by_key.keys() or any(
+            _update_alarm(open_alarms[key], alarm) != open_alarms[key] for key, alarm in alarms_by_key.items()
         )
 
     def work(connection: Connection) -> None:
-        lock(connection)
-        known = {one.key: one for one in alarms(connection)}
-        for key, one in wanted.items():
-            if key not in known:
-                _insert(connection, one)
-            elif (merged := _merged(known[key], one)) != known[key]:
-                values = {"level": merged.level, "since": merged.since, "detail": _detail(merged)}
-                connection.execute(_TABLE.update().where(_here(merged)).values(values))
-        for key in known.keys() - wanted.keys():
-            connection.execute(_TABLE.update().where(_here(known[key])).values(over_at=stamp(now)))
+        lock_lake(connection)
+        open_alarms = {alarm.key: alarm for alarm in read_alarms(connection)}
+        for key, alarm in alarms_by_key.items():
+            if key not in open_alarms:
+                _insert_alarm(connection, alarm)
+            elif (updated := _update_alarm(open_alarms[key], alarm)) != open_alarms[key]:
+                values = {"level": updated.level, "since": updated.since, "detail": _detail_json(updated)}
+                connection.execute(_TABLE.update().where(_row_condition(updated)).values(values))
+        for key in open_alarms.keys() - alarms_by_key.keys():
+            connection.execute(_TABLE.update().where(_row_condition(open_alarms[key])).values(over_at=format_time(now)))
 
-    if db.read(differs):  # else there is nothing to write, and nothing is locked
+    if db.read(has_changes):  # else there is nothing to write, and nothing is locked
         db.write(work)
 
 
-def alarms(connection: Connection, *, over_after: str | None = None) -> list[Alarm]:
-    """Return what is wrong now, the oldest first; also what is over since a time, if one is given."""
-    is_open = _C.over_at.is_(None)
-    wanted = is_open if over_after is None else sa.or_(is_open, _C.over_at > over_after)
-    query = sa.select(_TABLE).where(wanted).order_by(_C.since, _C.key, _C.number)
-    return [_alarm(row) for row in connection.execute(query)]
+def read_alarms(connection: Connection, *, over_after: str | None = None) -> list[Alarm]:
+    """Return the open alarms, oldest first; with `over_after` also those that ended after that time."""
+    is_open = _COLUMNS.over_at.is_(None)
+    condition = is_open if over_after is None else sa.or_(is_open, _COLUMNS.over_at > over_after)
+    query = sa.select(_TABLE).where(condition).order_by(_COLUMNS.since, _COLUMNS.key, _COLUMNS.number)
+    return [_alarm_from_row(row) for row in connection.execute(query)]
 
 
-def forget_old(db: Database, seconds: float, now: datetime) -> int:
-    """Forget what was over long ago, with whom it was told; return how many."""
-    old = sa.and_(_C.over_at.is_not(None), _C.over_at < stamp(now - timedelta(seconds=seconds)))
+def delete_old(db: Database, seconds: float, now: datetime) -> int:
+    """Delete alarms that ended more than `seconds` ago, with their notifications; return how many."""
+    is_expired = sa.and_(
+        _COLUMNS.over_at.is_not(None), _COLUMNS.over_at < format_time(now - timedelta(seconds=seconds))
+    )
 
     def work(connection: Connection) -> int:
-        gone = connection.execute(sa.select(_C.key, _C.number).where(old)).all()
-        for key, number in gone:
-            for table in (schema.tellings, _TABLE):
+        expired_alarms = connection.execute(sa.select(_COLUMNS.key, _COLUMNS.number).where(is_expired)).all()
+        for key, number in expired_alarms:
+            for table in (schema.notifications, _TABLE):
                 connection.execute(table.delete().where(table.c.key == key, table.c.number == number))
-        return len(gone)
+        return len(expired_alarms)
 
     return db.write(work)
 
 
-def _merged(known: Alarm, now: Alarm) -> Alarm:
-    """Return an alarm as it is now. It is as old as it was known to be, but for a warning that has come true."""
-    is_true = known.level == WARNING and now.level == ALARM
-    level = now.level if known.level == WARNING else known.level
-    return replace(now, since=now.since if is_true else known.since, number=known.number, level=level)
-
-
-def _insert(connection: Connection, one: Alarm) -> None:
-    newest = connection.execute(sa.select(sa.func.max(_C.number)).where(_C.key == one.key)).scalar()
-    values = {"key": one.key, "number": (newest or 0) + 1, "kind": one.kind, "level": one.level, "since": one.since}
-    connection.execute(_TABLE.insert().values(**values, detail=_detail(one)))
-
-
-def _here(one: Alarm) -> "sa.ColumnElement[bool]":
-    return sa.and_(_C.key == one.key, _C.number == one.number)
-
-
-def _detail(one: Alarm) -> str:
-    return json.dumps(
-        {"what": one.what, "tables": one.tables, "blocks": one.blocks, "fix": one.fix, "run": one.run}, sort_keys=True
+def _update_alarm(open_alarm: Alarm, reported: Alarm) -> Alarm:
+    """Return an open alarm with what is reported now. It keeps its start, unless a warning became an alarm."""
+    has_come_true = open_alarm.level == WARNING and reported.level == ALARM
+    level = reported.level if open_alarm.level == WARNING else open_alarm.level
+    return replace(
+        reported, since=reported.since if has_come_true else open_alarm.since, number=open_alarm.number, level=level
     )
 
 
-def _alarm(row: Row[Any]) -> Alarm:
-    found = json.loads(row.detail)
+def _insert_alarm(connection: Connection, alarm: Alarm) -> None:
+    last_number = connection.execute(sa.select(sa.func.max(_COLUMNS.number)).where(_COLUMNS.key == alarm.key)).scalar()
+    values = {
+        "key": alarm.key,
+        "number": (last_number or 0) + 1,
+        "kind": alarm.kind,
+        "level": alarm.level,
+        "since": alarm.since,
+    }
+    connection.execute(_TABLE.insert().values(**values, detail=_detail_json(alarm)))
+
+
+def _row_condition(alarm: Alarm) -> "sa.ColumnElement[bool]":
+    return sa.and_(_COLUMNS.key == alarm.key, _COLUMNS.number == alarm.number)
+
+
+def _detail_json(alarm: Alarm) -> str:
+    return json.dumps(
+        {"what": alarm.what, "tables": alarm.tables, "blocks": alarm.blocks, "fix": alarm.fix, "run": alarm.run},
+        sort_keys=True,
+    )
+
+
+def _alarm_from_row(row: Row[Any]) -> Alarm:
+    detail = json.loads(row.detail)
     return Alarm(
         row.key,
         row.kind,
-        found["what"],
+        detail["what"],
         row.since,
         row.level,
-        tuple(found["tables"]),
-        tuple(found["blocks"]),
-        found["fix"],
-        found["run"],
+        tuple(detail["tables"]),
+        tuple(detail["blocks"]),
+        detail["fix"],
+        detail["run"],
         row.number,
         row.over_at,
     )

@@ -1,4 +1,4 @@
-"""Backfills: chunks of days that are run one after the other, until one fails or somebody pauses them."""
+"""Store backfills: chunks of days that run one after the other until one fails or a user pauses them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -8,25 +8,25 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Conflict, Mistake, nearest
+from runnel.errors import Conflict, Mistake, find_nearest
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import CANCELLED, FAILED, PAUSED, QUEUED, RUNNING, Entry, Queued
-from runnel.names import shown
+from runnel.lake.control.run_queue import CANCELLED, FAILED, PAUSED, QUEUED, RUNNING, QueueEntry, QueueRequest
+from runnel.names import quote_value
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """A backfill, with the run of each chunk in their order. Its `state` follows from theirs."""
+    """A backfill, with the queue entry of each chunk in order. Its `state` follows from theirs."""
 
     id: str
     branch: str
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
     author: str
     made_at: str
     is_paused: bool
-    chunks: tuple[Queued, ...]
+    chunks: tuple[QueueEntry, ...]
 
     @property
     def state(self) -> str:
@@ -41,8 +41,8 @@ class Backfill:
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
         chunks = [
-            {"run": one.run, "from": one.wish["days"][0], "to": one.wish["days"][1], "state": one.state}
-            for one in self.chunks
+            {"run": chunk.run, "from": chunk.request["days"][0], "to": chunk.request["days"][1], "state": chunk.state}
+            for chunk in self.chunks
         ]
         return {
             "backfill": self.id,
@@ -50,104 +50,109 @@ class Backfill:
             "state": self.state,
             "author": self.author,
             "made_at": self.made_at,
-            "select": self.wish.get("select", []),
+            "select": self.request.get("select", []),
             "chunks": chunks,
         }
 
 
-def make(
-    db: Database, name: str, wishes: Iterable[Mapping[str, Any]], author: str, branch: str, key: str | None = None
+def create(
+    db: Database, name: str, requests: Iterable[Mapping[str, Any]], author: str, branch: str, key: str | None = None
 ) -> str:
-    """Queue the chunks of a backfill, each a wish with its days, and return its id.
+    """Queue the chunks of a backfill, one run request with its days each, and return the backfill's id.
 
-    With a `key` that is the one which the same request made before, where its answer was lost.
+    If the same request with this `key` created a backfill before and its response was lost, return that one's id.
     """
-    chunks = list(wishes)
+    chunks = list(requests)
 
     def work(connection: Connection) -> str:
         if connection.execute(sa.select(schema.backfills.c.id).where(schema.backfills.c.id == name)).first():
             return name  # an earlier attempt took effect, and its acknowledgement was lost
-        place = f"request/{key}" if key else run_queue.cause_of(name)
-        slots = [f"{place}/{one['days'][0]}" for one in chunks]
-        made = sa.select(schema.queue.c.cause).where(schema.queue.c.slot == slots[0])
-        if (cause := connection.execute(made).scalar()) is not None:
-            return str(cause).removeprefix(run_queue.BACKFILL)
+        slot_prefix = f"request/{key}" if key else run_queue.backfill_cause(name)
+        slots = [f"{slot_prefix}/{chunk['days'][0]}" for chunk in chunks]
+        cause_query = sa.select(schema.queue.c.cause).where(schema.queue.c.slot == slots[0])
+        if (cause := connection.execute(cause_query).scalar()) is not None:
+            return str(cause).removeprefix(run_queue.BACKFILL_PREFIX)
         row = {"id": name, "branch": branch, "wish": json.dumps(dict(chunks[0]), sort_keys=True), "author": author}
         connection.execute(schema.backfills.insert().values(**row, state=RUNNING, made_at=db.now(connection)))
-        cause = run_queue.cause_of(name)
-        entries = [Entry(one, author, branch, cause=cause, slot=slot) for one, slot in zip(chunks, slots, strict=True)]
-        run_queue.add(connection, db, entries)
+        cause = run_queue.backfill_cause(name)
+        queue_requests = [
+            QueueRequest(chunk, author, branch, cause=cause, slot=slot)
+            for chunk, slot in zip(chunks, slots, strict=True)
+        ]
+        run_queue.add(connection, db, queue_requests)
         return name
 
     return db.write(work)
 
 
-def backfills(connection: Connection, limit: int | None = None) -> list[Backfill]:
+def list_backfills(connection: Connection, limit: int | None = None) -> list[Backfill]:
     """Return the newest backfills, newest first."""
     query = sa.select(schema.backfills).order_by(schema.backfills.c.made_at.desc()).limit(limit)
-    return [_backfill(connection, row) for row in connection.execute(query).all()]
+    return [_backfill_from_row(connection, row) for row in connection.execute(query).all()]
 
 
-def paused_causes(connection: Connection) -> frozenset[str]:
-    """Return how the queue names the backfills that wait for a person."""
+def list_paused_causes(connection: Connection) -> frozenset[str]:
+    """Return the queue's causes of the paused backfills."""
     columns = schema.backfills.c
-    found = connection.execute(sa.select(columns.id).where(columns.state == PAUSED)).scalars()
-    return frozenset(str(run_queue.cause_of(one)) for one in found)
+    backfill_ids = connection.execute(sa.select(columns.id).where(columns.state == PAUSED)).scalars()
+    return frozenset(str(run_queue.backfill_cause(backfill_id)) for backfill_id in backfill_ids)
 
 
 def find(connection: Connection, name: str) -> Backfill:
     """Return a backfill, or raise with the nearest name."""
     row = connection.execute(sa.select(schema.backfills).where(schema.backfills.c.id == name)).first()
     if row is not None:
-        return _backfill(connection, row)
-    close = nearest(name, connection.execute(sa.select(schema.backfills.c.id)).scalars())
-    what = f"there is no backfill {shown(name)}" + (f"; close: `{close}`" if close else "")
+        return _backfill_from_row(connection, row)
+    close = find_nearest(name, connection.execute(sa.select(schema.backfills.c.id)).scalars())
+    what = f"there is no backfill {quote_value(name)}" + (f"; close: `{close}`" if close else "")
     raise Mistake("BACKFILL_UNKNOWN", what, fix="`runnel backfills` lists them")
 
 
 def pause(db: Database, name: str) -> Backfill:
-    """Let later chunks wait; the one that goes on is finished."""
-    return _change(db, name, PAUSED)
+    """Let queued chunks wait; the running one finishes."""
+    return _set_state(db, name, PAUSED)
 
 
 def resume(db: Database, name: str) -> Backfill:
-    """Go on, with what failed first."""
+    """Continue a backfill, and queue its failed and cancelled chunks again."""
 
-    def again(connection: Connection, found: Backfill) -> None:
-        failed = [one.id for one in found.chunks if one.state in (FAILED, CANCELLED)]
-        fresh = {"state": QUEUED, "cancel_at": None, "ended_at": None, "not_before": ""}
-        more = schema.queue.c.attempt + 2
-        connection.execute(schema.queue.update().where(schema.queue.c.id.in_(failed)).values(**fresh, retries=more))
+    def requeue_failed(connection: Connection, backfill: Backfill) -> None:
+        failed_ids = [chunk.id for chunk in backfill.chunks if chunk.state in (FAILED, CANCELLED)]
+        queued_values = {"state": QUEUED, "cancel_at": None, "ended_at": None, "not_before": ""}
+        retries = schema.queue.c.attempt + 2
+        connection.execute(
+            schema.queue.update().where(schema.queue.c.id.in_(failed_ids)).values(**queued_values, retries=retries)
+        )
 
-    return _change(db, name, RUNNING, again)
+    return _set_state(db, name, RUNNING, requeue_failed)
 
 
 def cancel(db: Database, name: str) -> Backfill:
-    """Run no further chunk, and stop the one that goes on."""
-    found = pause(db, name)
-    for chunk in found.chunks:
+    """Cancel all queued chunks and the running one."""
+    backfill = pause(db, name)
+    for chunk in backfill.chunks:
         if chunk.is_open:
             run_queue.cancel(db, chunk.id)
     return db.read(lambda connection: find(connection, name))
 
 
-def _change(
-    db: Database, name: str, state: str, more: "Callable[[Connection, Backfill], None] | None" = None
+def _set_state(
+    db: Database, name: str, state: str, update_chunks: "Callable[[Connection, Backfill], None] | None" = None
 ) -> Backfill:
     def work(connection: Connection) -> Backfill:
-        found = find(connection, name)
-        if not any(chunk.is_open or chunk.state in (FAILED, CANCELLED) for chunk in found.chunks):
-            raise Conflict("BACKFILL_ENDED", f"backfill {name} has ended: {found.state}")
-        if more is not None:
-            more(connection, found)
+        backfill = find(connection, name)
+        if not any(chunk.is_open or chunk.state in (FAILED, CANCELLED) for chunk in backfill.chunks):
+            raise Conflict("BACKFILL_ENDED", f"backfill {name} has ended: {backfill.state}")
+        if update_chunks is not None:
+            update_chunks(connection, backfill)
         connection.execute(schema.backfills.update().where(schema.backfills.c.id == name).values(state=state))
         return find(connection, name)
 
     return db.write(work)
 
 
-def _backfill(connection: Connection, row: Row[Any]) -> Backfill:
-    chunks = run_queue.entries(connection, cause=run_queue.cause_of(row.id))
-    order = sorted(chunks, key=lambda one: str(one.wish["days"]))
-    wish = json.loads(row.wish)
-    return Backfill(row.id, row.branch, wish, row.author, row.made_at, row.state == PAUSED, tuple(order))
+def _backfill_from_row(connection: Connection, row: Row[Any]) -> Backfill:
+    chunks = run_queue.list_entries(connection, cause=run_queue.backfill_cause(row.id))
+    sorted_chunks = sorted(chunks, key=lambda chunk: str(chunk.request["days"]))
+    request = json.loads(row.wish)
+    return Backfill(row.id, row.branch, request, row.author, row.made_at, row.state == PAUSED, tuple(sorted_chunks))

@@ -1,6 +1,6 @@
-"""What a project declares of its tables, sources, sinks and alerts, as the catalog remembers it.
+"""Store a project's declarations of tables, sources, sinks and alerts in the catalog database.
 
-A worker that has loaded the flow writes it; the service, which imports no code of users, reads it.
+A worker that has loaded the flow writes them; the service, which imports no user code, reads them.
 """
 
 import json
@@ -18,8 +18,8 @@ _TABLE, _SOURCE, _SINK, _ALERT = "table", "source", "sink", "alert"
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A table: who reads it, which schedules run it, and when it has to be ready. `since`: of the deadline."""
+class TableDeclaration:
+    """A table: which tables read it, which schedules run it, and its deadline, declared at `since`."""
 
     table: str
     readers: tuple[str, ...] = ()
@@ -33,10 +33,10 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A source: what kind it is and, where events are pushed to it, the inbox that takes them.
+class SourceDeclaration:
+    """A source: its kind and, if events are pushed to it, the inbox that receives them.
 
-    `key` are the fields by which events are known; `keep_seconds` is how long they are kept after they were taken in.
+    `key` are the fields that identify an event; `keep_seconds` is how long events are retained after ingest.
     """
 
     table: str
@@ -47,13 +47,13 @@ class Filled:
 
     def json(self) -> dict[str, Any]:
         """Return what is kept."""
-        found = {"kind": self.kind, "inbox": self.inbox, "key": list(self.key), "keep_seconds": self.keep_seconds}
-        return {name: value for name, value in found.items() if value}
+        values = {"kind": self.kind, "inbox": self.inbox, "key": list(self.key), "keep_seconds": self.keep_seconds}
+        return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True)
-class Fed:
-    """A sink, and the table that it gets."""
+class SinkDeclaration:
+    """A sink, and the table that is delivered to it."""
 
     sink: str
     table: str
@@ -61,101 +61,121 @@ class Fed:
 
 
 @dataclass(frozen=True)
-class Listener:
-    """An alert: what it is told about, and how. `tables` is None where it is about all; `way` has no secrets."""
+class AlertDeclaration:
+    """An alert: which events it notifies about, and how. `tables` is None for all; `channel` has no secrets."""
 
     name: str
     on: tuple[str, ...]
     tables: frozenset[str] | None = None
-    way: Mapping[str, Any] = field(default_factory=dict)
+    channel: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
         """Return what is kept."""
-        return {"on": list(self.on), "tables": None if self.tables is None else sorted(self.tables), "way": self.way}
+        return {
+            "on": list(self.on),
+            "tables": None if self.tables is None else sorted(self.tables),
+            "way": self.channel,
+        }
 
 
 @dataclass(frozen=True)
-class Declared:
-    """All of it."""
+class ProjectDeclarations:
+    """All declarations of a project."""
 
-    tables: Mapping[str, Watched] = field(default_factory=dict)
-    sinks: Mapping[str, Fed] = field(default_factory=dict)
-    listeners: tuple[Listener, ...] = ()
-    sources: Mapping[str, Filled] = field(default_factory=dict)
+    tables: Mapping[str, TableDeclaration] = field(default_factory=dict)
+    sinks: Mapping[str, SinkDeclaration] = field(default_factory=dict)
+    alerts: tuple[AlertDeclaration, ...] = ()
+    sources: Mapping[str, SourceDeclaration] = field(default_factory=dict)
 
-    def blocked(self, tables: Iterable[str]) -> list[str]:
-        """Return what can't be made, or handed on, without some tables: tables, then sinks."""
+    def find_blocked(self, tables: Iterable[str]) -> list[str]:
+        """Return what depends on some tables, directly or not: tables, then sinks."""
         start = set(tables)
-        seen, edge = set(start), set(start)
-        while edge:
-            edge = {one for table in edge if table in self.tables for one in self.tables[table].readers} - seen
-            seen |= edge
-        sinks = sorted(f"sink {one.sink}" for one in self.sinks.values() if one.table in seen)
-        return [*sorted(seen - start), *sinks]
+        reached, frontier = set(start), set(start)
+        while frontier:
+            frontier = {
+                dependent for table in frontier if table in self.tables for dependent in self.tables[table].readers
+            } - reached
+            reached |= frontier
+        sinks = sorted(f"sink {dependent.sink}" for dependent in self.sinks.values() if dependent.table in reached)
+        return [*sorted(reached - start), *sinks]
 
 
-def declare(db: Database, found: Declared) -> None:
-    """Note what a project declares now; what it no longer declares is forgotten."""
-    wanted = {(_TABLE, one.table): _text(one.json()) for one in found.tables.values()}
-    wanted |= {(_SOURCE, one.table): _text(one.json()) for one in found.sources.values()}
-    wanted |= {(_SINK, one.sink): _text({"table": one.table, "branch": one.branch}) for one in found.sinks.values()}
-    wanted |= {(_ALERT, one.name): _text(one.json()) for one in found.listeners}
+def write_declarations(db: Database, declarations: ProjectDeclarations) -> None:
+    """Store what a project declares now, and delete what it no longer declares."""
+    declared_texts = {
+        (_TABLE, declaration.table): _to_json(declaration.json()) for declaration in declarations.tables.values()
+    }
+    declared_texts |= {
+        (_SOURCE, declaration.table): _to_json(declaration.json()) for declaration in declarations.sources.values()
+    }
+    declared_texts |= {
+        (_SINK, declaration.sink): _to_json({"table": declaration.table, "branch": declaration.branch})
+        for declaration in declarations.sinks.values()
+    }
+    declared_texts |= {(_ALERT, declaration.name): _to_json(declaration.json()) for declaration in declarations.alerts}
     table, columns = schema.declared, schema.declared.c
 
     def work(connection: Connection) -> None:
         now = db.now(connection)
-        known = {(row.kind, row.name): row.declared for row in connection.execute(sa.select(table))}
-        for (kind, name), text in wanted.items():
-            here, before = sa.and_(columns.kind == kind, columns.name == name), known.get((kind, name))
-            if before is None:
+        stored_texts = {(row.kind, row.name): row.declared for row in connection.execute(sa.select(table))}
+        for (kind, name), text in declared_texts.items():
+            row_condition, stored_text = (
+                sa.and_(columns.kind == kind, columns.name == name),
+                stored_texts.get((kind, name)),
+            )
+            if stored_text is None:
                 connection.execute(table.insert().values(kind=kind, name=name, declared=text, since=now))
-            elif before != text:
-                values = {"declared": text} | ({"since": now} if _deadline(before) != _deadline(text) else {})
-                connection.execute(table.update().where(here).values(values))
-        for kind, name in known.keys() - wanted.keys():
+            elif stored_text != text:
+                values = {"read_declarations": text} | (
+                    {"since": now} if _parse_deadline(stored_text) != _parse_deadline(text) else {}
+                )
+                connection.execute(table.update().where(row_condition).values(values))
+        for kind, name in stored_texts.keys() - declared_texts.keys():
             connection.execute(table.delete().where(columns.kind == kind, columns.name == name))
 
     db.write(work)
 
 
-def declared(connection: Connection) -> Declared:
-    """Return what was declared last."""
+def read_declarations(connection: Connection) -> ProjectDeclarations:
+    """Return the declarations that were stored last."""
     rows = connection.execute(sa.select(schema.declared).order_by(schema.declared.c.name)).all()
-    return Declared(
-        {row.name: _watched(row) for row in rows if row.kind == _TABLE},
-        {row.name: Fed(row.name, **json.loads(row.declared)) for row in rows if row.kind == _SINK},
-        tuple(_listener(row) for row in rows if row.kind == _ALERT),
-        {row.name: _filled(row) for row in rows if row.kind == _SOURCE},
+    return ProjectDeclarations(
+        {row.name: _table_from_row(row) for row in rows if row.kind == _TABLE},
+        {row.name: SinkDeclaration(row.name, **json.loads(row.declared)) for row in rows if row.kind == _SINK},
+        tuple(_alert_from_row(row) for row in rows if row.kind == _ALERT),
+        {row.name: _source_from_row(row) for row in rows if row.kind == _SOURCE},
     )
 
 
-def sources(connection: Connection) -> dict[str, Filled] | None:
-    """Return the sources that were declared last, by table; None where nothing was ever declared."""
+def read_sources(connection: Connection) -> dict[str, SourceDeclaration] | None:
+    """Return the sources that were declared last, by table; None if nothing was ever declared."""
     columns = schema.declared.c
     query = sa.select(schema.declared).where(columns.kind.in_((_TABLE, _SOURCE)))
     rows = connection.execute(query).all()
-    return {row.name: _filled(row) for row in rows if row.kind == _SOURCE} if rows else None
+    return {row.name: _source_from_row(row) for row in rows if row.kind == _SOURCE} if rows else None
 
 
-def _watched(row: Row[Any]) -> Watched:
-    found = json.loads(row.declared)
-    return Watched(row.name, tuple(found["readers"]), tuple(found["schedules"]), found["deadline"], row.since)
+def _table_from_row(row: Row[Any]) -> TableDeclaration:
+    values = json.loads(row.declared)
+    return TableDeclaration(
+        row.name, tuple(values["readers"]), tuple(values["schedules"]), values["deadline"], row.since
+    )
 
 
-def _filled(row: Row[Any]) -> Filled:
-    found = json.loads(row.declared)
-    return Filled(row.name, **{**found, "key": tuple(found.get("key", ()))})
+def _source_from_row(row: Row[Any]) -> SourceDeclaration:
+    values = json.loads(row.declared)
+    return SourceDeclaration(row.name, **{**values, "key": tuple(values.get("key", ()))})
 
 
-def _listener(row: Row[Any]) -> Listener:
-    found = json.loads(row.declared)
-    tables = None if found["tables"] is None else frozenset(found["tables"])
-    return Listener(row.name, tuple(found["on"]), tables, found["way"])
+def _alert_from_row(row: Row[Any]) -> AlertDeclaration:
+    values = json.loads(row.declared)
+    tables = None if values["tables"] is None else frozenset(values["tables"])
+    return AlertDeclaration(row.name, tuple(values["on"]), tables, values["way"])
 
 
-def _deadline(text: str) -> Any:
+def _parse_deadline(text: str) -> Any:
     return json.loads(text).get("deadline")
 
 
-def _text(value: Mapping[str, Any]) -> str:
+def _to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), sort_keys=True)

@@ -1,7 +1,7 @@
-"""Answers to requests that came with a key: who asks again with the same key gets the same answer, for a day.
+"""Store responses by idempotency key: a request that is repeated with the same key gets the same response for a day.
 
-A key is taken before the work begins, so that of two requests at once only one does it. What a process took and did
-not answer because it died is done by whoever asks next; the work itself has to bear that.
+A key is claimed before the work begins, so that of two concurrent requests only one does the work. If the claiming
+process dies before it responds, the next request with the key does the work again; the work must tolerate that.
 """
 
 import hashlib
@@ -15,100 +15,108 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Conflict, Mistake
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, moment, stamp
-from runnel.lake.leases.expiry import is_dead
-from runnel.lake.leases.pins import owner
+from runnel.lake.catalog.database import Database, format_time, parse_time
+from runnel.lake.leases.expiry import is_lease_owner_dead
+from runnel.lake.leases.pins import current_lease_owner
 
-KEPT_SECONDS = 86_400.0
-PATIENCE_SECONDS = 60.0  # for a request of a process of which it is not known whether it lives
-_UNDER_WAY = 0  # stands where the status of the answer will
+RETENTION_SECONDS = 86_400.0
+CLAIM_TIMEOUT_SECONDS = 60.0  # after which a claim counts as abandoned, even if its process may be alive
+_IN_PROGRESS = 0  # stored instead of a status until there is a response
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What was answered: a status, and whatever text the caller keeps with it."""
+class StoredResponse:
+    """A response: its status, and a text that the caller stores with it."""
 
     status: int
     body: str
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A key whose request is under way here; `mark` tells this taking from any other."""
+class ClaimedKey:
+    """A key that this process has claimed; `claim_token` identifies the claim."""
 
     key: str
-    mark: str
+    claim_token: str
 
 
-def begin(db: Database, key: str, request: str) -> Answer | Taken:
-    """Take a key for a request, or return what was answered to it before.
+def claim_key(db: Database, key: str, request: str) -> StoredResponse | ClaimedKey:
+    """Claim a key for a request, or return the stored response to it.
 
-    Raises where the key came with another request, or the same one is under way now.
+    Raises if the key was used with another request, or if the same request is in progress.
     """
-    hashed, asked = digest(key), digest(request)
-    table, mark = schema.answers, f"{owner()} {secrets.token_hex(8)}"
+    key_hash, request_hash = hash_text(key), hash_text(request)
+    table, claim_token = schema.answers, f"{current_lease_owner()} {secrets.token_hex(8)}"
 
-    def work(connection: Connection) -> Answer | Taken:
+    def work(connection: Connection) -> StoredResponse | ClaimedKey:
         now = db.now(connection)
-        values = {"key": hashed, "request": asked, "status": _UNDER_WAY, "body": mark, "at": now}
-        connection.execute(_insert(db).values(values).on_conflict_do_nothing())
-        row = connection.execute(sa.select(table).where(table.c.key == hashed).with_for_update()).one()
-        if row.body == mark:
-            return Taken(hashed, mark)
-        if row.at < _ago(now, KEPT_SECONDS) or (row.request == asked and _is_left(row.status, row.body, row.at, now)):
-            connection.execute(table.update().where(table.c.key == hashed).values(values))
-            return Taken(hashed, mark)
-        if row.request != asked:
+        values = {"key": key_hash, "request": request_hash, "status": _IN_PROGRESS, "body": claim_token, "at": now}
+        connection.execute(_insert_statement(db).values(values).on_conflict_do_nothing())
+        row = connection.execute(sa.select(table).where(table.c.key == key_hash).with_for_update()).one()
+        if row.body == claim_token:
+            return ClaimedKey(key_hash, claim_token)
+        if row.at < _time_before(now, RETENTION_SECONDS) or (
+            row.request == request_hash and _is_abandoned(row.status, row.body, row.at, now)
+        ):
+            connection.execute(table.update().where(table.c.key == key_hash).values(values))
+            return ClaimedKey(key_hash, claim_token)
+        if row.request != request_hash:
             what = "this Idempotency-Key came with another request before"
             raise Mistake("KEY_REUSED", what, fix="use a new key for each request, and the same one to repeat it")
-        if row.status == _UNDER_WAY:
+        if row.status == _IN_PROGRESS:
             raise Conflict("KEY_UNDER_WAY", "the same request is under way now", fix="ask again in a moment")
-        return Answer(row.status, row.body)
+        return StoredResponse(row.status, row.body)
 
     return db.write(work)
 
 
-def keep(db: Database, taken: Taken, answer: Answer) -> None:
-    """Keep the answer to a request that was taken."""
-    values = {"status": answer.status, "body": answer.body}
-    db.write(lambda connection: connection.execute(schema.answers.update().where(_mine(taken)).values(values)))
+def store_response(db: Database, claimed_key: ClaimedKey, response: StoredResponse) -> None:
+    """Store the response to a request whose key is claimed."""
+    values = {"status": response.status, "body": response.body}
+    db.write(
+        lambda connection: connection.execute(
+            schema.answers.update().where(_claim_condition(claimed_key)).values(values)
+        )
+    )
 
 
-def drop(db: Database, taken: Taken) -> None:
-    """Forget that a request was taken, so that it may be repeated."""
-    db.write(lambda connection: connection.execute(schema.answers.delete().where(_mine(taken))))
+def release_key(db: Database, claimed_key: ClaimedKey) -> None:
+    """Release a claimed key, so that the request can be repeated."""
+    db.write(lambda connection: connection.execute(schema.answers.delete().where(_claim_condition(claimed_key))))
 
 
-def forget_old(db: Database) -> int:
-    """Forget answers of more than a day ago, and return how many."""
+def delete_expired(db: Database) -> int:
+    """Delete responses that are older than a day, and return how many."""
 
     def work(connection: Connection) -> int:
-        old = schema.answers.c.at < _ago(db.now(connection), KEPT_SECONDS)
-        return connection.execute(schema.answers.delete().where(old)).rowcount
+        is_expired = schema.answers.c.at < _time_before(db.now(connection), RETENTION_SECONDS)
+        return connection.execute(schema.answers.delete().where(is_expired)).rowcount
 
     return db.write(work)
 
 
-def digest(text: str) -> str:
-    """Return the hash by which a key or a request is known."""
+def hash_text(text: str) -> str:
+    """Return the hash under which a key or a request is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _is_left(status: int, body: str, at: str, now: str) -> bool:
-    """Tell whether a request was taken by a process that is gone, or is not heard of."""
-    if status != _UNDER_WAY:
+def _is_abandoned(status: int, body: str, at: str, now: str) -> bool:
+    """Return whether the process that claimed a key has died, or its claim has timed out."""
+    if status != _IN_PROGRESS:
         return False
-    return is_dead(body.partition(" ")[0]) or at < _ago(now, PATIENCE_SECONDS)
+    return is_lease_owner_dead(body.partition(" ")[0]) or at < _time_before(now, CLAIM_TIMEOUT_SECONDS)
 
 
-def _mine(taken: Taken) -> "sa.ColumnElement[bool]":
+def _claim_condition(claimed_key: ClaimedKey) -> "sa.ColumnElement[bool]":
     columns = schema.answers.c
-    return sa.and_(columns.key == taken.key, columns.status == _UNDER_WAY, columns.body == taken.mark)
+    return sa.and_(
+        columns.key == claimed_key.key, columns.status == _IN_PROGRESS, columns.body == claimed_key.claim_token
+    )
 
 
-def _insert(db: Database) -> "sqlite.Insert | postgresql.Insert":
+def _insert_statement(db: Database) -> "sqlite.Insert | postgresql.Insert":
     return sqlite.insert(schema.answers) if db.is_sqlite else postgresql.insert(schema.answers)
 
 
-def _ago(now: str, seconds: float) -> str:
-    return stamp(moment(now) - timedelta(seconds=seconds))
+def _time_before(now: str, seconds: float) -> str:
+    return format_time(parse_time(now) - timedelta(seconds=seconds))

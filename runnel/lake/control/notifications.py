@@ -1,4 +1,4 @@
-"""Whom alarms were told. Who is about to tell one claims it first, so that several services tell it once."""
+"""Record notifications about alarms. A service claims one before it sends it, so that only one service sends it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,18 +8,18 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, stamp
+from runnel.lake.catalog.database import Database, format_time
 from runnel.lake.control.alarms import OVER, Alarm
-from runnel.lake.control.declarations import Listener
+from runnel.lake.control.declarations import AlertDeclaration
 
-PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)  # before the second try, the third, and so on
-_CLAIM_SECONDS = 120.0  # longer than any way to tell takes
-_TABLE, _C = schema.tellings, schema.tellings.c
+RETRY_DELAYS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0)  # before the second try, the third, and so on
+_CLAIM_SECONDS = 120.0  # longer than any channel needs to send
+_TABLE, _COLUMNS = schema.notifications, schema.notifications.c
 
 
 @dataclass(frozen=True)
-class Telling:
-    """An alarm that is to be told, or was. `problem` is why the last try failed."""
+class Notification:
+    """A notification about an alarm, sent or to be sent. `problem` is why the last try failed."""
 
     alarm: Alarm
     alert: str
@@ -31,81 +31,107 @@ class Telling:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it will be tried."""
-        return self.told_at is None and self.tries <= len(PAUSES)
+        """Tell whether sending will be tried again."""
+        return self.told_at is None and self.tries <= len(RETRY_DELAYS)
 
 
-def tellings(connection: Connection, found: list[Alarm]) -> list[Telling]:
-    """Return whom some alarms were told, or could not be."""
-    known = {(one.key, one.number): one for one in found}
-    if not found:
+def list_notifications(connection: Connection, alarms: list[Alarm]) -> list[Notification]:
+    """Return the notifications of some alarms, including failed ones."""
+    alarms_by_key = {(alarm.key, alarm.number): alarm for alarm in alarms}
+    if not alarms:
         return []
-    rows = connection.execute(sa.select(_TABLE).where(_C.key.in_({one.key for one in found})))
-    return [_telling(known[row.key, row.number], row) for row in rows if (row.key, row.number) in known]
+    rows = connection.execute(sa.select(_TABLE).where(_COLUMNS.key.in_({alarm.key for alarm in alarms})))
+    return [
+        _parse_notification(alarms_by_key[row.key, row.number], row)
+        for row in rows
+        if (row.key, row.number) in alarms_by_key
+    ]
 
 
-def due(found: list[Alarm], known: list[Telling], listeners: tuple[Listener, ...], now: datetime) -> list[Telling]:
-    """Return what is to be told now, in order. Pure.
+def list_due(
+    alarms: list[Alarm], previous: list[Notification], listeners: tuple[AlertDeclaration, ...], now: datetime
+) -> list[Notification]:
+    """Return the notifications to send now, in order. Pure.
 
-    That something is over is told to those whom somebody tried to tell that it was wrong.
+    The end of an alarm is sent only to listeners to whom sending the alarm was tried.
     """
-    tried = {(one.alarm.key, one.alarm.number, one.alert, one.word): one for one in known}
-    wanted = []
-    for alarm in found:
+    previous_by_key = {
+        (notification.alarm.key, notification.alarm.number, notification.alert, notification.word): notification
+        for notification in previous
+    }
+    due_notifications = []
+    for alarm in alarms:
         for listener in listeners:
-            if not concerns(listener, alarm):
+            if not is_relevant(listener, alarm):
                 continue
-            before = [tried.get((alarm.key, alarm.number, listener.name, word)) for word in ("warning", "alarm")]
-            one = tried.get((alarm.key, alarm.number, listener.name, alarm.word))
-            one = one or Telling(alarm, listener.name, alarm.word)
-            if (alarm.word != OVER or any(before)) and one.is_open and one.next_at <= stamp(now):
-                wanted.append(one)
-    return wanted
+            earlier_words = [
+                previous_by_key.get((alarm.key, alarm.number, listener.name, word)) for word in ("warning", "alarm")
+            ]
+            notification = previous_by_key.get((alarm.key, alarm.number, listener.name, alarm.current_level))
+            notification = notification or Notification(alarm, listener.name, alarm.current_level)
+            if (
+                (alarm.current_level != OVER or any(earlier_words))
+                and notification.is_open
+                and notification.next_at <= format_time(now)
+            ):
+                due_notifications.append(notification)
+    return due_notifications
 
 
-def concerns(listener: Listener, alarm: Alarm) -> bool:
-    """Tell whether somebody wants to be told of an alarm; one that is about no table in particular is for all."""
+def is_relevant(listener: AlertDeclaration, alarm: Alarm) -> bool:
+    """Tell whether an alarm concerns a listener; an alarm about no particular table concerns all."""
     if alarm.kind not in listener.on:
         return False
-    about = {*alarm.tables, *alarm.blocks}
-    return listener.tables is None or not alarm.tables or not about.isdisjoint(listener.tables)
+    affected_tables = {*alarm.tables, *alarm.blocks}
+    return listener.tables is None or not alarm.tables or not affected_tables.isdisjoint(listener.tables)
 
 
-def claim(db: Database, one: Telling, now: datetime) -> bool:
-    """Take it upon us to tell; False where another has."""
-    alarm = schema.alarms.c
-    row_of = sa.select(alarm.key).where(alarm.key == one.alarm.key, alarm.number == one.alarm.number).with_for_update()
-    values = {"tries": one.tries + 1, "next_at": stamp(now + timedelta(seconds=_CLAIM_SECONDS))}
+def claim(db: Database, notification: Notification, now: datetime) -> bool:
+    """Claim a notification for sending; return False if another service has claimed it."""
+    columns = schema.alarms.c
+    alarm_query = (
+        sa.select(columns.key)
+        .where(columns.key == notification.alarm.key, columns.number == notification.alarm.number)
+        .with_for_update()
+    )
+    values = {"tries": notification.tries + 1, "next_at": format_time(now + timedelta(seconds=_CLAIM_SECONDS))}
 
     def work(connection: Connection) -> bool:
-        if connection.execute(row_of).first() is None:
+        if connection.execute(alarm_query).first() is None:
             return False
-        tries = connection.execute(sa.select(_C.tries).where(_here(one))).scalar()
-        if tries is None and not one.tries:
-            new = {"key": one.alarm.key, "number": one.alarm.number, "alert": one.alert, "word": one.word}
+        tries = connection.execute(sa.select(_COLUMNS.tries).where(_build_row_condition(notification))).scalar()
+        if tries is None and not notification.tries:
+            new = {
+                "key": notification.alarm.key,
+                "number": notification.alarm.number,
+                "alert": notification.alert,
+                "word": notification.word,
+            }
             connection.execute(_TABLE.insert().values(**new, **values))
             return True
-        if tries is None or tries != one.tries:
+        if tries is None or tries != notification.tries:
             return False
-        connection.execute(_TABLE.update().where(_here(one)).values(values))
+        connection.execute(_TABLE.update().where(_build_row_condition(notification)).values(values))
         return True
 
     return db.write(work)
 
 
-def note(db: Database, one: Telling, now: datetime, problem: str | None) -> None:
-    """Note that something was told, or why it could not be; it is tried again later then."""
-    pause = PAUSES[min(one.tries, len(PAUSES) - 1)]
-    values: dict[str, Any] = {"problem": problem, "next_at": stamp(now + timedelta(seconds=pause))}
+def record_attempt(db: Database, notification: Notification, now: datetime, problem: str | None) -> None:
+    """Record that a notification was sent, or why it failed and when to try again."""
+    delay_seconds = RETRY_DELAYS[min(notification.tries, len(RETRY_DELAYS) - 1)]
+    values: dict[str, Any] = {"problem": problem, "next_at": format_time(now + timedelta(seconds=delay_seconds))}
     if problem is None:
-        values["told_at"] = stamp(now)
-    db.write(lambda connection: connection.execute(_TABLE.update().where(_here(one)).values(values)))
+        values["told_at"] = format_time(now)
+    db.write(
+        lambda connection: connection.execute(_TABLE.update().where(_build_row_condition(notification)).values(values))
+    )
 
 
-def _here(one: Telling) -> "sa.ColumnElement[bool]":
-    at = sa.and_(_C.key == one.alarm.key, _C.number == one.alarm.number)
-    return sa.and_(at, _C.alert == one.alert, _C.word == one.word)
+def _build_row_condition(notification: Notification) -> "sa.ColumnElement[bool]":
+    is_alarm = sa.and_(_COLUMNS.key == notification.alarm.key, _COLUMNS.number == notification.alarm.number)
+    return sa.and_(is_alarm, _COLUMNS.alert == notification.alert, _COLUMNS.word == notification.word)
 
 
-def _telling(alarm: Alarm, row: Row[Any]) -> Telling:
-    return Telling(alarm, row.alert, row.word, row.tries, row.next_at, row.told_at, row.problem)
+def _parse_notification(alarm: Alarm, row: Row[Any]) -> Notification:
+    return Notification(alarm, row.alert, row.word, row.tries, row.next_at, row.told_at, row.problem)

@@ -1,4 +1,4 @@
-"""All runs in one list: what was queued, with its attempts, and what commands ran by themselves. Reads only."""
+"""List all runs: queued runs with their attempts, and runs that a command executed itself. Reads only."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,24 +10,24 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import clock, moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time, read_clock
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import Queued
+from runnel.lake.control.run_queue import QueueEntry
 from runnel.lake.flow_state import runs
 from runnel.lake.flow_state.runs import Run
-from runnel.lake.leases.expiry import is_dead
+from runnel.lake.leases.expiry import is_lease_owner_dead
 
-_ID_LENGTH = 24  # of an id of a run; a later attempt adds its number
-_PAGE = 500
+_ID_LENGTH = 24  # of a run's id; later attempts append their number
+_PAGE_RUNS = 500
 _SILENT_SECONDS = (
     run_queue.CLAIM_SECONDS + run_queue.RENEW_SECONDS
-)  # a worker that is not heard of for longer has lost its run
-_SILENT_HERE_SECONDS = 60.0  # where its process can be looked for, and is there: the machine may just be busy
+)  # a worker that is silent for longer has lost its run
+_SILENT_LOCAL_SECONDS = 60.0  # if its process is on this machine and alive: the machine may just be busy
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Which runs are wanted; what is None does not matter. Only queued ones have a cause."""
+class RunFilter:
+    """Which runs to list; None matches all. Only queued runs have a cause."""
 
     state: str | None = None
     cause: str | None = None
@@ -35,18 +35,18 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A run: its entry, if it was queued, and its attempts that have begun, the oldest first.
+class RunRecord:
+    """A run: its queue entry, if it was queued, and its attempts that have started, oldest first.
 
-    Of a list it has the last attempt only. What a command ran by itself has one attempt and no entry.
+    In a list it has the last attempt only. A run that a command executed itself has one attempt and no entry.
     """
 
-    entry: Queued | None
+    entry: QueueEntry | None
     attempts: tuple[Run, ...] = ()
 
     @property
     def id(self) -> str:
-        """Return the id by which it is asked for."""
+        """Return the id under which users find the run."""
         return self.entry.id if self.entry is not None else self.attempts[-1].id
 
     @property
@@ -56,130 +56,140 @@ class Item:
 
     @property
     def run(self) -> Run:
-        """Return all of it as one run: what the queue knows, and what its last attempt did."""
+        """Return the record as one run: what the queue knows, and what its last attempt did."""
         entry = self.entry
         if entry is None:
             return self.attempts[-1]
         outcome = dict(entry.outcome or {})
-        done: Mapping[str, Any] = self.attempts[-1].detail if self.attempts else {}
-        told = {
+        attempt_detail: Mapping[str, Any] = self.attempts[-1].detail if self.attempts else {}
+        detail = {
             "steps": outcome.get("steps", []),
             "timeline": outcome.get("timeline", {}),
-            **done,
+            **attempt_detail,
             "cause": entry.cause,
             "error": outcome.get("error"),
         }
         started = entry.started_at or entry.queued_at
-        return Run(entry.id, entry.branch, entry.state, entry.author, started, entry.ended_at, entry.commit, told)
+        return Run(entry.id, entry.branch, entry.state, entry.author, started, entry.ended_at, entry.commit, detail)
 
 
-def listed(connection: Connection, wanted: Filter, limit: int, before: str | None = None) -> list[Item]:
-    """Return runs, newest first, one more than `limit` where there are more."""
-    found: list[Item] = []
-    while len(found) <= limit:
-        ids = connection.execute(_ids(wanted, limit + 1, before)).all()
-        found += [one for one in _items(connection, ids) if wanted.state in (None, one.state)]
+def list_run_records(
+    connection: Connection, run_filter: RunFilter, limit: int, before: str | None = None
+) -> list[RunRecord]:
+    """Return runs, newest first; one more than `limit` if there are more."""
+    records: list[RunRecord] = []
+    while len(records) <= limit:
+        ids = connection.execute(_ids_query(run_filter, limit + 1, before)).all()
+        records += [record for record in _read_records(connection, ids) if run_filter.state in (None, record.state)]
         if len(ids) <= limit:
             break
         before = ids[-1].id
-    return found[: limit + 1]
+    return records[: limit + 1]
 
 
-def recent(connection: Connection, limit: int | None = None) -> list[Run]:
+def list_recent_runs(connection: Connection, limit: int | None = None) -> list[Run]:
     """Return the newest runs, or all, newest first."""
     if limit is not None:
-        return [one.run for one in listed(connection, Filter(), limit)[:limit]]
-    found, before = list[Run](), None
+        return [record.run for record in list_run_records(connection, RunFilter(), limit)[:limit]]
+    recent_runs, before = list[Run](), None
     while True:
-        page = listed(connection, Filter(), _PAGE, before)
-        found += [one.run for one in page[:_PAGE]]
-        if len(page) <= _PAGE:
-            return found
-        before = found[-1].id
+        page = list_run_records(connection, RunFilter(), _PAGE_RUNS, before)
+        recent_runs += [record.run for record in page[:_PAGE_RUNS]]
+        if len(page) <= _PAGE_RUNS:
+            return recent_runs
+        before = recent_runs[-1].id
 
 
-def one(connection: Connection, text: str) -> Item:
-    """Return a run by its id or the beginning of it; an attempt that is named is found as a run of its own."""
+def find_run_record(connection: Connection, text: str) -> RunRecord:
+    """Return a run by its id or an unambiguous prefix; the id of an attempt returns that attempt as a run."""
     try:
         entry = run_queue.find(connection, text)
     except Mistake as error:
         if error.code != "RUN_UNKNOWN":
             raise
-        return Item(None, (_by_itself(connection, text, error),))
+        return RunRecord(None, (_find_command_run(connection, text, error),))
     names = [entry.id, *(f"{entry.id}-{number}" for number in range(2, entry.attempt + 1))]
-    known, lost = runs.some(connection, names), _lost(connection, [entry])
-    return Item(lost.get(entry.id, entry), tuple(known[name] for name in names if name in known))
+    attempts_by_id, lost = runs.find_many(connection, names), _find_lost(connection, [entry])
+    return RunRecord(lost.get(entry.id, entry), tuple(attempts_by_id[name] for name in names if name in attempts_by_id))
 
 
-def _by_itself(connection: Connection, text: str, unknown: Mistake) -> Run:
-    """Return what a command ran by itself; what neither knows has its near miss in either."""
+def _find_command_run(connection: Connection, text: str, queue_error: Mistake) -> Run:
+    """Return a run that a command executed itself; if there is none, raise the error that has a near miss."""
     try:
-        return runs.run(connection, text)
+        return runs.find_run(connection, text)
     except Mistake as error:
         has_near_miss = error.code != "RUN_UNKNOWN" or "; close: " in error.what
-        raise error if has_near_miss else unknown from None
+        raise error if has_near_miss else queue_error from None
 
 
-def find(connection: Connection, text: str) -> Run:
-    """Return a run, or the attempt of one that is named, as one value."""
-    found = one(connection, text)
-    named = [attempt for attempt in found.attempts if attempt.id == text != found.id]
-    return named[0] if named else found.run
+def find_run(connection: Connection, text: str) -> Run:
+    """Return a run, or the named attempt of a run, as one value."""
+    record = find_run_record(connection, text)
+    named_attempts = [attempt for attempt in record.attempts if attempt.id == text != record.id]
+    return named_attempts[0] if named_attempts else record.run
 
 
-def _items(connection: Connection, ids: "list[Any] | Any") -> list[Item]:
-    """Return ids with what is known of them, in two questions."""
-    queued = run_queue.some(connection, [row.id for row in ids if row.is_queued])
+def _read_records(connection: Connection, ids: "list[Any] | Any") -> list[RunRecord]:
+    """Return the records of some ids, in two queries."""
+    queued = run_queue.find_many(connection, [row.id for row in ids if row.is_queued])
     names = [queued[row.id].run if row.is_queued else row.id for row in ids]
-    known = runs.some(connection, names)
-    queued |= _lost(connection, queued.values())
+    attempts_by_id = runs.find_many(connection, names)
+    queued |= _find_lost(connection, queued.values())
     return [
-        Item(queued.get(row.id), (known[name],) if name in known else ()) for row, name in zip(ids, names, strict=True)
+        RunRecord(queued.get(row.id), (attempts_by_id[name],) if name in attempts_by_id else ())
+        for row, name in zip(ids, names, strict=True)
     ]
 
 
-def _lost(connection: Connection, entries: Iterable[Queued]) -> dict[str, Queued]:
-    """Return, as lost, the entries that are running by a worker that has died or is not heard of any more.
+def _find_lost(connection: Connection, entries: Iterable[QueueEntry]) -> dict[str, QueueEntry]:
+    """Return the running entries whose worker has died or is silent, in the state `lost`.
 
-    Only what is shown: the claim is ended by whoever sees by a clock that never jumps that nobody renews it.
+    This only affects what is displayed: the claim is ended by the process that observes, with a monotonic clock, that
+    it is not renewed.
     """
     running = {entry.id: entry for entry in entries if entry.state == run_queue.RUNNING}
     if not running:
         return {}
-    columns, is_sqlite = schema.workers.c, connection.dialect.name == "sqlite"  # used from one machine
+    columns, is_sqlite = schema.workers.c, connection.dialect.name == "sqlite"  # all workers are on this machine
     owners = {row.id: row.owner for row in connection.execute(sa.select(columns.id, columns.owner))}
-    silent = timedelta(seconds=_SILENT_HERE_SECONDS if is_sqlite else _SILENT_SECONDS)
-    heard_after = stamp(moment(clock(connection)) - silent)
+    silent = timedelta(seconds=_SILENT_LOCAL_SECONDS if is_sqlite else _SILENT_SECONDS)
+    heard_after = format_time(parse_time(read_clock(connection)) - silent)
     return {
-        name: _as_lost(entry)
+        name: _mark_lost(entry)
         for name, entry in running.items()
-        if (entry.renewed_at or "") < heard_after or (is_sqlite and is_dead(owners.get(entry.worker or "", "")))
+        if (entry.renewed_at or "") < heard_after
+        or (is_sqlite and is_lease_owner_dead(owners.get(entry.worker or "", "")))
     }
 
 
-def _as_lost(entry: Queued) -> Queued:
-    heard = (entry.renewed_at or "")[:19].replace("T", " ")
-    what = f"worker {entry.worker}, which ran it, was last heard of at {heard} UTC"
+def _mark_lost(entry: QueueEntry) -> QueueEntry:
+    last_heard = (entry.renewed_at or "")[:19].replace("T", " ")
+    what = f"worker {entry.worker}, which ran it, was last heard of at {last_heard} UTC"
     fix = "nothing where a service or another worker is there: it is run again; else `runnel up` does so"
     return replace(
         entry, state=runs.LOST, outcome={"error": {"code": "RUN_LOST", "what": what, "at": None, "fix": fix}}
     )
 
 
-def _ids(wanted: Filter, limit: int, before: str | None) -> "sa.CompoundSelect[Any]":
-    """Return the query for the ids of both; an attempt of what was queued is part of its entry."""
-    queued, ran = schema.queue.c, schema.runs.c
-    entries = sa.select(queued.id.label("id"), sa.true().label("is_queued")).where(queued.kind == "run")
-    entry = sa.select(queued.id).where(queued.id == sa.func.substr(ran.id, 1, _ID_LENGTH)).exists()
-    others = sa.select(ran.id.label("id"), sa.false().label("is_queued")).where(~entry)
-    if wanted.state is not None:
-        # That it is lost nobody may have said.
-        states = {wanted.state, runs.RUNNING} if wanted.state == runs.LOST else {wanted.state}
-        entries, others = entries.where(queued.state.in_(states)), others.where(ran.state.in_(states))
-    if wanted.branch is not None:
-        entries, others = entries.where(queued.branch == wanted.branch), others.where(ran.branch == wanted.branch)
-    if wanted.cause is not None:
-        entries, others = entries.where(queued.cause == wanted.cause), others.where(sa.false())
+def _ids_query(run_filter: RunFilter, limit: int, before: str | None) -> "sa.CompoundSelect[Any]":
+    """Return the query for the ids of queued and other runs; attempts of a queued run belong to its entry."""
+    queue_columns, run_columns = schema.queue.c, schema.runs.c
+    entries = sa.select(queue_columns.id.label("id"), sa.true().label("is_queued")).where(queue_columns.kind == "run")
+    has_entry = (
+        sa.select(queue_columns.id).where(queue_columns.id == sa.func.substr(run_columns.id, 1, _ID_LENGTH)).exists()
+    )
+    others = sa.select(run_columns.id.label("id"), sa.false().label("is_queued")).where(~has_entry)
+    if run_filter.state is not None:
+        # A lost run may still be stored as running.
+        states = {run_filter.state, runs.RUNNING} if run_filter.state == runs.LOST else {run_filter.state}
+        entries, others = entries.where(queue_columns.state.in_(states)), others.where(run_columns.state.in_(states))
+    if run_filter.branch is not None:
+        entries, others = (
+            entries.where(queue_columns.branch == run_filter.branch),
+            others.where(run_columns.branch == run_filter.branch),
+        )
+    if run_filter.cause is not None:
+        entries, others = entries.where(queue_columns.cause == run_filter.cause), others.where(sa.false())
     if before is not None:
-        entries, others = entries.where(queued.id < before), others.where(ran.id < before)
+        entries, others = entries.where(queue_columns.id < before), others.where(run_columns.id < before)
     return sa.union_all(entries, others).order_by(sa.desc("id")).limit(limit)

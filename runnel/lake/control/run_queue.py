@@ -1,8 +1,8 @@
-"""The queue of runs: what is to be run, who runs it, and how it ended.
+"""Keep the queue of runs: what is requested, which worker runs it, and how it ended.
 
-A run is claimed with a token, and the claim is renewed while it goes on. Who lost a claim, because it was stopped for
-too long, publishes nothing: the transaction that publishes names the token. The same transaction notes the commit
-here, so that a run whose worker died right after it is known to have succeeded, and is not run again.
+A worker claims a run with a token and renews the claim while it works. A worker that lost its claim, because it was
+suspended for too long, can't publish: the publishing transaction checks the token. The same transaction records the
+commit in the queue, so that a run whose worker died right afterwards counts as succeeded and is not run again.
 """
 
 import json
@@ -15,28 +15,28 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Cancelled, Mistake, RunnelError, nearest
+from runnel.errors import Cancelled, Mistake, RunnelError, find_nearest
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, moment, stamp
-from runnel.lake.catalog.lock import lock
-from runnel.names import new_run_id, shown
+from runnel.lake.catalog.database import Database, format_time, parse_time
+from runnel.lake.catalog.lock import lock_lake
+from runnel.names import new_run_id, quote_value
 from runnel.telemetry import tracing
 
 QUEUED, RUNNING, CANCELLED, SUCCEEDED, FAILED = "queued", "running", "cancelled", "succeeded", "failed"
-OPEN = (QUEUED, RUNNING)
-LOST = "lost"  # only shown: running, by a worker that is not heard of
+OPEN_STATES = (QUEUED, RUNNING)
+LOST = "lost"  # never stored, only displayed: running on a worker that no longer renews its claim
 PAUSED = "paused"  # a backfill whose chunks wait for a person
-BACKFILL = "backfill/"  # what the cause of its chunks starts with
+BACKFILL_PREFIX = "backfill/"  # prefix of the cause of its chunks
 RENEW_SECONDS = 3.0
-CLAIM_SECONDS = 10.0  # a claim that is not renewed for so long is over
-_WAITS = (5.0, 30.0, 120.0)  # before the second attempt, the third, and so on
+CLAIM_SECONDS = 10.0  # a claim that is not renewed for this long has expired
+_RETRY_DELAYS = (5.0, 30.0, 120.0)  # before the second attempt, the third, and so on
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What somebody wants to have run. Of entries with the same `slot` only the first is taken."""
+class QueueRequest:
+    """A request to run something. Of several requests with the same `slot` only the first is queued."""
 
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
     author: str
     branch: str = "main"
     kind: str = "run"
@@ -50,13 +50,13 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Queued:
-    """An entry of the queue as it is now. `commit` is None until it has published."""
+class QueueEntry:
+    """The current state of an entry of the queue. `commit` is None until it has published."""
 
     id: str
     branch: str
     kind: str
-    wish: Mapping[str, Any]
+    request: Mapping[str, Any]
     cause: str
     slot: str | None
     author: str
@@ -78,12 +78,12 @@ class Queued:
 
     @property
     def run(self) -> str:
-        """Return the id of the run that is its last attempt."""
+        """Return the run id of its last attempt."""
         return self.id if self.attempt <= 1 else f"{self.id}-{self.attempt}"
 
     @property
     def claim(self) -> tuple[str, str]:
-        """Return what a draft names so that it is published only while the claim is held."""
+        """Return the id and token that a commit draft carries, so that it is published only if the claim is valid."""
         return self.id, self.token or ""
 
     @property
@@ -91,88 +91,90 @@ class Queued:
         """Return how long its last attempt waited to be claimed; the pause after a failure does not count."""
         if self.started_at is None:
             return 0.0
-        since = max(self.queued_at, self.not_before)
-        return max((moment(self.started_at) - moment(since)).total_seconds(), 0.0)
+        waiting_since = max(self.queued_at, self.not_before)
+        return max((parse_time(self.started_at) - parse_time(waiting_since)).total_seconds(), 0.0)
 
     @property
     def is_open(self) -> bool:
-        """Tell whether something will still become of it."""
-        return self.state in (*OPEN, LOST)  # one whose worker is lost is run again, or is ended
+        """Tell whether it has not ended yet."""
+        return self.state in (*OPEN_STATES, LOST)  # one whose worker is lost is run again, or is ended
 
 
-def add(connection: Connection, db: Database, entries: Iterable[Entry]) -> list[str]:
-    """Queue entries and return the ids of those that were taken; a slot that was queued before is left out."""
-    found = list(entries)
-    slots = [entry.slot for entry in found if entry.slot is not None]
-    known = _known_slots(connection, slots)
-    now, rows, taken = db.now(connection), list[dict[str, Any]](), list[str]()
-    for entry in found:
-        if entry.slot is not None and entry.slot in known:
+def add(connection: Connection, db: Database, entries: Iterable[QueueRequest]) -> list[str]:
+    """Queue requests and return the ids of those that were queued; skip a request whose slot was queued before."""
+    requests = list(entries)
+    slots = [entry.slot for entry in requests if entry.slot is not None]
+    existing_slots = _find_existing_slots(connection, slots)
+    now, rows, queued_ids = db.now(connection), list[dict[str, Any]](), list[str]()
+    for entry in requests:
+        if entry.slot is not None and entry.slot in existing_slots:
             continue
-        known.add(entry.slot or "")
-        rows.append(_values(entry, stamp(moment(now) + timedelta(microseconds=len(rows)))))  # in this order
-        taken.append(entry.id)
+        existing_slots.add(entry.slot or "")
+        rows.append(_to_row(entry, format_time(parse_time(now) + timedelta(microseconds=len(rows)))))  # in this order
+        queued_ids.append(entry.id)
     if rows:
         connection.execute(schema.queue.insert(), rows)
-    return taken
+    return queued_ids
 
 
-def submit(db: Database, entry: Entry) -> str | None:
-    """Queue one entry and return its id; None where its slot was queued before."""
+def submit(db: Database, entry: QueueRequest) -> str | None:
+    """Queue one request and return its id; None if its slot was queued before."""
 
     def work(connection: Connection) -> str | None:
         if connection.execute(sa.select(schema.queue.c.id).where(schema.queue.c.id == entry.id)).first():
             return entry.id  # an earlier attempt took effect, and its acknowledgement was lost
-        taken = add(connection, db, [entry])
-        return taken[0] if taken else None
+        queued_ids = add(connection, db, [entry])
+        return queued_ids[0] if queued_ids else None
 
     return db.write(work)
 
 
-def claim(db: Database, worker: str, kinds: Iterable[str] = ("run",)) -> Queued | None:
-    """Claim what should be run next, or None. Of a cause that is no user only one entry is run at a time."""
-    columns, wanted = schema.queue.c, tuple(kinds)
+def claim(db: Database, worker: str, kinds: Iterable[str] = ("run",)) -> QueueEntry | None:
+    """Claim the next entry and return it, or None. Entries of a schedule or backfill run one at a time per cause."""
+    columns, requested_kinds = schema.queue.c, tuple(kinds)
 
-    def work(connection: Connection) -> Queued | None:
-        lock(connection)  # else two workers could each claim an entry of one cause
+    def work(connection: Connection) -> QueueEntry | None:
+        lock_lake(connection)  # else two workers could each claim an entry of one cause
         now = db.now(connection)
-        busy = sa.select(columns.cause).where(columns.state == RUNNING, columns.cause != "user")
-        paused = sa.select(cause_of(schema.backfills.c.id)).where(schema.backfills.c.state == PAUSED)
-        ready = sa.select(columns.id).where(columns.state == QUEUED, columns.kind.in_(wanted), _is_time(now))
+        busy_causes = sa.select(columns.cause).where(columns.state == RUNNING, columns.cause != "user")
+        paused_causes = sa.select(backfill_cause(schema.backfills.c.id)).where(schema.backfills.c.state == PAUSED)
+        ready = sa.select(columns.id).where(columns.state == QUEUED, columns.kind.in_(requested_kinds), _is_due(now))
         order = (columns.priority.desc(), columns.queued_at, columns.id)
-        free = ready.where(columns.cause.not_in(busy), columns.cause.not_in(paused))
-        found = connection.execute(free.order_by(*order).limit(1)).scalar()
-        if found is None:
+        claimable = ready.where(columns.cause.not_in(busy_causes), columns.cause.not_in(paused_causes))
+        entry_id = connection.execute(claimable.order_by(*order).limit(1)).scalar()
+        if entry_id is None:
             return None
         token = secrets.token_hex(16)
         values = {"state": RUNNING, "worker": worker, "token": token, "renewed_at": now, "started_at": now}
-        here = sa.and_(columns.id == found, columns.state == QUEUED)
-        connection.execute(schema.queue.update().where(here).values(**values, attempt=columns.attempt + 1))
-        return _one(connection, found)
+        is_unclaimed = sa.and_(columns.id == entry_id, columns.state == QUEUED)
+        connection.execute(schema.queue.update().where(is_unclaimed).values(**values, attempt=columns.attempt + 1))
+        return _read_entry(connection, entry_id)
 
-    if db.read(lambda connection: connection.execute(_ready(wanted)).first()) is None:
-        return None  # nothing to write: a look that locks nothing
+    if db.read(lambda connection: connection.execute(_build_ready_query(requested_kinds)).first()) is None:
+        return None  # nothing to claim: this read takes no lock
     return db.write(work)
 
 
 def renew(db: Database, claims: Iterable[tuple[str, str]]) -> None:
-    """Renew claims, those that are still held."""
-    mine = tuple(claims)
+    """Renew the claims that are still valid."""
+    held_claims = tuple(claims)
 
     def work(connection: Connection) -> None:
         now = db.now(connection)
-        for claim in mine:
-            connection.execute(schema.queue.update().where(_is_held(claim)).values(renewed_at=now))
+        for claim in held_claims:
+            connection.execute(schema.queue.update().where(_is_claim_valid(claim)).values(renewed_at=now))
 
-    if mine:
+    if held_claims:
         db.write(work)
 
 
-def held(connection: Connection, claims: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-    """Return the entries of claims that are still held, each with when somebody asked to stop it, or None."""
+def find_valid_claims(connection: Connection, claims: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+    """Return the entry ids of the claims that are still valid, each with its cancellation time or None."""
     columns = schema.queue.c
-    rows = [connection.execute(sa.select(columns.id, columns.cancel_at).where(_is_held(claim))) for claim in claims]
-    return {row.id: row.cancel_at for found in rows for row in found}
+    rows_by_claim = [
+        connection.execute(sa.select(columns.id, columns.cancel_at).where(_is_claim_valid(claim))) for claim in claims
+    ]
+    return {row.id: row.cancel_at for claim_rows in rows_by_claim for row in claim_rows}
 
 
 def finish(
@@ -181,226 +183,246 @@ def finish(
     state: str,
     outcome: Mapping[str, Any],
     *,
-    again: bool = False,
-    counts: bool = True,
+    retry: bool = False,
+    counts_as_attempt: bool = True,
 ) -> str | None:
-    """Note how an entry ended, and return its state then; None where the claim was lost.
+    """Record how an entry ended, and return its new state; None if the claim was lost.
 
-    `again`: it may go better next time, so it is queued once more where its retries allow it, or in any case where
-    this attempt does not count. What has published has succeeded, whatever went wrong after that.
+    With `retry` the failure may be temporary: the entry is queued again if it has retries left, or in any case if
+    this attempt does not count. An entry that has published has succeeded, whatever failed after that.
     """
 
     def work(connection: Connection) -> str | None:
-        if connection.execute(sa.select(schema.queue.c.id).where(_is_held(claim)).with_for_update()).first() is None:
+        if (
+            connection.execute(sa.select(schema.queue.c.id).where(_is_claim_valid(claim)).with_for_update()).first()
+            is None
+        ):
             return None
-        found = _one(connection, claim[0])
-        _mark(connection, db, found, state)  # a full disk may have kept the run from saying so itself
-        if found.commit is None:
-            return _end(connection, db, found, state, outcome, again=again, counts=counts)
-        return _end(connection, db, found, SUCCEEDED, {**outcome, "commit": found.commit}, again=False)
+        entry = _read_entry(connection, claim[0])
+        _end_run_record(connection, db, entry, state)  # a full disk may have kept the run from saying so itself
+        if entry.commit is None:
+            return _end_entry(connection, db, entry, state, outcome, retry=retry, counts_as_attempt=counts_as_attempt)
+        return _end_entry(connection, db, entry, SUCCEEDED, {**outcome, "commit": entry.commit}, retry=False)
 
     return db.write(work)
 
 
-def give_back(db: Database, worker: str) -> list[Queued]:
-    """Queue again what a worker interrupts because it was told to stop; that does not count as an attempt."""
+def requeue_interrupted(db: Database, worker: str) -> list[QueueEntry]:
+    """Queue the entries of a worker that is shutting down again; the interrupted attempt does not count."""
     what = "it was interrupted, because its worker was told to stop, and is queued again"
     error = {"code": "RUN_INTERRUPTED", "what": what, "at": None, "fix": None}
-    return _release(db, [schema.queue.c.worker == worker], {"error": error}, counts=False)
+    return _release_matching(db, [schema.queue.c.worker == worker], {"error": error}, counts_as_attempt=False)
 
 
-def release(db: Database, *, worker: str | None = None, stale: Iterable[tuple[str, str]] = ()) -> list[Queued]:
-    """End the claims of a worker that has died, or those that were not renewed; return the entries as they are then.
+def release_claims(
+    db: Database, *, worker: str | None = None, stale: Iterable[tuple[str, str]] = ()
+) -> list[QueueEntry]:
+    """End the claims of a worker that has died, or claims that were not renewed; return the updated entries.
 
-    What was published has succeeded; what was to be stopped is; the rest is run again, as often as its retries allow.
+    An entry that has published succeeds, one with a cancellation request is cancelled, and any other is queued again
+    if it has retries left.
     """
     columns = schema.queue.c
-    lost = [sa.and_(columns.id == entry, columns.renewed_at == renewed_at) for entry, renewed_at in stale]
-    lost += [columns.worker == worker] if worker is not None else []
+    lost_conditions = [
+        sa.and_(columns.id == entry_id, columns.renewed_at == renewed_at) for entry_id, renewed_at in stale
+    ]
+    lost_conditions += [columns.worker == worker] if worker is not None else []
     outcome = {"error": {"code": "RUN_LOST", "what": "the worker that ran it went away", "at": None, "fix": None}}
-    return _release(db, lost, outcome) if lost else []
+    return _release_matching(db, lost_conditions, outcome) if lost_conditions else []
 
 
-def _release(
-    db: Database, lost: "list[sa.ColumnElement[bool]]", outcome: Mapping[str, Any], *, counts: bool = True
-) -> list[Queued]:
+def _release_matching(
+    db: Database,
+    lost_conditions: "list[sa.ColumnElement[bool]]",
+    outcome: Mapping[str, Any],
+    *,
+    counts_as_attempt: bool = True,
+) -> list[QueueEntry]:
     columns = schema.queue.c
 
-    def work(connection: Connection) -> list[Queued]:
-        query = sa.select(columns.id).where(columns.state == RUNNING, sa.or_(*lost)).with_for_update(skip_locked=True)
-        found = [_one(connection, entry) for entry in connection.execute(query).scalars().all()]
-        for one in found:
-            _mark(connection, db, one, "lost")
-            if one.commit is not None:
-                _end(connection, db, one, SUCCEEDED, {"commit": one.commit}, again=False)
+    def work(connection: Connection) -> list[QueueEntry]:
+        query = (
+            sa.select(columns.id)
+            .where(columns.state == RUNNING, sa.or_(*lost_conditions))
+            .with_for_update(skip_locked=True)
+        )
+        lost_entries = [_read_entry(connection, entry_id) for entry_id in connection.execute(query).scalars().all()]
+        for lost_entry in lost_entries:
+            _end_run_record(connection, db, lost_entry, "lost")
+            if lost_entry.commit is not None:
+                _end_entry(connection, db, lost_entry, SUCCEEDED, {"commit": lost_entry.commit}, retry=False)
             else:
-                state, again = (CANCELLED, False) if one.cancel_at else (FAILED, True)
-                _end(connection, db, one, state, outcome, again=again, counts=counts)
-        return [_one(connection, one.id) for one in found]
+                state, retry = (CANCELLED, False) if lost_entry.cancel_at else (FAILED, True)
+                _end_entry(connection, db, lost_entry, state, outcome, retry=retry, counts_as_attempt=counts_as_attempt)
+        return [_read_entry(connection, lost_entry.id) for lost_entry in lost_entries]
 
     return db.write(work)
 
 
-def cancel(db: Database, entry: str) -> Queued:
-    """Ask to stop an entry: one that waits is cancelled at once, one that runs when its worker hears of it."""
+def cancel(db: Database, entry_id: str) -> QueueEntry:
+    """Cancel an entry: a queued one at once, a running one as soon as its worker sees the request."""
     columns = schema.queue.c
 
-    def work(connection: Connection) -> Queued:
-        now, found = db.now(connection), find(connection, entry)
-        waits = schema.queue.update().where(columns.id == found.id, columns.state == QUEUED)
-        if not connection.execute(waits.values(state=CANCELLED, cancel_at=now, ended_at=now)).rowcount:
-            runs = schema.queue.update().where(columns.id == found.id, columns.state == RUNNING)
-            connection.execute(runs.where(columns.cancel_at.is_(None)).values(cancel_at=now))
-        return _one(connection, found.id)
+    def work(connection: Connection) -> QueueEntry:
+        now, current_entry = db.now(connection), find(connection, entry_id)
+        cancel_queued = schema.queue.update().where(columns.id == current_entry.id, columns.state == QUEUED)
+        if not connection.execute(cancel_queued.values(state=CANCELLED, cancel_at=now, ended_at=now)).rowcount:
+            cancel_running = schema.queue.update().where(columns.id == current_entry.id, columns.state == RUNNING)
+            connection.execute(cancel_running.where(columns.cancel_at.is_(None)).values(cancel_at=now))
+        return _read_entry(connection, current_entry.id)
 
     return db.write(work)
 
 
-def hold(connection: Connection, claim: tuple[str, str], commit_id: str) -> None:
-    """Note that an entry is published by this transaction; raise where its claim was lost, or it is to stop."""
+def record_commit(connection: Connection, claim: tuple[str, str], commit_id: str) -> None:
+    """Record that this transaction publishes an entry; raise if its claim was lost or it is being cancelled."""
     columns = schema.queue.c
-    mine = _is_held(claim)
-    here = sa.and_(mine, columns.cancel_at.is_(None))
-    if connection.execute(schema.queue.update().where(here).values(commit_id=commit_id)).rowcount == 1:
+    is_claimed = _is_claim_valid(claim)
+    can_publish = sa.and_(is_claimed, columns.cancel_at.is_(None))
+    if connection.execute(schema.queue.update().where(can_publish).values(commit_id=commit_id)).rowcount == 1:
         return
-    if connection.execute(sa.select(columns.id).where(mine)).first() is not None:
+    if connection.execute(sa.select(columns.id).where(is_claimed)).first() is not None:
         raise Cancelled
     what = f"run {claim[0]} was not heard of for so long that another worker has taken it over"
     raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other one publishes it")
 
 
-def find(connection: Connection, text: str) -> Queued:
-    """Return the entry with this id, or with the one id that starts so; an attempt is found by its own id, too."""
+def find(connection: Connection, text: str) -> QueueEntry:
+    """Return the entry with this id or unique id prefix; the run id of an attempt is accepted, too."""
     columns = schema.queue.c
     for name in (text, text.rpartition("-")[0]):
         row = connection.execute(sa.select(schema.queue).where(columns.id == name)).first() if name else None
         if row is not None:
-            return _queued(row)
+            return _parse_entry(row)
     starts = columns.id.startswith(text, autoescape=True)
     rows = connection.execute(sa.select(schema.queue).where(starts).limit(2)).all() if text else []
     if len(rows) == 1:
-        return _queued(rows[0])
+        return _parse_entry(rows[0])
     if rows:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
-    known = connection.execute(sa.select(columns.id).order_by(columns.queued_at.desc()).limit(100)).scalars()
-    close = nearest(text, known)
-    what = f"there is no run {shown(text)}" + (f"; close: `{close}`" if close else "")
+    recent_ids = connection.execute(sa.select(columns.id).order_by(columns.queued_at.desc()).limit(100)).scalars()
+    close = find_nearest(text, recent_ids)
+    what = f"there is no run {quote_value(text)}" + (f"; close: `{close}`" if close else "")
     raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
 
 
-def some(connection: Connection, names: Iterable[str]) -> dict[str, Queued]:
-    """Return the entries of these ids that there are."""
-    wanted, found = list(names), dict[str, Queued]()
-    for start in range(0, len(wanted), 500):
-        query = sa.select(schema.queue).where(schema.queue.c.id.in_(wanted[start : start + 500]))
-        found |= {row.id: _queued(row) for row in connection.execute(query)}
-    return found
+def find_many(connection: Connection, names: Iterable[str]) -> dict[str, QueueEntry]:
+    """Return the existing entries among these ids."""
+    requested_ids, entries_by_id = list(names), dict[str, QueueEntry]()
+    for start in range(0, len(requested_ids), 500):
+        query = sa.select(schema.queue).where(schema.queue.c.id.in_(requested_ids[start : start + 500]))
+        entries_by_id |= {row.id: _parse_entry(row) for row in connection.execute(query)}
+    return entries_by_id
 
 
-def in_slot(connection: Connection, slot: str) -> Queued:
-    """Return the entry that was taken for a slot."""
-    return _queued(connection.execute(sa.select(schema.queue).where(schema.queue.c.slot == slot)).one())
+def find_by_slot(connection: Connection, slot: str) -> QueueEntry:
+    """Return the entry that was queued for a slot."""
+    return _parse_entry(connection.execute(sa.select(schema.queue).where(schema.queue.c.slot == slot)).one())
 
 
-def entries(
+def list_entries(
     connection: Connection,
     *,
     states: Iterable[str] = (),
     cause: str | None = None,
     before: str | None = None,
     limit: int | None = None,
-) -> list[Queued]:
+) -> list[QueueEntry]:
     """Return entries, newest first. `before` is the id of one: only older ones are returned."""
     columns = schema.queue.c
     query = sa.select(schema.queue).order_by(columns.id.desc()).limit(limit)
-    if wanted := tuple(states):
-        query = query.where(columns.state.in_(wanted))
+    if requested_states := tuple(states):
+        query = query.where(columns.state.in_(requested_states))
     if cause is not None:
         query = query.where(columns.cause == cause)
     if before is not None:
         query = query.where(columns.id < before)
-    return [_queued(row) for row in connection.execute(query)]
+    return [_parse_entry(row) for row in connection.execute(query)]
 
 
-def ended(connection: Connection, since: str, limit: int) -> list[Queued]:
+def list_ended(connection: Connection, since: str, limit: int) -> list[QueueEntry]:
     """Return the runs that ended since a time, the oldest first."""
     columns = schema.queue.c
-    here = sa.and_(columns.ended_at >= since, columns.kind == "run")
-    query = sa.select(schema.queue).where(here).order_by(columns.ended_at, columns.id).limit(limit)
-    return [_queued(row) for row in connection.execute(query)]
+    is_ended_run = sa.and_(columns.ended_at >= since, columns.kind == "run")
+    query = sa.select(schema.queue).where(is_ended_run).order_by(columns.ended_at, columns.id).limit(limit)
+    return [_parse_entry(row) for row in connection.execute(query)]
 
 
-def forget_old(db: Database, seconds: float) -> int:
-    """Forget what ended long ago, with its events; return how many entries."""
+def delete_old(db: Database, seconds: float) -> int:
+    """Delete entries that ended more than `seconds` ago, with their events; return how many."""
     columns = schema.queue.c
 
     def work(connection: Connection) -> int:
-        until = stamp(moment(db.now(connection)) - timedelta(seconds=seconds))
-        old = sa.and_(columns.ended_at.is_not(None), columns.ended_at < until)
-        gone = sa.select(columns.id).where(old)
-        connection.execute(schema.events.delete().where(schema.events.c.run.in_(gone)))
-        return connection.execute(schema.queue.delete().where(old)).rowcount
+        until = format_time(parse_time(db.now(connection)) - timedelta(seconds=seconds))
+        is_old = sa.and_(columns.ended_at.is_not(None), columns.ended_at < until)
+        old_ids = sa.select(columns.id).where(is_old)
+        connection.execute(schema.events.delete().where(schema.events.c.run.in_(old_ids)))
+        return connection.execute(schema.queue.delete().where(is_old)).rowcount
 
     return db.write(work)
 
 
-def _end(
+def _end_entry(
     connection: Connection,
     db: Database,
-    one: Queued,
+    entry: QueueEntry,
     state: str,
     outcome: Mapping[str, Any],
     *,
-    again: bool,
-    counts: bool = True,
+    retry: bool,
+    counts_as_attempt: bool = True,
 ) -> str:
     now = db.now(connection)
     values: dict[str, Any] = {"token": None, "outcome": json.dumps(dict(outcome), sort_keys=True, default=str)}
-    retries = one.retries if counts else one.retries + 1
-    if state == FAILED and again and one.attempt <= retries and one.cancel_at is None:
-        wait = _WAITS[min(one.attempt, len(_WAITS)) - 1]
-        values |= {"state": QUEUED, "not_before": stamp(moment(now) + timedelta(seconds=wait)), "worker": None}
+    retries = entry.retries if counts_as_attempt else entry.retries + 1
+    if state == FAILED and retry and entry.attempt <= retries and entry.cancel_at is None:
+        delay_seconds = _RETRY_DELAYS[min(entry.attempt, len(_RETRY_DELAYS)) - 1]
+        values |= {
+            "state": QUEUED,
+            "not_before": format_time(parse_time(now) + timedelta(seconds=delay_seconds)),
+            "worker": None,
+        }
         values["retries"] = retries
     else:
         values |= {"state": state, "ended_at": now}
-    connection.execute(schema.queue.update().where(schema.queue.c.id == one.id).values(values))
-    if one.cause.startswith(BACKFILL) and values["state"] in (FAILED, CANCELLED):
-        here = cause_of(schema.backfills.c.id) == one.cause
-        connection.execute(schema.backfills.update().where(here).values(state=PAUSED))  # later chunks wait
+    connection.execute(schema.queue.update().where(schema.queue.c.id == entry.id).values(values))
+    if entry.cause.startswith(BACKFILL_PREFIX) and values["state"] in (FAILED, CANCELLED):
+        is_backfill = backfill_cause(schema.backfills.c.id) == entry.cause
+        connection.execute(schema.backfills.update().where(is_backfill).values(state=PAUSED))  # later chunks wait
     return str(values["state"])
 
 
-def cause_of(backfill: "sa.Column[Any] | str") -> Any:
-    """Return how the queue names a backfill, of its id or of a column of ids."""
-    return BACKFILL + backfill
+def backfill_cause(backfill: "sa.Column[Any] | str") -> Any:
+    """Return the cause of a backfill's entries, for its id or for a column of ids."""
+    return BACKFILL_PREFIX + backfill
 
 
-def _mark(connection: Connection, db: Database, one: Queued, state: str) -> None:
-    """Let the record of the run not say that it is running."""
+def _end_run_record(connection: Connection, db: Database, entry: QueueEntry, state: str) -> None:
+    """End the record of the run, if it still says that the run is running."""
     runs = schema.runs
-    here = sa.and_(runs.c.id == one.run, runs.c.state == RUNNING)
+    is_running = sa.and_(runs.c.id == entry.run, runs.c.state == RUNNING)
     values: dict[str, Any] = {"state": state, "ended_at": db.now(connection)}
-    if one.commit is not None:
-        values |= {"state": SUCCEEDED, "commit_id": one.commit}
-    connection.execute(runs.update().where(here).values(values))
+    if entry.commit is not None:
+        values |= {"state": SUCCEEDED, "commit_id": entry.commit}
+    connection.execute(runs.update().where(is_running).values(values))
 
 
-def _known_slots(connection: Connection, slots: list[str]) -> set[str]:
-    column, found = schema.queue.c.slot, set[str]()
+def _find_existing_slots(connection: Connection, slots: list[str]) -> set[str]:
+    column, existing = schema.queue.c.slot, set[str]()
     for start in range(0, len(slots), 500):
         query = sa.select(column).where(column.in_(slots[start : start + 500]))
-        found.update(connection.execute(query).scalars())
-    return found
+        existing.update(connection.execute(query).scalars())
+    return existing
 
 
-def _values(entry: Entry, now: str) -> dict[str, Any]:
-    trace = tracing.current()  # of the request that it comes from, say
-    wish = {**entry.wish, "trace": trace} if trace else dict(entry.wish)
+def _to_row(entry: QueueRequest, now: str) -> dict[str, Any]:
+    trace = tracing.current_traceparent()  # for example that of the HTTP request
+    request = {**entry.request, "trace": trace} if trace else dict(entry.request)
     return {
         "id": entry.id,
         "branch": entry.branch,
         "kind": entry.kind,
-        "wish": json.dumps(wish, sort_keys=True, default=str),
+        "wish": json.dumps(request, sort_keys=True, default=str),
         "cause": entry.cause,
         "slot": entry.slot,
         "author": entry.author,
@@ -414,28 +436,31 @@ def _values(entry: Entry, now: str) -> dict[str, Any]:
     }
 
 
-def _is_held(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":
+def _is_claim_valid(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":
     columns = schema.queue.c
     return sa.and_(columns.id == claim[0], columns.token == claim[1], columns.state == RUNNING)
 
 
-def _is_time(now: str) -> "sa.ColumnElement[bool]":
-    """Tell whether an entry has waited long enough; one that has to wait for very long met a clock that jumped."""
-    not_before, most = schema.queue.c.not_before, stamp(moment(now) + timedelta(seconds=2 * _WAITS[-1]))
-    return sa.or_(not_before <= now, not_before > most)
+def _is_due(now: str) -> "sa.ColumnElement[bool]":
+    """Tell whether an entry is due; one whose time is implausibly far ahead was written with a wrong clock."""
+    not_before, latest_plausible = (
+        schema.queue.c.not_before,
+        format_time(parse_time(now) + timedelta(seconds=2 * _RETRY_DELAYS[-1])),
+    )
+    return sa.or_(not_before <= now, not_before > latest_plausible)
 
 
-def _ready(kinds: tuple[str, ...]) -> "sa.Select[Any]":
+def _build_ready_query(kinds: tuple[str, ...]) -> "sa.Select[Any]":
     columns = schema.queue.c
     return sa.select(columns.id).where(columns.state == QUEUED, columns.kind.in_(kinds)).limit(1)
 
 
-def _one(connection: Connection, entry: str) -> Queued:
-    return _queued(connection.execute(sa.select(schema.queue).where(schema.queue.c.id == entry)).one())
+def _read_entry(connection: Connection, entry_id: str) -> QueueEntry:
+    return _parse_entry(connection.execute(sa.select(schema.queue).where(schema.queue.c.id == entry_id)).one())
 
 
-def _queued(row: Row[Any]) -> Queued:
-    return Queued(
+def _parse_entry(row: Row[Any]) -> QueueEntry:
+    return QueueEntry(
         row.id,
         row.branch,
         row.kind,

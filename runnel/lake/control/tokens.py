@@ -1,4 +1,4 @@
-"""Tokens that open the service. The catalog keeps only the hash of each: its text is shown once, when it is made."""
+"""Manage API tokens of the service. The catalog stores only their hashes: a token's text is shown once, at creation."""
 
 import hashlib
 import hmac
@@ -12,48 +12,48 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, nearest
+from runnel.errors import Mistake, find_nearest
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.history import branches
-from runnel.names import shown
+from runnel.names import quote_value
 
 READ, WRITE, ADMIN = "read", "write", "admin"
 SCOPES = (READ, WRITE, ADMIN)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z", re.ASCII)
-_PATTERN = re.compile(r"[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}\Z", re.ASCII)
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}\Z", re.ASCII)
+_TABLE_PATTERN = re.compile(r"[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}\Z", re.ASCII)
 _PREFIX = "rnl_"
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token without its text. What is done with it is ascribed to its name."""
+    """A token without its text. Its name is recorded as the author of what is done with it."""
 
     name: str
     scope: str
     made_at: str
     revoked_at: str | None = None
-    tables: tuple[str, ...] | None = None  # patterns of those that it is for; None for all
-    branch: str | None = None  # the one that it is for; None for all
+    tables: tuple[str, ...] | None = None  # patterns of the tables it grants access to; None for all
+    branch: str | None = None  # the branch it grants access to; None for all
 
     @property
     def is_limited(self) -> bool:
-        """Tell whether it is for some tables or one branch only."""
+        """Tell whether it is limited to some tables or one branch."""
         return self.tables is not None or self.branch is not None
 
     @property
-    def told(self) -> str:
-        """Return what it may do, as people read it."""
-        what = {READ: "read", WRITE: "read and write", ADMIN: "do everything"}[self.scope]
-        of = f" {', '.join(self.tables)}" if self.tables is not None else ""
-        return what + of + (f" of {self.branch}" if self.branch is not None else "")
+    def permissions_text(self) -> str:
+        """Return a readable description of what it permits."""
+        actions = {READ: "read", WRITE: "read and write", ADMIN: "do everything"}[self.scope]
+        tables_text = f" {', '.join(self.tables)}" if self.tables is not None else ""
+        return actions + tables_text + (f" of {self.branch}" if self.branch is not None else "")
 
-    def may_see(self, table: str) -> bool:
-        """Tell whether it is for a table."""
+    def can_see_table(self, table: str) -> bool:
+        """Tell whether it grants access to a table."""
         return self.tables is None or any(fnmatchcase(table, pattern) for pattern in self.tables)
 
     def json(self) -> dict[str, Any]:
-        """Return what scripts rely on."""
+        """Return the JSON that scripts rely on."""
         return {
             "token": self.name,
             "scope": self.scope,
@@ -67,22 +67,22 @@ class Token:
 def create(
     db: Database, name: str, scope: str, *, tables: tuple[str, ...] | None = None, branch: str | None = None
 ) -> str:
-    """Make a token and return its text, which nobody can ever ask for again.
+    """Create a token and return its text, which can't be retrieved later.
 
-    The name of one that was revoked may be used again. `tables`, as patterns, and `branch` limit a token that reads.
+    The name of a revoked token may be used again. `tables` (patterns) and `branch` limit a token of scope read.
     """
-    _check(name, scope)
+    _check_name_and_scope(name, scope)
     _check_limits(scope, tables, branch)
     secret = _PREFIX + secrets.token_urlsafe(32)
-    table, hashed = schema.tokens, _hash(secret)
+    table, hashed = schema.tokens, _hash_secret(secret)
 
     def work(connection: Connection) -> str:
-        known = connection.execute(sa.select(table).where(table.c.name == name)).first()
-        if known is not None and known.hash == hashed:
+        existing_row = connection.execute(sa.select(table).where(table.c.name == name)).first()
+        if existing_row is not None and existing_row.hash == hashed:
             return secret  # an earlier attempt took effect, and its acknowledgement was lost
         if branch is not None:
-            branches.branch(connection, branch)
-        if known is not None and known.revoked_at is None:
+            branches.get_branch(connection, branch)
+        if existing_row is not None and existing_row.revoked_at is None:
             fix = f"choose another name, or revoke it: runnel token revoke {name}"
             raise Mistake("TOKEN_EXISTS", f"there is a token called `{name}`", fix=fix)
         connection.execute(table.delete().where(table.c.name == name))
@@ -95,51 +95,51 @@ def create(
 
 
 def verify(connection: Connection, secret: str) -> Token | None:
-    """Return the token with this text, or None where there is none, or it was revoked.
+    """Return the token with this text, or None if there is none or it was revoked.
 
-    It is looked up by its hash, of which nobody can choose the beginning, so that how long it takes tells nothing.
+    It is looked up by its hash, whose prefix an attacker can't choose, so that the response time reveals nothing.
     """
-    hashed, columns = _hash(secret), schema.tokens.c
+    hashed, columns = _hash_secret(secret), schema.tokens.c
     query = sa.select(schema.tokens).where(columns.hash == hashed, columns.revoked_at.is_(None))
     row = connection.execute(query).first()
-    return _token(row) if row is not None and hmac.compare_digest(row.hash, hashed) else None
+    return _parse_token(row) if row is not None and hmac.compare_digest(row.hash, hashed) else None
 
 
-def tokens(connection: Connection) -> list[Token]:
-    """Return all tokens by name, those that were revoked too."""
-    return [_token(row) for row in connection.execute(sa.select(schema.tokens).order_by(schema.tokens.c.name))]
+def list_tokens(connection: Connection) -> list[Token]:
+    """Return all tokens ordered by name, including revoked ones."""
+    return [_parse_token(row) for row in connection.execute(sa.select(schema.tokens).order_by(schema.tokens.c.name))]
 
 
 def find(connection: Connection, name: str) -> Token:
-    """Return a token, or raise with the nearest name."""
+    """Return a token; raise an error that names the closest one if there is none."""
     row = connection.execute(sa.select(schema.tokens).where(schema.tokens.c.name == name)).first()
     if row is not None:
-        return _token(row)
-    close = nearest(name, (one.name for one in tokens(connection)))
-    what = f"there is no token {shown(name)}" + (f"; close: `{close}`" if close else "")
+        return _parse_token(row)
+    close = find_nearest(name, (token.name for token in list_tokens(connection)))
+    what = f"there is no token {quote_value(name)}" + (f"; close: `{close}`" if close else "")
     raise Mistake("TOKEN_UNKNOWN", what, fix="`runnel token list` lists them")
 
 
 def revoke(db: Database, name: str) -> Token:
-    """Let a token open nothing any more."""
+    """Revoke a token."""
     columns = schema.tokens.c
 
     def work(connection: Connection) -> Token:
         find(connection, name)
-        here = sa.and_(columns.name == name, columns.revoked_at.is_(None))
-        connection.execute(schema.tokens.update().where(here).values(revoked_at=db.now(connection)))
+        is_active = sa.and_(columns.name == name, columns.revoked_at.is_(None))
+        connection.execute(schema.tokens.update().where(is_active).values(revoked_at=db.now(connection)))
         return find(connection, name)
 
     return db.write(work)
 
 
-def _check(name: str, scope: str) -> None:
-    if not _NAME.match(name):
+def _check_name_and_scope(name: str, scope: str) -> None:
+    if not _NAME_PATTERN.match(name):
         fix = "use ASCII letters, digits, _, ., @ and -, at most 63 characters"
-        raise Mistake("NAME_TOKEN", f"{shown(name)} is not a name for a token", fix=fix)
+        raise Mistake("NAME_TOKEN", f"{quote_value(name)} is not a name for a token", fix=fix)
     if scope not in SCOPES:
-        close = nearest(scope, SCOPES)
-        what = f"{shown(scope)} is no scope" + (f"; close: `{close}`" if close else "")
+        close = find_nearest(scope, SCOPES)
+        what = f"{quote_value(scope)} is no scope" + (f"; close: `{close}`" if close else "")
         raise Mistake("TOKEN_SCOPE", what, fix=f"use {', '.join(SCOPES[:-1])} or {SCOPES[-1]}")
 
 
@@ -148,15 +148,15 @@ def _check_limits(scope: str, tables: tuple[str, ...] | None, branch: str | None
         what = f"a token of scope {scope} can't be limited to tables or a branch: what it does may reach others"
         raise Mistake("TOKEN_LIMITS", what, fix=f"use scope {READ}, or leave the limits out")
     for pattern in tables or ():
-        if not _PATTERN.match(pattern):
-            what = f"{shown(pattern)} is no pattern of tables"
+        if not _TABLE_PATTERN.match(pattern):
+            what = f"{quote_value(pattern)} is no pattern of tables"
             raise Mistake("TOKEN_TABLES", what, fix="write it as layer.name, where * stands for anything: dws.*")
 
 
-def _hash(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _token(row: Row[tuple[str, ...]]) -> Token:
+def _parse_token(row: Row[tuple[str, ...]]) -> Token:
     tables = tuple(json.loads(row.tables)) if row.tables is not None else None
     return Token(row.name, row.scope, row.made_at, row.revoked_at, tables, row.branch)

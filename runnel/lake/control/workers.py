@@ -1,4 +1,4 @@
-"""Who works for a lake: workers that compute, services that answer. Each renews its row; one that doesn't is gone."""
+"""Register the processes of a lake, workers and services. Each renews its row; one that doesn't counts as dead."""
 
 import json
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, clock, moment, stamp
+from runnel.lake.catalog.database import Database, format_time, parse_time, read_clock
 from runnel.lake.control.run_queue import CLAIM_SECONDS
-from runnel.lake.leases.expiry import is_dead
-from runnel.lake.leases.pins import owner
+from runnel.lake.leases.expiry import is_lease_owner_dead
+from runnel.lake.leases.pins import current_lease_owner
 
 WORKER, SERVICE = "worker", "service"
 _FORGET_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
-class Worker:
-    """A process that works for the lake. `state` is "starting", "ready" or "stopping"."""
+class WorkerRecord:
+    """A registered worker or service process. `state` is "starting", "ready" or "stopping"."""
 
     id: str
     kind: str
@@ -32,8 +32,8 @@ class Worker:
     detail: Mapping[str, Any]
 
 
-def tell(db: Database, name: str, kind: str, state: str, detail: Mapping[str, Any]) -> None:
-    """Say that a process is there, and how it is; rows of those that left long ago go."""
+def record_state(db: Database, name: str, kind: str, state: str, detail: Mapping[str, Any]) -> None:
+    """Record that a process is alive, and its state; a new process also deletes rows that expired long ago."""
     columns = schema.workers.c
 
     def work(connection: Connection) -> None:
@@ -41,35 +41,37 @@ def tell(db: Database, name: str, kind: str, state: str, detail: Mapping[str, An
         values = {"state": state, "renewed_at": now, "detail": json.dumps(dict(detail), sort_keys=True, default=str)}
         if connection.execute(schema.workers.update().where(columns.id == name).values(values)).rowcount:
             return
-        new = {"id": name, "kind": kind, "owner": owner(), "started_at": now, **values}
-        connection.execute(schema.workers.insert().values(new))
-        old = stamp(moment(now) - timedelta(seconds=_FORGET_SECONDS))
-        connection.execute(schema.workers.delete().where(columns.renewed_at < old))
+        new_row = {"id": name, "kind": kind, "owner": current_lease_owner(), "started_at": now, **values}
+        connection.execute(schema.workers.insert().values(new_row))
+        oldest_retained = format_time(parse_time(now) - timedelta(seconds=_FORGET_SECONDS))
+        connection.execute(schema.workers.delete().where(columns.renewed_at < oldest_retained))
 
     db.write(work)
 
 
-def leave(db: Database, name: str) -> None:
-    """Say that a process has ended."""
+def remove(db: Database, name: str) -> None:
+    """Delete the row of a process that has ended."""
     db.write(lambda connection: connection.execute(schema.workers.delete().where(schema.workers.c.id == name)))
 
 
-def present(connection: Connection, kind: str | None = None) -> list[Worker]:
-    """Return who is there now, the oldest first."""
+def list_alive(connection: Connection, kind: str | None = None) -> list[WorkerRecord]:
+    """Return the processes that are alive, oldest first."""
     query = sa.select(schema.workers).order_by(schema.workers.c.started_at, schema.workers.c.id)
     if kind is not None:
         query = query.where(schema.workers.c.kind == kind)
-    until = stamp(moment(clock(connection)) - timedelta(seconds=CLAIM_SECONDS))
-    found = [_worker(row) for row in connection.execute(query.where(schema.workers.c.renewed_at > until))]
-    is_sqlite = connection.dialect.name == "sqlite"  # used from one machine, so a dead process is known at once
-    return [one for one in found if not (is_sqlite and is_dead(one.owner))]
+    renewed_after = format_time(parse_time(read_clock(connection)) - timedelta(seconds=CLAIM_SECONDS))
+    renewed_workers = [
+        _parse_worker(row) for row in connection.execute(query.where(schema.workers.c.renewed_at > renewed_after))
+    ]
+    is_sqlite = connection.dialect.name == "sqlite"  # used on one machine only, so a dead process is detected at once
+    return [worker for worker in renewed_workers if not (is_sqlite and is_lease_owner_dead(worker.owner))]
 
 
-def are_there(connection: Connection, project: str) -> bool:
-    """Tell whether a worker of a project is there to compute."""
-    found = present(connection, WORKER)
-    return any(one.detail.get("project") == project and one.state != "stopping" for one in found)
+def has_worker(connection: Connection, project: str) -> bool:
+    """Tell whether a project has a worker that accepts runs."""
+    alive_workers = list_alive(connection, WORKER)
+    return any(worker.detail.get("project") == project and worker.state != "stopping" for worker in alive_workers)
 
 
-def _worker(row: Row[Any]) -> Worker:
-    return Worker(row.id, row.kind, row.owner, row.state, row.started_at, row.renewed_at, json.loads(row.detail))
+def _parse_worker(row: Row[Any]) -> WorkerRecord:
+    return WorkerRecord(row.id, row.kind, row.owner, row.state, row.started_at, row.renewed_at, json.loads(row.detail))

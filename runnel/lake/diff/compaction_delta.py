@@ -1,6 +1,6 @@
-"""Look through compactions: a file that only replaces others brings no rows and takes none away.
+"""Compute the difference between two versions without compactions, which replace files but change no rows.
 
-A compaction's commit records which files each new file replaces; reads nothing but that.
+A compaction's commit records which files each new file replaces; nothing else is read.
 """
 
 import json
@@ -12,62 +12,73 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.diff.file_delta import Delta, delta
+from runnel.lake.diff.file_delta import FileDelta, compute_file_delta
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-_AT_ONCE = 16
-_Group = tuple[frozenset[str], frozenset[str]]  # files that came, and the files that they replace
+_FIRST_LIMIT = 16
+_Replacement = tuple[frozenset[str], frozenset[str]]  # new files, and the files that they replace
 
 
-def change(store: "Store", table: "TableName", before: str, after: str) -> Delta:
+def compute_change(store: "Store", table: "TableName", before: str, after: str) -> FileDelta:
     """Return the files in which two versions of a table differ, without those that were only compacted."""
-    found = delta(store, before, after)
-    if not found.added or not found.removed or any(not entry.is_data for entry in (*found.added, *found.removed)):
-        return found  # deletes are part of what a compaction applies, and then files alone don't tell
-    groups: list[_Group] = []
-    added, removed = frozenset(entry.path for entry in found.added), frozenset(entry.path for entry in found.removed)
-    least, most = None, _AT_ONCE
-    while True:  # the newest first, and no more than needed: a stream's table is compacted again and again
-        rows = store.db.read(partial(_rows, table=table, least=least, most=most))
-        groups += [group for _, detail in rows for group in _groups(detail)]
-        came, went = _without(groups, added, removed)
-        if len(rows) < most or not came or not went:
+    file_changes = compute_file_delta(store, before, after)
+    if (
+        not file_changes.added
+        or not file_changes.removed
+        or any(not entry.is_data for entry in (*file_changes.added, *file_changes.removed))
+    ):
+        return file_changes  # a compaction also applies deletes: then the files alone don't determine the rows
+    replacements: list[_Replacement] = []
+    added_paths, removed_paths = (
+        frozenset(entry.path for entry in file_changes.added),
+        frozenset(entry.path for entry in file_changes.removed),
+    )
+    before_sequence, limit = None, _FIRST_LIMIT
+    while True:  # newest first and only as many as needed: a stream's table has very many compactions
+        rows = store.db.read(partial(_read_compactions, table=table, before_sequence=before_sequence, limit=limit))
+        replacements += [replacement for _, detail in rows for replacement in _parse_replacements(detail)]
+        remaining_added, remaining_removed = _remove_compacted(replacements, added_paths, removed_paths)
+        if len(rows) < limit or not remaining_added or not remaining_removed:
             break
-        least, most = rows[-1][0], 2 * most
-    return Delta(
-        tuple(entry for entry in found.added if entry.path in came),
-        tuple(entry for entry in found.removed if entry.path in went),
+        before_sequence, limit = rows[-1][0], 2 * limit
+    return FileDelta(
+        tuple(entry for entry in file_changes.added if entry.path in remaining_added),
+        tuple(entry for entry in file_changes.removed if entry.path in remaining_removed),
     )
 
 
-def _without(groups: list[_Group], added: frozenset[str], removed: frozenset[str]) -> tuple[set[str], set[str]]:
-    """Return the files that came and went, without those of compactions."""
-    came, went = set(added), set(removed)
-    for place, (made, _) in enumerate(groups):
-        gone = _origin(groups, place)
-        for here, there in ((came, went), (went, came)):  # the other way round after a revert
-            if made <= here and gone <= there:
-                here -= made
-                there -= gone
-    return came, went
+def _remove_compacted(
+    replacements: list[_Replacement], added: frozenset[str], removed: frozenset[str]
+) -> tuple[set[str], set[str]]:
+    """Return the added and removed files, without those that compactions replaced."""
+    added_left, removed_left = set(added), set(removed)
+    for index, (new_files, _) in enumerate(replacements):
+        original_files = _find_original_files(replacements, index)
+        for new_side, old_side in ((added_left, removed_left), (removed_left, added_left)):  # a revert swaps them
+            if new_files <= new_side and original_files <= old_side:
+                new_side -= new_files
+                old_side -= original_files
+    return added_left, removed_left
 
 
-def _origin(groups: list[_Group], place: int) -> frozenset[str]:
-    """Return the files that a compaction replaced, looking through the compactions before it."""
-    found = groups[place][1]
-    for made, gone in groups[place + 1 :]:
-        if made <= found:
-            found = (found - made) | gone
-    return found
+def _find_original_files(replacements: list[_Replacement], index: int) -> frozenset[str]:
+    """Return the files that a compaction replaced; files of earlier compactions count as the files they replaced."""
+    original_files = replacements[index][1]
+    for new_files, replaced_files in replacements[index + 1 :]:
+        if new_files <= original_files:
+            original_files = (original_files - new_files) | replaced_files
+    return original_files
 
 
-def _rows(connection: Connection, table: "TableName", least: int | None, most: int) -> list[tuple[int, str]]:
-    """Return what compactions of a table recorded, newest first, those before a sequence number.
+def _read_compactions(
+    connection: Connection, table: "TableName", before_sequence: int | None, limit: int
+) -> list[tuple[int, str]]:
+    """Return the sequence and detail of a table's compactions before a sequence number, newest first.
 
-    From the compactions to their changes, never through all changes of the table: a stream makes very many.
+    Starts from the compactions, not from all changes of the table: a stream makes very many of those.
     """
     changes, commits = schema.changes.c, schema.commits.c
     query = (
@@ -75,15 +86,15 @@ def _rows(connection: Connection, table: "TableName", least: int | None, most: i
         .join(schema.changes, commits.id == changes.commit_id)
         .where(commits.kind == sa.literal_column("'compact'"), changes.table_name == str(table))
         .order_by(commits.seq.desc())
-        .limit(most)
+        .limit(limit)
     )
-    rows = connection.execute(query if least is None else query.where(commits.seq < least))
+    rows = connection.execute(query if before_sequence is None else query.where(commits.seq < before_sequence))
     return [(int(row.seq), str(row.detail)) for row in rows]
 
 
-def _groups(detail: str) -> Iterator[_Group]:
-    """Yield what one compaction did."""
-    made: dict[frozenset[str], set[str]] = {}
-    for file, gone in json.loads(detail).get("replaces", {}).items():
-        made.setdefault(frozenset(gone), set()).add(file)
-    yield from ((frozenset(files), gone) for gone, files in made.items())
+def _parse_replacements(detail: str) -> Iterator[_Replacement]:
+    """Yield the replacements that one compaction recorded."""
+    new_by_replaced: dict[frozenset[str], set[str]] = {}
+    for file, replaced_files in json.loads(detail).get("replaces", {}).items():
+        new_by_replaced.setdefault(frozenset(replaced_files), set()).add(file)
+    yield from ((frozenset(files), replaced_files) for replaced_files, files in new_by_replaced.items())

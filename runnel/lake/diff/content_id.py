@@ -1,37 +1,37 @@
-"""What makes the contents of two versions equal, as text that can be computed without reading them.
+"""Compute content ids: texts that are equal if two versions of a table have equal contents.
 
-Pure. `files:` contents are sums over the files that were ingested, so that a change costs as much as the change and
-A, then B, then A again is A. `rows:` contents are sums over the rows. `changes:` contents are those of a log and how it
-is applied. Anything else is a version's own location.
+Pure. A `files:` content is a sum over the ingested files, so that updating it costs as much as the change, and adding
+and then removing a file restores it. A `rows:` content is a sum over the rows. A `changes:` content identifies a change
+log and how it is applied. Anything else is a version's own location.
 """
 
 import hashlib
 from collections.abc import Iterable
 
-_FILES = "files:"
-_ROWS = "rows:"
-_CHANGES = "changes:"
-_BITS = 128
+_FILES_PREFIX = "files:"
+_ROWS_PREFIX = "rows:"
+_CHANGES_PREFIX = "changes:"
+_HASH_BITS = 128
 
 
-def of_files(before: str | None, added: Iterable[str], removed: Iterable[str] = ()) -> str:
-    """Return the content after ingested files, known by their identities, came and went.
+def content_of_files(before: str | None, added: Iterable[str], removed: Iterable[str] = ()) -> str:
+    """Return the content after ingested files, given by their identities, were added and removed.
 
-    >>> one = of_files(None, ["a"])
-    >>> of_files(of_files(one, ["b"]), [], ["b"]) == one
+    >>> content = content_of_files(None, ["a"])
+    >>> content_of_files(content_of_files(content, ["b"]), [], ["b"]) == content
     True
     """
-    total = _number(before) + sum(_hash(text) for text in added) - sum(_hash(text) for text in removed)
-    return f"{_FILES}{total % 2**_BITS:032x}"
+    total = _to_number(before) + sum(_hash_text(text) for text in added) - sum(_hash_text(text) for text in removed)
+    return f"{_FILES_PREFIX}{total % 2**_HASH_BITS:032x}"
 
 
-def of_rows(columns: str, count: int, *sums: int) -> str:
-    """Return the content of a table with these columns, from its number of rows and sums of two hashes over them.
+def content_of_rows(columns: str, count: int, *sums: int) -> str:
+    """Return the content of a table with these columns, from its row count and the sums of two hashes of its rows.
 
-    >>> of_rows("id bigint", 2, 5, 7) == of_rows("id bigint", 2, 5, 7)
+    >>> content_of_rows("id bigint", 2, 5, 7) == content_of_rows("id bigint", 2, 5, 7)
     True
     """
-    return _ROWS + hashlib.sha256(repr((columns, count, sums)).encode()).hexdigest()[:40]
+    return _ROWS_PREFIX + hashlib.sha256(repr((columns, count, sums)).encode()).hexdigest()[:40]
 
 
 def is_location(content: str) -> bool:
@@ -40,21 +40,21 @@ def is_location(content: str) -> bool:
     >>> is_location("files:0a"), is_location("rows:0a"), is_location("/lake/ods/a/metadata/1.metadata.json")
     (False, False, True)
     """
-    return not content.startswith((_FILES, _ROWS, _CHANGES))
+    return not content.startswith((_FILES_PREFIX, _ROWS_PREFIX, _CHANGES_PREFIX))
 
 
-def is_sum(content: str) -> bool:
+def is_file_sum(content: str) -> bool:
     """Tell whether a content is the sum of files that were ingested."""
-    return content.startswith(_FILES)
+    return content.startswith(_FILES_PREFIX)
 
 
-def _number(content: str | None) -> int:
+def _to_number(content: str | None) -> int:
     if content is None:
         return 0
-    if content.startswith(_FILES):
-        return int(content.removeprefix(_FILES), 16)
-    return _hash(content)
+    if content.startswith(_FILES_PREFIX):
+        return int(content.removeprefix(_FILES_PREFIX), 16)
+    return _hash_text(content)
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[: _BITS // 8])
+def _hash_text(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[: _HASH_BITS // 8])

@@ -1,7 +1,7 @@
-"""The difference between two versions of a table, as files: which came, which went.
+"""Compute the difference between two versions of a table as files: which were added, which were removed.
 
-A set difference over (data file, deletes that apply to it), whatever the history between the two. Manifests that both
-share are not read, so the cost follows the change.
+A set difference of their files, independent of the history between the two. Manifests that both versions share are
+not read, so the cost depends on the change.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
-from runnel.lake.iceberg.manifests import Entry, entries_in, manifests
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.scan_sql import check, named_in, partition_of, spelled
+from runnel.lake.iceberg.manifests import FileEntry, read_manifest_entries, read_manifests
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.scan_sql import build_deleted_files_sql, check_scannable, normalize_file_path, partition_of
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
 @dataclass(frozen=True)
-class Delta:
-    """Files that only the newer version has, and files that only the older one has, data and deletes."""
+class FileDelta:
+    """Data and delete files that only the newer version has (`added`), or only the older one (`removed`)."""
 
-    added: tuple[Entry, ...]
-    removed: tuple[Entry, ...]
+    added: tuple[FileEntry, ...]
+    removed: tuple[FileEntry, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -32,69 +32,81 @@ class Delta:
 
     @property
     def appends_only(self) -> bool:
-        """Tell whether rows were only added: no file went, and no delete came."""
+        """Return whether rows were only added: no file was removed, and no delete file was added."""
         return not self.removed and all(entry.is_data for entry in self.added)
 
 
-def delta(store: "Store", before: str | None, after: str | None) -> Delta:
-    """Return the difference between two versions; None is a table that does not exist."""
-    old = _manifests(store, before)
-    new = _manifests(store, after)
+def compute_file_delta(store: "Store", before: str | None, after: str | None) -> FileDelta:
+    """Return the difference between two versions; None stands for a table that does not exist."""
+    old = _manifests_by_path(store, before)
+    new = _manifests_by_path(store, after)
     shared = old.keys() & new.keys()
-    gone = {entry.path: entry for path in old.keys() - shared for entry in entries_in(store, old[path])}
-    came = {entry.path: entry for path in new.keys() - shared for entry in entries_in(store, new[path])}
-    both = gone.keys() & came.keys()
-    return Delta(
-        tuple(entry for path, entry in came.items() if path not in both),
-        tuple(entry for path, entry in gone.items() if path not in both),
+    removed = {entry.path: entry for path in old.keys() - shared for entry in read_manifest_entries(store, old[path])}
+    added = {entry.path: entry for path in new.keys() - shared for entry in read_manifest_entries(store, new[path])}
+    in_both = removed.keys() & added.keys()
+    return FileDelta(
+        tuple(entry for path, entry in added.items() if path not in in_both),
+        tuple(entry for path, entry in removed.items() if path not in in_both),
     )
 
 
-def rows_apart(store: "Store", before: str | None, after: str | None, found: Delta) -> tuple[tuple[Entry, ...], ...]:
-    """Return the files of each version, older first, that hold every row in which the two differ.
+def find_differing_files(
+    store: "Store", before: str | None, after: str | None, file_delta: FileDelta
+) -> tuple[tuple[FileEntry, ...], ...]:
+    """Return for each version, older first, the files that contain every row in which the two differ.
 
-    To the data files that came or went are added those in which a delete that came or went removes rows, and on each
-    side every delete of their partitions. A row that both sides have is in both, so that it cancels out.
+    These are the data files that were added or removed, the data files that an added or removed delete file refers
+    to, and in each version all delete files of their partitions. A row that both versions have is in both results, so
+    that it cancels out.
     """
-    for location, differing in ((before, found.removed), (after, found.added)):
+    for location, differing in ((before, file_delta.removed), (after, file_delta.added)):
         if location is not None:
-            check(load(store, location), differing)
-    named = _named(found)
-    return (_side(store, before, found.removed, named), _side(store, after, found.added, named))
+            check_scannable(load_metadata(store, location), differing)
+    delete_targets = _read_delete_targets(file_delta)
+    return (
+        _collect_files(store, before, file_delta.removed, delete_targets),
+        _collect_files(store, after, file_delta.added, delete_targets),
+    )
 
 
-def _named(found: Delta) -> frozenset[str]:
-    """Return the data files that the deletes of a difference remove rows from."""
-    from runnel.lake.scan.duckdb_connection import connect, told
+def _read_delete_targets(file_delta: FileDelta) -> frozenset[str]:
+    """Return the data files that the delete files of a difference remove rows from."""
+    from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
 
-    deletes = [entry for entry in (*found.added, *found.removed) if not entry.is_data]
+    deletes = [entry for entry in (*file_delta.added, *file_delta.removed) if not entry.is_data]
     if not deletes:
         return frozenset()
-    with told(), connect() as connection:
-        return frozenset(row[0] for row in connection.execute(named_in(deletes)).fetchall())
+    with translate_duckdb_errors(), connect_duckdb() as connection:
+        return frozenset(row[0] for row in connection.execute(build_deleted_files_sql(deletes)).fetchall())
 
 
-def _side(store: "Store", location: str | None, differing: Iterable[Entry], named: frozenset[str]) -> tuple[Entry, ...]:
+def _collect_files(
+    store: "Store", location: str | None, differing: Iterable[FileEntry], delete_targets: frozenset[str]
+) -> tuple[FileEntry, ...]:
     if location is None:
         return ()
-    metadata = load(store, location)
+    metadata = load_metadata(store, location)
     chosen = {entry.path: entry for entry in differing}
     partitions = {partition_of(entry) for entry in chosen.values()}
-    listed = manifests(store, metadata)
-    if named:
-        for manifest in listed:
+    manifest_files = read_manifests(store, metadata)
+    if delete_targets:
+        for manifest in manifest_files:
             if manifest.content == ManifestContent.DATA:
-                touched = [entry for entry in entries_in(store, manifest) if spelled(entry.path) in named]
-                chosen.update((entry.path, entry) for entry in touched)
+                targeted = [
+                    entry
+                    for entry in read_manifest_entries(store, manifest)
+                    if normalize_file_path(entry.path) in delete_targets
+                ]
+                chosen.update((entry.path, entry) for entry in targeted)
         partitions |= {partition_of(entry) for entry in chosen.values()}
-    for manifest in listed:
+    for manifest in manifest_files:
         if manifest.content == ManifestContent.DELETES:
-            deletes = [entry for entry in entries_in(store, manifest) if partition_of(entry) in partitions]
+            deletes = [entry for entry in read_manifest_entries(store, manifest) if partition_of(entry) in partitions]
             chosen.update((entry.path, entry) for entry in deletes)
     return tuple(chosen.values())
 
 
-def _manifests(store: "Store", location: str | None) -> dict[str, ManifestFile]:
+def _manifests_by_path(store: "Store", location: str | None) -> dict[str, ManifestFile]:
     if location is None:
         return {}
-    return {manifest.manifest_path: manifest for manifest in manifests(store, load(store, location))}
+    return {manifest.manifest_path: manifest for manifest in read_manifests(store, load_metadata(store, location))}

@@ -1,7 +1,7 @@
-"""Compare two versions of the lake: which tables differ, how their shape changed, and how many rows came and went.
+"""Compare two commits: which tables differ, how their schemas changed, and how many rows were added and removed.
 
-A table whose rows are the same, because it was only compacted, has not changed. Between two commits of one line the
-cost follows the changes between them, not the number of tables.
+A table that was only compacted has not changed. Between two commits of one line the cost depends on the changes
+between them, not on the number of tables.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy.engine import Connection
 
 from runnel.errors import RunnelError
-from runnel.lake.history.ancestry import tables_between
-from runnel.lake.history.commits import Commit, Version, version_at
-from runnel.lake.history.refs import readable
+from runnel.lake.history.ancestry import find_tables_changed_between
+from runnel.lake.history.commits import Commit, find_version
+from runnel.lake.history.refs import check_retained
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class TableDiff:
-    """How one table differs. Counts are None where they can't be known, and `reason` says why."""
+    """How one table differs. Row counts are None if they can't be determined; `reason` says why."""
 
     table: TableName
     change: str  # added, removed or changed
@@ -35,7 +36,7 @@ class TableDiff:
 
 
 @dataclass(frozen=True)
-class Diff:
+class LakeDiff:
     """How two commits differ, table by table."""
 
     before: Commit
@@ -43,55 +44,63 @@ class Diff:
     tables: tuple[TableDiff, ...]
 
 
-def diff(store: "Store", a: str, b: str, table: TableName | None = None, *, progress: Progress | None = None) -> Diff:
+def diff_commits(
+    store: "Store", a: str, b: str, table: TableName | None = None, *, report_progress: Progress | None = None
+) -> LakeDiff:
     """Return how `b` differs from `a`, for all tables or for one."""
-    before, after = readable(store.commit(a)), readable(store.commit(b))
-    found = store.db.read(lambda connection: versions_apart(connection, before, after, table))
-    if table is not None and not found:
-        _known(store, table, before, after)
-    made = []
-    for number, (name, (old, new)) in enumerate(found.items()):
-        if progress:
-            progress(str(name), number, len(found))
-        made.append(table_diff(store, name, old, new))
-    return Diff(before, after, tuple(made))
+    before, after = check_retained(store.commit(a)), check_retained(store.commit(b))
+    differing_versions = store.db.read(lambda connection: find_differing_versions(connection, before, after, table))
+    if table is not None and not differing_versions:
+        _check_table_exists(store, table, before, after)
+    table_diffs = []
+    for number, (name, (old, new)) in enumerate(differing_versions.items()):
+        if report_progress:
+            report_progress(str(name), number, len(differing_versions))
+        table_diffs.append(diff_table(store, name, old, new))
+    return LakeDiff(before, after, tuple(table_diffs))
 
 
-def versions_apart(
+def find_differing_versions(
     connection: Connection, before: Commit, after: Commit, table: TableName | None = None
-) -> dict[TableName, tuple[Version | None, Version | None]]:
+) -> dict[TableName, tuple[TableVersion | None, TableVersion | None]]:
     """Return both versions of each table whose contents differ, in the order of names."""
-    names = tables_between(connection, before, after) if table is None else [str(table)]
-    found = {}
-    for name in map(TableName.stored, names):
-        old, new = version_at(connection, before, name), version_at(connection, after, name)
+    names = find_tables_changed_between(connection, before, after) if table is None else [str(table)]
+    differing_versions = {}
+    for name in map(TableName.parse_unchecked, names):
+        old, new = find_version(connection, before, name), find_version(connection, after, name)
         if (old.content if old else None) != (new.content if new else None):
-            found[name] = (old, new)
-    return found
+            differing_versions[name] = (old, new)
+    return differing_versions
 
 
-def table_diff(store: "Store", table: TableName, old: Version | None, new: Version | None) -> TableDiff:
-    """Return how two versions of a table differ, of which one may not exist."""
-    from runnel.lake.diff.row_delta import counts
-    from runnel.lake.iceberg.schema_diff import shape_changes
-    from runnel.lake.iceberg.table_metadata import load
+def diff_table(store: "Store", table: TableName, old: TableVersion | None, new: TableVersion | None) -> TableDiff:
+    """Return how two versions of a table differ; one of them may not exist."""
+    from runnel.lake.diff.row_delta import count_changed_rows
+    from runnel.lake.iceberg.schema_diff import describe_schema_changes
+    from runnel.lake.iceberg.table_metadata import load_metadata
 
     change = "changed" if old and new else "added" if new else "removed"
-    shape = shape_changes(load(store, old.location), load(store, new.location)) if old and new else ()
+    schema_changes = (
+        describe_schema_changes(load_metadata(store, old.location), load_metadata(store, new.location))
+        if old and new
+        else ()
+    )
     try:
-        came, went = counts(store, old.location if old else None, new.location if new else None)
+        rows_added, rows_removed = count_changed_rows(
+            store, old.location if old else None, new.location if new else None
+        )
     except RunnelError as error:
         if error.code not in ("SCAN_NEEDS_SPARK", "DIFF_TOO_LARGE"):
             raise
-        return TableDiff(table, change, shape, None, None, error.what)
-    return TableDiff(table, change, shape, came, went)
+        return TableDiff(table, change, schema_changes, None, None, error.what)
+    return TableDiff(table, change, schema_changes, rows_added, rows_removed)
 
 
-def _known(store: "Store", table: TableName, before: Commit, after: Commit) -> None:
-    """Raise where neither commit has the table; that both have it unchanged is an answer."""
+def _check_table_exists(store: "Store", table: TableName, before: Commit, after: Commit) -> None:
+    """Raise if neither commit has the table; that both have it unchanged is a valid result."""
 
     def work(connection: Connection) -> bool:
-        return any(version_at(connection, commit, table) is not None for commit in (before, after))
+        return any(find_version(connection, commit, table) is not None for commit in (before, after))
 
     if not store.db.read(work):
-        raise store.unknown(table, after)
+        raise store.unknown_table_error(table, after)

@@ -1,8 +1,8 @@
-"""The rows in which two versions of a table differ, netted exactly by signed counts per row.
+"""Compute the rows in which two versions of a table differ, as signed counts per distinct row.
 
-Only the files that differ are read. Rows are compared on the columns that both versions have, known by field id, in
-the newer version's types; a column that only one of them has is a change of the schema and not of rows. Of file
-tables the contents are left out: their checksums are there.
+Reads only the files that differ. Rows are compared on the columns that both versions have, matched by field id, in
+the newer version's types; a column that only one version has is a schema change, not a row change. The contents of
+file tables are not compared: their checksums are.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,118 +16,136 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapTyp
 
 from runnel.errors import RunnelError
 from runnel.internal_names import internal_column
-from runnel.lake.diff.file_delta import delta, rows_apart
+from runnel.lake.diff.file_delta import compute_file_delta, find_differing_files
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.manifests import Entry, entries, manifests
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.duckdb_types import duckdb_type, quoted
+from runnel.lake.iceberg.manifests import FileEntry, read_entries, read_manifests
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
 from runnel.lake.scan.scan_sql import rows_sql
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-MOST_BYTES = 4 * 2**30
+MAX_BYTES = 4 * 2**30
 COUNT = internal_column("count")
 
 
-class TooLarge(RunnelError):
-    """So much differs that rows are not compared one by one."""
+class DiffTooLarge(RunnelError):
+    """The files that differ are too large to compare row by row."""
 
-    def __init__(self, size: int, most: int) -> None:
+    def __init__(self, size: int, max_bytes: int) -> None:
         super().__init__(
             "DIFF_TOO_LARGE",
-            f"{size / 2**30:.1f} GiB of files differ; rows are compared one by one only up to {most / 2**30:.1f} GiB",
+            f"{size / 2**30:.1f} GiB of files differ; rows are compared "
+            f"one by one only up to {max_bytes / 2**30:.1f} GiB",
             fix="compare with a query of your own: runnel query --at REF",
         )
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A column that both versions have: its name now, its type, and an expression that is equal for equal values."""
+class ComparedColumn:
+    """A column that both versions have, with its name and type in the newer version."""
 
     name: str
     kind: IcebergType
 
     @property
-    def as_key(self) -> str:
-        """Return the column in a form that can be grouped and compared."""
-        return comparable(quoted(self.name), self.kind)
+    def key_expression(self) -> str:
+        """Return an SQL expression for the column that can be grouped and compared."""
+        return make_comparable(quote_identifier(self.name), self.kind)
 
 
 @dataclass(frozen=True)
-class Net:
-    """A SELECT of the rows that differ, each with `COUNT`: how many more of it the newer version has."""
+class RowDelta:
+    """A SELECT of the rows that differ; its column `COUNT` says how many more copies the newer version has."""
 
     sql: str
-    columns: tuple[Compared, ...]
+    columns: tuple[ComparedColumn, ...]
 
 
-def counts(store: "Store", before: str | None, after: str | None, most_bytes: int = MOST_BYTES) -> tuple[int, int]:
-    """Return how many rows came and how many went. Raises Unscannable or TooLarge where it can't tell."""
+def count_changed_rows(
+    store: "Store", before: str | None, after: str | None, max_bytes: int = MAX_BYTES
+) -> tuple[int, int]:
+    """Return how many rows were added and how many were removed; raise Unscannable or DiffTooLarge if unknown."""
     if before is None or after is None:
-        return _whole(store, after), _whole(store, before)
-    found = delta(store, before, after)
-    if found.appends_only:
-        return sum(entry.file.record_count for entry in found.added), 0
-    old, new = rows_apart(store, before, after, found)
-    if not (old and new) and all(entry.is_data for entry in (*old, *new)):
-        return tuple(sum(entry.file.record_count for entry in side) for side in (new, old))  # type: ignore[return-value]
-    sql = _net(store, load(store, before), load(store, after), old, new, most_bytes).sql
-    more, less = (f"coalesce(sum({way}({quoted(COUNT)}, 0)), 0)" for way in ("greatest", "least"))
-    came, went = _one(f"SELECT CAST({more} AS BIGINT), CAST({less} AS BIGINT) FROM ({sql})")
-    return came, -went
+        return _count_all_rows(store, after), _count_all_rows(store, before)
+    file_changes = compute_file_delta(store, before, after)
+    if file_changes.appends_only:
+        return sum(entry.file.record_count for entry in file_changes.added), 0
+    removed_entries, added_entries = find_differing_files(store, before, after, file_changes)
+    if not (removed_entries and added_entries) and all(entry.is_data for entry in (*removed_entries, *added_entries)):
+        return tuple(
+            sum(entry.file.record_count for entry in side_entries) for side_entries in (added_entries, removed_entries)
+        )  # type: ignore[return-value]
+    sql = _build_row_delta(
+        store, load_metadata(store, before), load_metadata(store, after), removed_entries, added_entries, max_bytes
+    ).sql
+    added_sum, removed_sum = (
+        f"coalesce(sum({function}({quote_identifier(COUNT)}, 0)), 0)" for function in ("greatest", "least")
+    )
+    added, removed = _fetch_counts(f"SELECT CAST({added_sum} AS BIGINT), CAST({removed_sum} AS BIGINT) FROM ({sql})")
+    return added, -removed
 
 
-def net(store: "Store", before: str | None, after: str | None, most_bytes: int = MOST_BYTES) -> Net:
-    """Return the rows that differ between two versions, of which one may not exist."""
-    old, new = rows_apart(store, before, after, delta(store, before, after))
-    one, other = (load(store, location) if location else None for location in (before, after))
-    made = one or other
-    assert made is not None
-    return _net(store, one or made, other or made, old, new, most_bytes)
+def compute_row_delta(store: "Store", before: str | None, after: str | None, max_bytes: int = MAX_BYTES) -> RowDelta:
+    """Return the rows that differ between two versions, one of which may not exist."""
+    old, new = find_differing_files(store, before, after, compute_file_delta(store, before, after))
+    before_metadata, after_metadata = (
+        load_metadata(store, location) if location else None for location in (before, after)
+    )
+    existing_metadata = before_metadata or after_metadata
+    assert existing_metadata is not None
+    return _build_row_delta(
+        store, before_metadata or existing_metadata, after_metadata or existing_metadata, old, new, max_bytes
+    )
 
 
-def _net(
+def _build_row_delta(
     store: "Store",
     before: TableMetadata,
     after: TableMetadata,
-    old: Sequence[Entry],
-    new: Sequence[Entry],
-    most_bytes: int,
-) -> Net:
-    is_files = table_properties.is_file_table(after)
+    old: Sequence[FileEntry],
+    new: Sequence[FileEntry],
+    max_bytes: int,
+) -> RowDelta:
+    is_file_table = table_properties.is_file_table(after)
     size = sum(entry.file.file_size_in_bytes for entry in (*old, *new))
-    if size > most_bytes and not is_files:
-        raise TooLarge(size, most_bytes)
-    pairs = [pair for pair in common(before, after) if not (is_files and pair[1].name == "content")]
-    columns = tuple(Compared(now.name, now.field_type) for _, now in pairs)
-    sides = []
-    for sign, metadata, found, place in ((1, after, new, 1), (-1, before, old, 0)):
-        shown = "".join(
-            f", CAST({quoted(pair[place].name)} AS {duckdb_type(pair[1].field_type)}) AS {quoted(pair[1].name)}"
+    if size > max_bytes and not is_file_table:
+        raise DiffTooLarge(size, max_bytes)
+    pairs = [pair for pair in find_common_columns(before, after) if not (is_file_table and pair[1].name == "content")]
+    columns = tuple(ComparedColumn(after_field.name, after_field.field_type) for _, after_field in pairs)
+    selects = []
+    for sign, metadata, side_entries, side_index in ((1, after, new, 1), (-1, before, old, 0)):
+        select_list = "".join(
+            f", CAST({quote_identifier(pair[side_index].name)} AS "
+            f"{to_duckdb_type(pair[1].field_type)}) AS {quote_identifier(pair[1].name)}"
             for pair in pairs
         )
-        sides.append(f"SELECT {sign} AS {quoted(COUNT)}{shown} FROM ({rows_sql(store, metadata, found)})")
-    return Net(_grouped(" UNION ALL ".join(sides), columns), columns)
+        selects.append(
+            f"SELECT {sign} AS {quote_identifier(COUNT)}{select_list} FROM ({rows_sql(store, metadata, side_entries)})"
+        )
+    return RowDelta(_group_rows_sql(" UNION ALL ".join(selects), columns), columns)
 
 
-def _grouped(rows: str, columns: Sequence[Compared]) -> str:
-    zeros = [quoted(column.name) for column in columns if isinstance(column.kind, DoubleType | FloatType)]
-    signs = [f"({name} = 0 AND signbit({name}))" for name in zeros]  # DuckDB takes -0.0 for 0.0
-    keys = ", ".join([*(column.as_key for column in columns), *signs]) or "1 = 1"
-    shown = "".join(
-        f", {name if _is_plain(column.kind) else f'any_value({name})'} AS {name}"
+def _group_rows_sql(rows: str, columns: Sequence[ComparedColumn]) -> str:
+    float_columns = [
+        quote_identifier(column.name) for column in columns if isinstance(column.kind, DoubleType | FloatType)
+    ]
+    zero_signs = [f"({name} = 0 AND signbit({name}))" for name in float_columns]  # DuckDB treats -0.0 and 0.0 as equal
+    keys = ", ".join([*(column.key_expression for column in columns), *zero_signs]) or "1 = 1"
+    select_list = "".join(
+        f", {name if _is_directly_comparable(column.kind) else f'any_value({name})'} AS {name}"
         for column in columns
-        for name in [quoted(column.name)]
+        for name in [quote_identifier(column.name)]
     )
-    total = f"sum({quoted(COUNT)})"
-    return f"SELECT {total} AS {quoted(COUNT)}{shown} FROM ({rows}) GROUP BY {keys} HAVING {total} <> 0"
+    total = f"sum({quote_identifier(COUNT)})"
+    return f"SELECT {total} AS {quote_identifier(COUNT)}{select_list} FROM ({rows}) GROUP BY {keys} HAVING {total} <> 0"
 
 
-def common(before: TableMetadata, after: TableMetadata) -> list[tuple[NestedField, NestedField]]:
-    """Return the columns that both versions have, in the newer one's order.
+def find_common_columns(before: TableMetadata, after: TableMetadata) -> list[tuple[NestedField, NestedField]]:
+    """Return the columns that both versions have, in the newer version's order.
 
-    A table that was created anew shares no ids; then names and types decide.
+    If the table was dropped and created again, its field ids differ: columns are then matched by name and type.
     """
     if before.table_uuid == after.table_uuid:
         by_id = {field.field_id: field for field in before.schema().fields}
@@ -136,56 +154,57 @@ def common(before: TableMetadata, after: TableMetadata) -> list[tuple[NestedFiel
     return [
         (by_name[field.name], field)
         for field in after.schema().fields
-        if field.name in by_name and duckdb_type(by_name[field.name].field_type) == duckdb_type(field.field_type)
+        if field.name in by_name and to_duckdb_type(by_name[field.name].field_type) == to_duckdb_type(field.field_type)
     ]
 
 
-def comparable(value: str, kind: IcebergType, names: Callable[[], int] | None = None) -> str:
-    """Return an expression that is equal for equal values: the entries of maps have no order, so they are sorted."""
-    if _is_plain(kind):
+def make_comparable(value: str, kind: IcebergType, counter: Callable[[], int] | None = None) -> str:
+    """Return an SQL expression that is equal for equal values; map entries have no order, so it sorts them."""
+    if _is_directly_comparable(kind):
         return value
-    fresh = names or count().__next__
-    name = f"e{fresh()}"
+    next_number = counter or count().__next__
+    name = f"e{next_number()}"
     if isinstance(kind, ListType):
-        return f"list_transform({value}, lambda {name}: {comparable(name, kind.element_type, fresh)})"
+        return f"list_transform({value}, lambda {name}: {make_comparable(name, kind.element_type, next_number)})"
     if isinstance(kind, MapType):
-        key = comparable(f"{name}.key", kind.key_type, fresh)
-        held = comparable(f"{name}.value", kind.value_type, fresh)
-        return f"list_sort(list_transform(map_entries({value}), lambda {name}: {{k: {key}, v: {held}}}))"
+        key = make_comparable(f"{name}.key", kind.key_type, next_number)
+        value_expression = make_comparable(f"{name}.value", kind.value_type, next_number)
+        return f"list_sort(list_transform(map_entries({value}), lambda {name}: {{k: {key}, v: {value_expression}}}))"
     assert isinstance(kind, StructType)
-    parts = ", ".join(
-        f"{quoted(field.name)}: {comparable(f'({value}).{quoted(field.name)}', field.field_type, fresh)}"
+    struct_fields = ", ".join(
+        f"{quote_identifier(field.name)}: "
+        f"{make_comparable(f'({value}).{quote_identifier(field.name)}', field.field_type, next_number)}"
         for field in kind.fields
     )
-    return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{parts}}} END"
+    return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{struct_fields}}} END"
 
 
-def _is_plain(kind: IcebergType) -> bool:
-    """Tell whether values of a type can be compared as they are: no map inside."""
+def _is_directly_comparable(kind: IcebergType) -> bool:
+    """Tell whether values of a type can be compared directly, because the type contains no map."""
     if isinstance(kind, StructType):
-        return all(_is_plain(field.field_type) for field in kind.fields)
+        return all(_is_directly_comparable(field.field_type) for field in kind.fields)
     if isinstance(kind, ListType):
-        return _is_plain(kind.element_type)
+        return _is_directly_comparable(kind.element_type)
     return not isinstance(kind, MapType)
 
 
-def _whole(store: "Store", location: str | None) -> int:
-    """Return the rows of a version, from its manifests where nothing is deleted."""
+def _count_all_rows(store: "Store", location: str | None) -> int:
+    """Return the row count of a version, from its manifests if they list no deletes."""
     if location is None:
         return 0
-    metadata = load(store, location)
-    listed = manifests(store, metadata)
-    if any(manifest.content == ManifestContent.DELETES for manifest in listed):
-        return _one(f"SELECT count(*), 0 FROM ({rows_sql(store, metadata)})")[0]
-    if any(manifest.added_rows_count is None or manifest.existing_rows_count is None for manifest in listed):
-        return sum(entry.file.record_count for entry in entries(store, metadata))
-    return sum((manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0) for manifest in listed)
+    metadata = load_metadata(store, location)
+    manifest_files = read_manifests(store, metadata)
+    if any(manifest.content == ManifestContent.DELETES for manifest in manifest_files):
+        return _fetch_counts(f"SELECT count(*), 0 FROM ({rows_sql(store, metadata)})")[0]
+    if any(manifest.added_rows_count is None or manifest.existing_rows_count is None for manifest in manifest_files):
+        return sum(entry.file.record_count for entry in read_entries(store, metadata))
+    return sum((manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0) for manifest in manifest_files)
 
 
-def _one(sql: str) -> tuple[int, int]:
-    from runnel.lake.scan.duckdb_connection import connect, told
+def _fetch_counts(sql: str) -> tuple[int, int]:
+    from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
 
-    with told(), connect() as connection:
+    with translate_duckdb_errors(), connect_duckdb() as connection:
         row = connection.execute(sql).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])

@@ -1,4 +1,4 @@
-"""Compare two versions of a table row by row: by key, or as multisets where no key is known.
+"""Compare two versions of a table row by row: by key, or as multisets if the table has no key.
 
 Rows are compared on the columns that both versions have. Null keys are equal to each other, and so are NaNs.
 """
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import Mistake, nearest
-from runnel.lake.diff.row_delta import COUNT, Compared, net
-from runnel.lake.history.commits import version_at
-from runnel.lake.history.refs import readable
+from runnel.errors import Mistake, find_nearest
+from runnel.lake.diff.row_delta import COUNT, ComparedColumn, compute_row_delta
+from runnel.lake.history.commits import find_version
+from runnel.lake.history.refs import check_retained
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.duckdb_types import quoted
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_types import quote_identifier
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-Row = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,29 @@ class CellChange:
 
 @dataclass(frozen=True)
 class ChangedRow:
-    """A row that both versions have, by its key, with the columns in which it differs."""
+    """A row whose key both versions have, with the columns in which it differs."""
 
-    key: Row
+    key: RowValues
     cells: tuple[CellChange, ...]
 
 
 @dataclass(frozen=True)
 class RowDiff:
-    """The rows that came, went and changed: at most as many of each as asked for, and how many there are."""
+    """The added, removed and changed rows: at most `limit` of each, and the total number of each."""
 
     table: TableName
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    added: tuple[Row, ...]
-    removed: tuple[Row, ...]
+    added: tuple[RowValues, ...]
+    removed: tuple[RowValues, ...]
     changed: tuple[ChangedRow, ...]
     rows_added: int
     rows_removed: int
     rows_changed: int
 
     @property
-    def is_whole(self) -> bool:
-        """Tell whether every row that differs is here."""
+    def is_complete(self) -> bool:
+        """Return whether every row that differs is included."""
         return (len(self.added), len(self.removed), len(self.changed)) == (
             self.rows_added,
             self.rows_removed,
@@ -72,43 +72,49 @@ def diff_rows(
 
     `key` names the columns that identify a row; by default the table's property `runnel.key` does.
     """
-    from runnel.lake.scan.duckdb_connection import connect, told
+    from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
 
-    commits = [readable(store.commit(ref)) for ref in (a, b)]
-    old, new = store.db.read(lambda connection: [version_at(connection, commit, table) for commit in commits])
-    newest = new or old
-    if newest is None:
-        raise store.unknown(table, commits[1])
+    commits = [check_retained(store.commit(ref)) for ref in (a, b)]
+    old, new = store.db.read(lambda connection: [find_version(connection, commit, table) for commit in commits])
+    existing = new or old
+    if existing is None:
+        raise store.unknown_table_error(table, commits[1])
     if old and new and old.content == new.content:
         return RowDiff(table, tuple(key or ()), (), (), (), (), 0, 0, 0)
-    found = net(store, old.location if old else None, new.location if new else None)
-    names = _key(table, key, load(store, newest.location).properties.get(table_properties.KEY), found.columns)
-    with told(), connect() as connection:
-        connection.execute(f"CREATE TEMP TABLE net AS {found.sql}")
-        return _Comparison(connection, table, found.columns, names, limit).rows()
+    net_changes = compute_row_delta(store, old.location if old else None, new.location if new else None)
+    key_names = _resolve_key(
+        table, key, load_metadata(store, existing.location).properties.get(table_properties.KEY), net_changes.columns
+    )
+    with translate_duckdb_errors(), connect_duckdb() as connection:
+        connection.execute(f"CREATE TEMP TABLE net AS {net_changes.sql}")
+        return _RowComparison(connection, table, net_changes.columns, key_names, limit).read_diff()
 
 
-def _key(
-    table: TableName, given: Sequence[str] | None, declared: str | None, columns: Iterable[Compared]
+def _resolve_key(
+    table: TableName, requested_key: Sequence[str] | None, declared: str | None, columns: Iterable[ComparedColumn]
 ) -> tuple[str, ...]:
-    names = tuple(given) if given is not None else tuple(filter(None, map(str.strip, (declared or "").split(","))))
-    known = [column.name for column in columns]
-    for name in names:
-        if name not in known:
-            close = nearest(name, known)
+    key_names = (
+        tuple(requested_key)
+        if requested_key is not None
+        else tuple(filter(None, map(str.strip, (declared or "").split(","))))
+    )
+    column_names = [column.name for column in columns]
+    for name in key_names:
+        if name not in column_names:
+            close = find_nearest(name, column_names)
             what = f"`{table}` has no column `{name}` in both versions" + (f"; close: `{close}`" if close else "")
-            raise Mistake("DIFF_KEY_UNKNOWN", what, fix=f"choose among {', '.join(known)}")
-    return names
+            raise Mistake("DIFF_KEY_UNKNOWN", what, fix=f"choose among {', '.join(column_names)}")
+    return key_names
 
 
-class _Comparison:
-    """Reads added, removed and changed rows off the netted rows, which stand in the table `net`."""
+class _RowComparison:
+    """Reads added, removed and changed rows from the net row changes, which are in the table `net`."""
 
     def __init__(
         self,
         connection: "duckdb.DuckDBPyConnection",
         table: TableName,
-        columns: tuple[Compared, ...],
+        columns: tuple[ComparedColumn, ...],
         key: tuple[str, ...],
         limit: int,
     ) -> None:
@@ -117,88 +123,95 @@ class _Comparison:
         self.columns = columns
         self.key = key
         self.limit = limit
-        self.shown = ", ".join(quoted(column.name) for column in columns) or "NULL"
-        keys = [column.as_key for column in columns if column.name in key]
-        self.keys = ", ".join(keys)
-        self.same = " AND ".join(
-            f"{self._of('came', column)} IS NOT DISTINCT FROM {self._of('gone', column)}"
+        self.select_list = ", ".join(quote_identifier(column.name) for column in columns) or "NULL"
+        keys = [column.key_expression for column in columns if column.name in key]
+        self.key_list = ", ".join(keys)
+        self.key_condition = " AND ".join(
+            f"{self._comparable_column('came', column)} IS NOT DISTINCT FROM {self._comparable_column('gone', column)}"
             for column in columns
             if column.name in key
         )
 
-    def rows(self) -> RowDiff:
-        """Return all that differs."""
+    def read_diff(self) -> RowDiff:
+        """Return all rows that differ."""
         if self.key:
-            self._check()
-        added, rows_added = self._only("came", "gone")
-        removed, rows_removed = self._only("gone", "came")
-        changed, rows_changed = self._changed() if self.key else ((), 0)
+            self._check_key_is_unique()
+        added, rows_added = self._read_rows_only_in("came", "gone")
+        removed, rows_removed = self._read_rows_only_in("gone", "came")
+        changed, rows_changed = self._read_changed() if self.key else ((), 0)
         names = tuple(column.name for column in self.columns)
         return RowDiff(self.table, self.key, names, added, removed, changed, rows_added, rows_removed, rows_changed)
 
-    def _check(self) -> None:
-        """Raise where the key names several rows of one version."""
-        twice = self._fetch(
-            f"SELECT {', '.join(map(quoted, self.key))} FROM net"
-            f" QUALIFY sum(abs({quoted(COUNT)})) OVER (PARTITION BY {self.keys}, {quoted(COUNT)} > 0) > 1 LIMIT 1"
+    def _check_key_is_unique(self) -> None:
+        """Raise if several rows of one version have the same key."""
+        duplicates = self._fetch_rows(
+            f"SELECT {', '.join(map(quote_identifier, self.key))} FROM net"
+            f" QUALIFY sum(abs({quote_identifier(COUNT)})) OVER (PARTITION BY "
+            f"{self.key_list}, {quote_identifier(COUNT)} > 0) > 1 LIMIT 1"
         )
-        if twice:
-            shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self.key, twice[0], strict=True))
+        if duplicates:
+            key_text = ", ".join(f"{name} = {value!r}" for name, value in zip(self.key, duplicates[0], strict=True))
             raise Mistake(
                 "DIFF_KEY_NOT_UNIQUE",
-                f"the key does not tell the rows of `{self.table}` apart: several have {shown}",
+                f"the key does not tell the rows of `{self.table}` apart: several have {key_text}",
                 fix="name more columns with --key, or none to compare whole rows: --key ''",
             )
 
-    def _only(self, side: str, other: str) -> tuple[tuple[Row, ...], int]:
-        query = f"FROM {_side(side)}" + (f" ANTI JOIN {_side(other)} ON {self.same}" if self.key else "")
-        total = self._fetch(f"SELECT CAST(coalesce(sum(abs({quoted(COUNT)})), 0) AS BIGINT) {query}")[0][0]
-        # A row that came several times is shown as often, but not more often than anyone will look.
-        times = f"unnest(range(least(CAST(abs({quoted(COUNT)}) AS BIGINT), {self.limit})))"
-        order = f"{self.keys}, {self.shown}" if self.key else self.shown
-        rows = self._fetch(f"SELECT {self.shown} FROM (SELECT *, {times} {query}) ORDER BY {order} LIMIT {self.limit}")
+    def _read_rows_only_in(self, side: str, other: str) -> tuple[tuple[RowValues, ...], int]:
+        query = f"FROM {_side_query(side)}" + (
+            f" ANTI JOIN {_side_query(other)} ON {self.key_condition}" if self.key else ""
+        )
+        total = self._fetch_rows(f"SELECT CAST(coalesce(sum(abs({quote_identifier(COUNT)})), 0) AS BIGINT) {query}")[0][
+            0
+        ]
+        # A row that was added several times is returned as often, up to the limit.
+        repetitions = f"unnest(range(least(CAST(abs({quote_identifier(COUNT)}) AS BIGINT), {self.limit})))"
+        order = f"{self.key_list}, {self.select_list}" if self.key else self.select_list
+        rows = self._fetch_rows(
+            f"SELECT {self.select_list} FROM (SELECT *, {repetitions} {query}) ORDER BY {order} LIMIT {self.limit}"
+        )
         return tuple(rows), int(total)
 
-    def _changed(self) -> tuple[tuple[ChangedRow, ...], int]:
-        query = f"FROM {_side('came')} JOIN {_side('gone')} ON {self.same}"
-        total = int(self._fetch(f"SELECT count(*) {query}")[0][0])
-        others = [column for column in self.columns if column.name not in self.key]
-        keys = [f"came.{quoted(name)}" for name in self.key]
+    def _read_changed(self) -> tuple[tuple[ChangedRow, ...], int]:
+        query = f"FROM {_side_query('came')} JOIN {_side_query('gone')} ON {self.key_condition}"
+        total = int(self._fetch_rows(f"SELECT count(*) {query}")[0][0])
+        other_columns = [column for column in self.columns if column.name not in self.key]
+        keys = [f"came.{quote_identifier(name)}" for name in self.key]
         cells = [
-            f"{self._of('came', column)} IS DISTINCT FROM {self._of('gone', column)},"
-            f" gone.{quoted(column.name)}, came.{quoted(column.name)}"
-            for column in others
+            f"{self._comparable_column('came', column)} IS DISTINCT FROM {self._comparable_column('gone', column)},"
+            f" gone.{quote_identifier(column.name)}, came.{quote_identifier(column.name)}"
+            for column in other_columns
         ]
-        rows = self._fetch(
-            f"SELECT {', '.join([*keys, *cells])} {query} ORDER BY {self.keys_of('came')} LIMIT {self.limit}"
+        rows = self._fetch_rows(
+            f"SELECT {', '.join([*keys, *cells])} {query} ORDER BY {self.key_columns_of('came')} LIMIT {self.limit}"
         )
-        return tuple(_changed_row(row, len(keys), [column.name for column in others]) for row in rows), total
+        return tuple(_changed_row(row, len(keys), [column.name for column in other_columns]) for row in rows), total
 
-    def keys_of(self, side: str) -> str:
-        """Return the key's columns of one side."""
-        return ", ".join(f"{side}.{quoted(name)}" for name in self.key)
+    def key_columns_of(self, side: str) -> str:
+        """Return the SQL list of the key's columns of one side."""
+        return ", ".join(f"{side}.{quote_identifier(name)}" for name in self.key)
 
-    def _of(self, side: str, column: Compared) -> str:
-        from runnel.lake.diff.row_delta import comparable
+    def _comparable_column(self, side: str, column: ComparedColumn) -> str:
+        from runnel.lake.diff.row_delta import make_comparable
 
-        return comparable(f"{side}.{quoted(column.name)}", column.kind)
+        return make_comparable(f"{side}.{quote_identifier(column.name)}", column.kind)
 
-    def _fetch(self, sql: str) -> list[Row]:
-        # Through Arrow, whose values need no time zone database of their own.
+    def _fetch_rows(self, sql: str) -> list[RowValues]:
+        # Through Arrow, whose values need no separate time zone database.
         table = self.connection.sql(sql).to_arrow_table()
         columns = [column.to_pylist() for column in table.columns]
         return list(zip(*columns, strict=True)) if columns else []
 
 
-def _side(name: str) -> str:
+def _side_query(name: str) -> str:
     sign = ">" if name == "came" else "<"
-    return f"(SELECT * FROM net WHERE {quoted(COUNT)} {sign} 0) AS {name}"
+    return f"(SELECT * FROM net WHERE {quote_identifier(COUNT)} {sign} 0) AS {name}"
 
 
-def _changed_row(row: Row, keys: int, names: Sequence[str]) -> ChangedRow:
+def _changed_row(row: RowValues, key_count: int, names: Sequence[str]) -> ChangedRow:
     cells = []
     for number, name in enumerate(names):
-        differs, before, after = row[keys + 3 * number : keys + 3 * number + 3]
+        differs, before, after = row[key_count + 3 * number : key_count + 3 * number + 3]
         if differs:
             cells.append(CellChange(name, before, after))
-    return ChangedRow(row[:keys], tuple(cells))
+    return ChangedRow(row[:key_count], tuple(cells))

@@ -1,8 +1,8 @@
-"""Blobs: large contents, stored once below the warehouse under the sha256 of their bytes.
+"""Store blobs: large file contents, stored once below the warehouse under the sha256 of their bytes.
 
-A row's `blob` is relative to the warehouse, so that a lake that was moved still finds it. A blob never changes. The
-garbage collector deletes one only if it was listed as garbage before every open write began; so a write that holds
-its pin may rely on a blob that was not listed when it looked, and makes a copy of one that was.
+A row's `blob` is relative to the warehouse, so that a moved lake still finds it. A blob never changes. The garbage
+collector deletes a blob only if it was listed as garbage before every open write began. So a write that holds a pin
+may use an existing blob that was not listed as garbage when it checked, and copies one that was.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from runnel.errors import Broken
+from runnel.errors import CorruptData
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
-from runnel.lake.files.file_rows import Part, reading, values
-from runnel.lake.iceberg.file_io import local_path, plain, sync
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.files.file_rows import LiveFile, column_values, open_live_file
+from runnel.lake.iceberg.file_io import fsync_path, local_path, normalize_location
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.table_properties import is_file_table
 
 if TYPE_CHECKING:
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 
 FOLDER = ".blobs"
 CHUNK_BYTES = 1024 * 1024
-_NAME = re.compile(r"\.blobs/(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{62})(?:-[0-9a-f]{8})?\Z", re.ASCII)
+_NAME_PATTERN = re.compile(r"\.blobs/(?P<start>[0-9a-f]{2})/(?P<rest>[0-9a-f]{62})(?:-[0-9a-f]{8})?\Z", re.ASCII)
 
 
-def name_of(sha256: str) -> str:
-    """Return the first name that contents get.
+def blob_name(sha256: str) -> str:
+    """Return the default name of the blob with these contents.
 
-    >>> name_of("ab" + "0" * 62)
+    >>> blob_name("ab" + "0" * 62)
     '.blobs/ab/00000000000000000000000000000000000000000000000000000000000000'
     """
     return f"{FOLDER}/{sha256[:2]}/{sha256[2:]}"
 
 
-def sha256_of(blob: str) -> str | None:
-    """Return the checksum that a blob's name promises, or None where it is no blob's name."""
-    found = _NAME.match(blob)
-    return found["start"] + found["rest"] if found else None
+def parse_sha256(blob: str) -> str | None:
+    """Return the checksum in a blob's name, or None if it is not the name of a blob."""
+    match = _NAME_PATTERN.match(blob)
+    return match["start"] + match["rest"] if match else None
 
 
-def location(store: "Store", blob: str) -> str:
-    """Return where a blob stands; a local one as a plain path."""
-    return plain(f"{store.warehouse}/{blob}")
+def blob_location(store: "Store", blob: str) -> str:
+    """Return the location of a blob, as a plain path if it is local."""
+    return normalize_location(f"{store.warehouse}/{blob}")
 
 
-def chunks(store: "Store", blob: str) -> Iterator[bytes]:
-    """Yield the bytes of a blob; FileNotFoundError where it is gone."""
-    with store.io.new_input(location(store, blob)).open() as stream:
+def read_chunks(store: "Store", blob: str) -> Iterator[bytes]:
+    """Yield the bytes of a blob; raise FileNotFoundError if it does not exist."""
+    with store.io.new_input(blob_location(store, blob)).open() as stream:
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
 
-def damage(store: "Store", blob: str) -> str | None:
-    """Return what is wrong with a blob, having read it whole, or None."""
-    promised = sha256_of(blob)
+def find_damage(store: "Store", blob: str) -> str | None:
+    """Read a whole blob and return what is wrong with it, or None."""
+    promised = parse_sha256(blob)
     if promised is None:
         return "is no blob of this lake"
     digest = hashlib.sha256()
     try:
-        for chunk in chunks(store, blob):
+        for chunk in read_chunks(store, blob):
             digest.update(chunk)
     except FileNotFoundError:
         return "is gone"
@@ -76,98 +76,98 @@ def damage(store: "Store", blob: str) -> str | None:
     return None if digest.hexdigest() == promised else "has other bytes than its sha256 says"
 
 
-def damaged(path: str, blob: str | None, what: str) -> Broken:
-    """Return the error for a file whose contents are not what its row promises."""
-    where = f" (blob {blob})" if blob else ""
+def damage_error(path: str, blob: str | None, what: str) -> CorruptData:
+    """Return the error for a file whose contents don't match its row."""
+    blob_text = f" (blob {blob})" if blob else ""
     fix = "run `runnel fsck` to see which commits are affected, and restore it from a backup or put it again"
-    return Broken("FILES_DAMAGED", f"the contents of `{path}`{where} {what}", fix=fix)
+    return CorruptData("FILES_DAMAGED", f"the contents of `{path}`{blob_text} {what}", fix=fix)
 
 
-def referenced(store: "Store", metadata: "TableMetadata", seen: set[str] | None = None) -> Iterator[str]:
-    """Yield the location of every blob that a version references; a few may come twice.
+def find_referenced(store: "Store", metadata: "TableMetadata", scanned_files: set[str] | None = None) -> Iterator[str]:
+    """Yield the location of every blob that a version references; some may be yielded twice.
 
-    Only the blob column is read, of data files that have blobs at all. Data files in `seen` are skipped, and those
-    looked at are added: over many versions of a table each is read once.
+    Reads only the blob column, of data files that have blobs. Data files in `scanned_files` are skipped, and those
+    that were read are added to it: over many versions of a table each data file is read once.
     """
     if not is_file_table(metadata):
         return
     field = next((field.field_id for field in metadata.schema().fields if field.name == "blob"), None)
-    for entry in entries(store, metadata):
-        if not entry.is_data or (seen is not None and entry.path in seen):
+    for entry in read_entries(store, metadata):
+        if not entry.is_data or (scanned_files is not None and entry.path in scanned_files):
             continue
-        if seen is not None:
-            seen.add(entry.path)
+        if scanned_files is not None:
+            scanned_files.add(entry.path)
         nulls = (entry.file.null_value_counts or {}).get(field or -1)
         if nulls != entry.file.record_count:
-            yield from (location(store, blob) for blob in _blobs_in(store, metadata, Part(entry)))
+            yield from (blob_location(store, blob) for blob in _read_blobs(store, metadata, LiveFile(entry)))
 
 
-def _blobs_in(store: "Store", metadata: "TableMetadata", part: Part) -> Iterable[str]:
-    with reading(store, metadata, part) as reader:
+def _read_blobs(store: "Store", metadata: "TableMetadata", live_file: LiveFile) -> Iterable[str]:
+    with open_live_file(store, metadata, live_file) as reader:
         for group in range(reader.file.metadata.num_row_groups):
-            for table in reader.read(group, ["blob"]):
-                yield from {blob for blob in values(table, "blob") if blob}
+            for table in reader.read_group(group, ["blob"]):
+                yield from {blob for blob in column_values(table, "blob") if blob}
 
 
-class Uploads:
-    """The blobs that one write makes or relies on; its pin must be held from before until it is published."""
+class BlobUploads:
+    """The blobs that one write creates or uses; hold its pin from before the first one until it is published."""
 
     def __init__(self, store: "Store") -> None:
         self.store = store
-        self._guard = threading.Lock()
+        self._locks_guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._names: dict[str, str] = {}
 
-    def keep(self, sha256: str, size: int, read: Callable[[], Iterator[bytes]]) -> str:
-        """Return the blob that holds these contents, having written it where there is none to rely on."""
-        with self._guard:
+    def ensure_blob(self, sha256: str, size: int, read: Callable[[], Iterator[bytes]]) -> str:
+        """Return the blob with these contents; write it if there is no usable one."""
+        with self._locks_guard:
             lock = self._locks.setdefault(sha256, threading.Lock())
         with lock:  # the same contents twice in one write are uploaded once
             if sha256 not in self._names:
-                self._names[sha256] = self._kept(sha256, size, read)
+                self._names[sha256] = self._find_or_upload(sha256, size, read)
             return self._names[sha256]
 
-    def _kept(self, sha256: str, size: int, read: Callable[[], Iterator[bytes]]) -> str:
-        blob = name_of(sha256)
+    def _find_or_upload(self, sha256: str, size: int, read: Callable[[], Iterator[bytes]]) -> str:
+        blob = blob_name(sha256)
         if self._is_garbage(blob):
             blob = f"{blob}-{secrets.token_hex(4)}"
         else:
-            there = self.store.io.new_input(location(self.store, blob))
-            if there.exists():
-                if len(there) == size:
+            blob_file = self.store.io.new_input(blob_location(self.store, blob))
+            if blob_file.exists():
+                if len(blob_file) == size:
                     return blob
-                blob = f"{blob}-{secrets.token_hex(4)}"  # a damaged one is left for `fsck` to find
-        upload(self.store, blob, read())
+                blob = f"{blob}-{secrets.token_hex(4)}"  # leave the damaged blob for `fsck` to report
+        upload_blob(self.store, blob, read())
         return blob
 
     def _is_garbage(self, blob: str) -> bool:
-        place = location(self.store, blob)
-        spellings = {place, re.sub(r"^s3[an]://", "s3://", place)}  # the garbage collector knows one scheme of S3
+        blob_path = blob_location(self.store, blob)
+        spellings = {blob_path, re.sub(r"^s3[an]://", "s3://", blob_path)}  # the garbage collector uses s3:// only
         query = sa.select(schema.garbage.c.path).where(schema.garbage.c.path.in_(spellings))
         return self.store.db.read(lambda connection: connection.execute(query).first() is not None)
 
 
-def upload(store: "Store", blob: str, contents: Iterable[bytes]) -> None:
-    """Write a blob whole or not at all; once this returns it survives a power cut."""
-    path = local_path(location(store, blob))
-    if path is None:  # an object store shows an object when it is complete
-        with store.io.new_output(location(store, blob)).create(overwrite=True) as stream:
+def upload_blob(store: "Store", blob: str, contents: Iterable[bytes]) -> None:
+    """Write a blob atomically; once this returns it survives a power failure."""
+    path = local_path(blob_location(store, blob))
+    if path is None:  # an object store makes an object visible when it is complete
+        with store.io.new_output(blob_location(store, blob)).create(overwrite=True) as stream:
             for chunk in contents:
                 stream.write(chunk)
         failpoints.reach(failpoints.FILES_BLOB_IN_PLACE)
         return
     folders = [path.parent] if path.parent.exists() else [path.parent, *path.parents[1:3]]
-    passing = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    temporary_path = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with store.io.new_output(str(passing)).create() as stream:
+        with store.io.new_output(str(temporary_path)).create() as stream:
             for chunk in contents:
                 stream.write(chunk)
         failpoints.reach(failpoints.FILES_BLOB_WRITTEN)
-        passing.replace(path)
+        temporary_path.replace(path)
     except BaseException:
         with suppress(OSError):
-            passing.unlink()
+            temporary_path.unlink()
         raise
-    for folder in folders:  # a folder that is new needs its own name on disk, too
-        sync(folder)
+    for folder in folders:  # a new folder's own entry must be synced, too
+        fsync_path(folder)
     failpoints.reach(failpoints.FILES_BLOB_IN_PLACE)

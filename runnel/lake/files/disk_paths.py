@@ -1,6 +1,6 @@
-"""Find the files on disk that a `put` is to take: files, folders and globs, with the path that each gets in the lake.
+"""Find the files on disk that a put is to read: files, folders and globs, with the path that each gets in the lake.
 
-Reads folders, never files. What it returns is sorted by path.
+Reads folders, never files. The result is sorted by path.
 """
 
 import errno
@@ -12,186 +12,192 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from runnel.errors import Mistake, listed, nearest
-from runnel.lake.files.paths import RULE, checked, is_glob, problem
-from runnel.names import shown
+from runnel.errors import Mistake, find_nearest, join_names
+from runnel.lake.files.paths import PATH_RULE, check_path, find_path_problem, is_glob
+from runnel.names import quote_value
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file to take: its path in the lake, and the regular file on disk that it comes from."""
+class DiskFile:
+    """A file to put: its path in the lake, and the regular file on disk that it is read from."""
 
     path: str
-    file: str
+    disk_path: str
     size: int
 
 
-def collect(sources: Sequence[Path], prefix: str = "", *, lake: Path | None = None) -> list[Found]:
-    """Return the files that sources name, or raise with all names that the lake refuses.
+def collect_files(sources: Sequence[Path], prefix: str = "", *, lake: Path | None = None) -> list[DiskFile]:
+    """Return the files that `sources` name, or raise with all paths that the lake refuses.
 
-    A file keeps its name; what is below a folder, or below the fixed part of a glob, keeps its path from there.
-    `lake` is the folder of the warehouse, which can't take itself.
+    A file keeps its name; a file below a folder, or below the fixed part of a glob, keeps its path from there.
+    `lake` is the folder of the warehouse, whose files can't be put into itself.
     """
-    start = checked(prefix.strip("/")) + "/" if prefix.strip("/") else ""
-    own = None if lake is None else lake.resolve()
-    files = sorted((start + path, file, size) for source in sources for path, file, size in _below(source, own))
-    wrong = [f"{shown(path)} {problem(path)}" for path, _, _ in files if problem(path)]
-    if wrong:
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise Mistake("FILES_PATH", "; ".join(wrong[:3]) + more, fix=f"rename it: {RULE}")
-    found = [Found(*file) for file in files]
-    for one, other in pairwise(found):
-        if one.path == other.path:
-            what = f"both {one.file} and {other.file} would become `{one.path}`"
+    start = check_path(prefix.strip("/")) + "/" if prefix.strip("/") else ""
+    lake_folder = None if lake is None else lake.resolve()
+    files = sorted(
+        (start + path, file, size) for source in sources for path, file, size in _find_files(source, lake_folder)
+    )
+    problems = [f"{quote_value(path)} {find_path_problem(path)}" for path, _, _ in files if find_path_problem(path)]
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise Mistake("FILES_PATH", "; ".join(problems[:3]) + more, fix=f"rename it: {PATH_RULE}")
+    disk_files = [DiskFile(*file) for file in files]
+    for first, second in pairwise(disk_files):
+        if first.path == second.path:
+            what = f"both {first.disk_path} and {second.disk_path} would become `{first.path}`"
             fix = "put them with different prefixes, or put the folder that holds both"
             raise Mistake("FILES_SAME_PATH", what, fix=fix)
-    if not found:
-        names = listed(str(source) for source in sources) if sources else "nothing"
+    if not disk_files:
+        names = join_names(str(source) for source in sources) if sources else "nothing"
         raise Mistake(
             "FILES_NONE", f"there are no files in {names}", fix="name files, folders that have files, or globs"
         )
-    return found
+    return disk_files
 
 
-def _below(source: Path, lake: Path | None) -> Iterator[tuple[str, str, int]]:
+def _find_files(source: Path, lake: Path | None) -> Iterator[tuple[str, str, int]]:
     try:
         info = source.stat()
     except OSError as error:
         if error.errno == errno.ENOENT and is_glob(str(source)):
-            yield from _globbed(source, lake)
+            yield from _expand_glob(source, lake)
             return
-        raise _unfound(source, error) from error
+        raise _not_found_error(source, error) from error
     except ValueError as error:  # a NUL
-        raise Mistake("FILES_NOT_FOUND", f"there is no file {_long(source)}", fix="check the spelling") from error
+        raise Mistake("FILES_NOT_FOUND", f"there is no file {_quote_path(source)}", fix="check the spelling") from error
     if stat.S_ISDIR(info.st_mode):
-        folder = _Folder(source, lake)
+        folder = _DiskFolder(source, lake)
         yield from folder.walk("", os.path.realpath(source), (folder.identity(info),))
         return
-    _regular(str(source), info)
+    _check_regular(str(source), info)
     yield source.name, os.path.realpath(source), info.st_size
 
 
-class _Folder:
-    """A folder that was named by a user: links in it may lead anywhere below it, and nowhere else."""
+class _DiskFolder:
+    """A folder that a user named: symbolic links in it may only lead to places inside it."""
 
-    def __init__(self, shown_as: Path, lake: Path | None) -> None:
-        self.shown_as = shown_as
-        self.root = os.path.realpath(shown_as)
+    def __init__(self, display_path: Path, lake: Path | None) -> None:
+        self.display_path = display_path
+        self.root = os.path.realpath(display_path)
         self.lake = str(lake) if lake else None
 
     @staticmethod
     def identity(info: os.stat_result) -> tuple[int, int]:
         return info.st_dev, info.st_ino
 
-    def walk(self, below: str, folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, str, int]]:
-        """Yield (path, file, size) for all files of a folder; `above` are the folders on the way, to see loops."""
-        if folder == self.lake:
-            what = f"{self.shown_as} holds the lake's own files, in {folder}"
-            raise Mistake("FILES_LAKE_INSIDE", what, fix="put a folder beside the lake")
-        for item in _items(folder):
-            yield from self.take(below + item.name, item, above)
-
-    def take(
-        self, path: str, item: "os.DirEntry[str]", above: tuple[tuple[int, int], ...]
+    def walk(
+        self, path_prefix: str, folder: str, ancestors: tuple[tuple[int, int], ...]
     ) -> Iterator[tuple[str, str, int]]:
-        """Yield an entry of a folder, or everything below it."""
-        file = self._followed(item) if item.is_symlink() else item.path
+        """Yield (path, file, size) for all files of a folder; `ancestors` are the folders above it, to detect loops."""
+        if folder == self.lake:
+            what = f"{self.display_path} holds the lake's own files, in {folder}"
+            raise Mistake("FILES_LAKE_INSIDE", what, fix="put a folder beside the lake")
+        for item in _list_folder(folder):
+            yield from self.find_files(path_prefix + item.name, item, ancestors)
+
+    def find_files(
+        self, path: str, item: "os.DirEntry[str]", ancestors: tuple[tuple[int, int], ...]
+    ) -> Iterator[tuple[str, str, int]]:
+        """Yield a file of a folder, or all files below a subfolder."""
+        file = self._follow_link(item) if item.is_symlink() else item.path
         try:
             info = item.stat()
         except OSError as error:
-            raise _unreadable(item.path, error) from error
+            raise _unreadable_error(item.path, error) from error
         if not stat.S_ISDIR(info.st_mode):
-            _regular(item.path, info)
+            _check_regular(item.path, info)
             yield path, file, info.st_size
             return
-        if self.identity(info) in above:
+        if self.identity(info) in ancestors:
             what = f"the symbolic link {item.path} leads back to a folder above it"
             raise Mistake("FILES_SYMLINK_LOOP", what, fix="remove the link")
-        yield from self.walk(path + "/", file, (*above, self.identity(info)))
+        yield from self.walk(path + "/", file, (*ancestors, self.identity(info)))
 
-    def _followed(self, item: "os.DirEntry[str]") -> str:
+    def _follow_link(self, item: "os.DirEntry[str]") -> str:
         try:
             target = os.path.realpath(item.path, strict=True)
         except OSError as error:
-            loop = error.errno == errno.ELOOP
-            code, does = ("FILES_SYMLINK_LOOP", "leads in a circle") if loop else ("FILES_SYMLINK", "leads nowhere")
-            raise Mistake(code, f"the symbolic link {item.path} {does}", fix="remove the link") from error
+            is_loop = error.errno == errno.ELOOP
+            code, problem_text = (
+                ("FILES_SYMLINK_LOOP", "leads in a circle") if is_loop else ("FILES_SYMLINK", "leads nowhere")
+            )
+            raise Mistake(code, f"the symbolic link {item.path} {problem_text}", fix="remove the link") from error
         if os.path.commonpath((self.root, target)) != self.root:
-            what = f"the symbolic link {item.path} leads out of {self.shown_as}, to {target}"
+            what = f"the symbolic link {item.path} leads out of {self.display_path}, to {target}"
             raise Mistake("FILES_SYMLINK", what, fix="put the file that it leads to by its own name")
         return target
 
 
-def _globbed(source: Path, lake: Path | None) -> Iterator[tuple[str, str, int]]:
+def _expand_glob(source: Path, lake: Path | None) -> Iterator[tuple[str, str, int]]:
     names = source.parts
-    wild = next(number for number, name in enumerate(names) if is_glob(name))
-    folder = _Folder(Path(*names[:wild]), lake)
-    whole: set[str] = set()
-    found = _matching(folder.root, "", names[wild:]) if Path(folder.root).is_dir() else ()
-    for path, item in found:
-        # A folder that matches is taken whole; what it holds may match once more, and comes after it.
-        if not whole.isdisjoint((path, *(str(parent) for parent in PurePosixPath(path).parents))):
+    first_wildcard = next(number for number, name in enumerate(names) if is_glob(name))
+    folder = _DiskFolder(Path(*names[:first_wildcard]), lake)
+    matched_paths: set[str] = set()
+    matches = _match_names(folder.root, "", names[first_wildcard:]) if Path(folder.root).is_dir() else ()
+    for path, item in matches:
+        # A folder that matches is put completely; its files may match again, after it, and are then skipped.
+        if not matched_paths.isdisjoint((path, *(str(parent) for parent in PurePosixPath(path).parents))):
             continue
-        whole.add(path)
-        yield from folder.take(path, item, (folder.identity(os.stat(folder.root)),))  # noqa: PTH116
-    if not whole:
-        raise Mistake("FILES_NO_MATCH", f"no file matches {_long(source)}", fix="check the glob, and quote it")
+        matched_paths.add(path)
+        yield from folder.find_files(path, item, (folder.identity(os.stat(folder.root)),))  # noqa: PTH116
+    if not matched_paths:
+        raise Mistake("FILES_NO_MATCH", f"no file matches {_quote_path(source)}", fix="check the glob, and quote it")
 
 
-def _matching(folder: str, below: str, names: Sequence[str]) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """Yield what matches a glob, name by name; links to folders are not searched."""
-    first, rest = names[0], names[1:]
-    if first == "**" and rest:
-        yield from _matching(folder, below, rest)
-    for item in _items(folder):
-        deeper = item.is_dir(follow_symlinks=False)
-        if first == "**":
+def _match_names(folder: str, path_prefix: str, names: Sequence[str]) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """Yield the files and folders that match a glob, name by name; links to folders are not searched."""
+    pattern, remaining = names[0], names[1:]
+    if pattern == "**" and remaining:
+        yield from _match_names(folder, path_prefix, remaining)
+    for item in _list_folder(folder):
+        is_folder = item.is_dir(follow_symlinks=False)
+        if pattern == "**":
             if item.name.startswith("."):
                 continue
-            if not rest and not deeper:
-                yield below + item.name, item
-            if deeper:
-                yield from _matching(item.path, f"{below}{item.name}/", names)
-        elif _fits(item.name, first):
-            if not rest:
-                yield below + item.name, item
-            elif deeper:
-                yield from _matching(item.path, f"{below}{item.name}/", rest)
+            if not remaining and not is_folder:
+                yield path_prefix + item.name, item
+            if is_folder:
+                yield from _match_names(item.path, f"{path_prefix}{item.name}/", names)
+        elif _is_match(item.name, pattern):
+            if not remaining:
+                yield path_prefix + item.name, item
+            elif is_folder:
+                yield from _match_names(item.path, f"{path_prefix}{item.name}/", remaining)
 
 
-def _fits(name: str, pattern: str) -> bool:
+def _is_match(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
 
 
-def _items(folder: str) -> Iterable["os.DirEntry[str]"]:
+def _list_folder(folder: str) -> Iterable["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as items:
             return list(items)
     except OSError as error:
-        raise _unreadable(folder, error) from error
+        raise _unreadable_error(folder, error) from error
 
 
-def _regular(file: str, info: os.stat_result) -> None:
+def _check_regular(file: str, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         kinds = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
         kind = kinds.get(stat.S_IFMT(info.st_mode), "a device")
         raise Mistake("FILES_NOT_REGULAR", f"{file} is {kind}, not a file", fix="move it out of the folder")
 
 
-def _unreadable(file: str, error: OSError) -> Mistake:
+def _unreadable_error(file: str, error: OSError) -> Mistake:
     return Mistake(
         "FILES_UNREADABLE", f"{file} can't be read: {error.strerror}", fix="give this user the right to read it"
     )
 
 
-def _unfound(source: Path, error: OSError) -> Mistake:
+def _not_found_error(source: Path, error: OSError) -> Mistake:
     if error.errno == errno.EACCES:
-        return _unreadable(str(source), error)
+        return _unreadable_error(str(source), error)
     folder = source.parent
-    close = nearest(source.name, os.listdir(folder)) if folder.is_dir() else None  # noqa: PTH208 - names, not paths
-    what = f"there is no file {_long(source)}" + (f"; close: `{folder / close}`" if close else "")
+    close = find_nearest(source.name, os.listdir(folder)) if folder.is_dir() else None  # noqa: PTH208 - names, not paths
+    what = f"there is no file {_quote_path(source)}" + (f"; close: `{folder / close}`" if close else "")
     return Mistake("FILES_NOT_FOUND", what, fix="check the spelling")
 
 
-def _long(source: Path) -> str:
-    return shown(source, most=300)  # the end of a path tells most
+def _quote_path(source: Path) -> str:
+    return quote_value(source, max_length=300)  # long, because the end of a path matters most

@@ -1,6 +1,6 @@
-"""File tables: their columns, how they are laid out, and how to tell them from others.
+"""Define file tables: their columns, their layout, and how to recognise them.
 
-Rows are sorted by path, in data files and row groups of moderate size, and the bounds of paths are kept whole: so a
+Rows are sorted by path, in data files and row groups of moderate size, and the bounds of paths are not truncated: so a
 look-up reads the paths of one or two row groups, and replacing one file rewrites one small data file.
 """
 
@@ -13,23 +13,24 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BinaryType, LongType, NestedField, StringType, TimestamptzType
 
 from runnel.errors import Mistake
-from runnel.lake.history.commits import Commit, Version, version_at
+from runnel.lake.history.commits import Commit, find_version
 from runnel.lake.iceberg import table_metadata, table_properties
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-# A blob costs two syncs and a name of its own, about what writing a few hundred KiB in a row costs; beyond that the
-# sync no longer matters, and storing equal contents once, and never writing them again with their neighbours, does.
-INLINE_BYTES = 256 * 1024
+# A blob costs two syncs and a directory entry, about as much as writing a few hundred KiB into a row. For larger
+# contents a blob pays off: equal contents are stored once, and are not rewritten with their neighbours.
+DEFAULT_INLINE_BYTES = 256 * 1024
 PROPERTIES = {
     table_properties.KIND: "files",
-    table_properties.INLINE_BYTES: str(INLINE_BYTES),
+    table_properties.INLINE_BYTES: str(DEFAULT_INLINE_BYTES),
     "write.target-file-size-bytes": str(32 * 1024 * 1024),
     "write.parquet.row-group-size-bytes": str(4 * 1024 * 1024),
     "write.metadata.metrics.default": "counts",
-    "write.metadata.metrics.column.path": "full",  # 16 characters, the default, tell apart no two files of a folder
+    "write.metadata.metrics.column.path": "full",  # the default of 16 characters is too short for paths
 }
 SCHEMA = Schema(
     NestedField(1, "path", StringType(), required=True),
@@ -40,25 +41,25 @@ SCHEMA = Schema(
     NestedField(6, "blob", StringType(), required=False),
     identifier_field_ids=[1],
 )
-SORT = SortOrder(SortField(source_id=1, transform=IdentityTransform()))
+SORT_ORDER = SortOrder(SortField(source_id=1, transform=IdentityTransform()))
 
 
-def create(store: "Store", table: "TableName") -> tuple[str, TableMetadata]:
+def stage_file_table(store: "Store", table: "TableName") -> tuple[str, TableMetadata]:
     """Stage a new, empty file table and return its first version; nothing points at it yet."""
-    return table_metadata.create(store, table, SCHEMA, sort=SORT, properties=PROPERTIES)
+    return table_metadata.create_table(store, table, SCHEMA, sort=SORT_ORDER, properties=PROPERTIES)
 
 
-def opened(store: "Store", table: "TableName", version: Version) -> TableMetadata:
-    """Return the metadata of a file table's version, or raise where it is another kind of table."""
-    metadata = table_metadata.load(store, version.location)
+def load_file_table(store: "Store", table: "TableName", version: TableVersion) -> TableMetadata:
+    """Return the metadata of a file table's version, or raise if it is another kind of table."""
+    metadata = table_metadata.load_metadata(store, version.location)
     if not table_properties.is_file_table(metadata):
         raise Mistake(
             "FILES_NOT_A_FILE_TABLE",
             f"`{table}` holds rows, not files",
             fix="name a table that `runnel put` made, or use `runnel query` and `runnel load` for this one",
         )
-    found = {field.name: field.field_type for field in metadata.schema().fields}
-    changed = [field.name for field in SCHEMA.fields if found.get(field.name) != field.field_type]
+    field_types = {field.name: field.field_type for field in metadata.schema().fields}
+    changed = [field.name for field in SCHEMA.fields if field_types.get(field.name) != field.field_type]
     if changed:
         raise Mistake(
             "FILES_NOT_A_FILE_TABLE",
@@ -68,18 +69,18 @@ def opened(store: "Store", table: "TableName", version: Version) -> TableMetadat
     return metadata
 
 
-def at_ref(store: "Store", table: "TableName", at: str) -> tuple[Commit, TableMetadata]:
-    """Return a file table at a ref."""
+def load_at_ref(store: "Store", table: "TableName", at: str) -> tuple[Commit, TableMetadata]:
+    """Return the commit of a ref and the metadata of a file table at it."""
     commit = store.commit(at)
-    return commit, opened(store, table, store.versions(commit, [table])[table])
+    return commit, load_file_table(store, table, store.versions(commit, [table])[table])
 
 
-def current(store: "Store", table: "TableName", branch: str) -> Version | None:
-    """Return the newest version of a table on a branch, or None where it does not exist."""
+def find_current_version(store: "Store", table: "TableName", branch: str) -> TableVersion | None:
+    """Return the newest version of a table on a branch, or None if it does not exist."""
     commit = store.commit(branch)
-    return store.db.read(lambda connection: version_at(connection, commit, table))
+    return store.db.read(lambda connection: find_version(connection, commit, table))
 
 
-def inline_bytes(metadata: TableMetadata) -> int:
-    """Return up to which size contents stand in the table itself."""
-    return int(metadata.properties.get(table_properties.INLINE_BYTES, INLINE_BYTES))
+def read_inline_limit(metadata: TableMetadata) -> int:
+    """Return the size up to which contents are stored in the table itself."""
+    return int(metadata.properties.get(table_properties.INLINE_BYTES, DEFAULT_INLINE_BYTES))

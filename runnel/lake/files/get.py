@@ -1,4 +1,4 @@
-"""Write files of the lake to a folder: verified, each one whole or not at all, and nothing outside of that folder."""
+"""Write files of the lake to a folder: verified, each file atomically, and nothing outside of that folder."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.metadata import TableMetadata
 
-from runnel.errors import Broken, Mistake, listed
-from runnel.lake.files.blobs import chunks, damaged, sha256_of
-from runnel.lake.files.file_rows import Part, parts, reading, scan, values
-from runnel.lake.files.file_table import at_ref
-from runnel.lake.files.ls import ls
-from runnel.lake.files.paths import Glob, nearest_path, problem
+from runnel.errors import CorruptData, Mistake, join_names
+from runnel.lake.files.blobs import damage_error, parse_sha256, read_chunks
+from runnel.lake.files.file_rows import LiveFile, column_values, list_live_files, open_live_file, scan_rows
+from runnel.lake.files.file_table import load_at_ref
+from runnel.lake.files.ls import list_files
+from runnel.lake.files.paths import Glob, find_nearest_path, find_path_problem
 from runnel.lake.files.put import Progress
-from runnel.lake.files.safe_folder import Outlet
-from runnel.lake.leases.pins import pinned
-from runnel.names import shown
+from runnel.lake.files.safe_folder import SafeFolder
+from runnel.lake.leases.pins import acquire_pin
+from runnel.names import quote_value
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -28,8 +28,8 @@ _COLUMNS = ("path", "size", "sha256", "modified_at", "blob")
 
 
 @dataclass(frozen=True)
-class Got:
-    """What a get did; `unchanged` files were there already with the same contents."""
+class GetResult:
+    """The result of a get; `unchanged` counts files that already existed with the same contents."""
 
     written: int
     unchanged: int
@@ -37,7 +37,7 @@ class Got:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedFile:
     """A file to be written; `modified_at` is in microseconds since the epoch."""
 
     path: str
@@ -47,10 +47,10 @@ class Wanted:
     blob: str | None
 
 
-_Place = tuple[Part, int]  # a data file and a row group in it
+_RowGroup = tuple[LiveFile, int]  # a data file and a row group in it
 
 
-def get(
+def get_files(
     store: "Store",
     table: "TableName",
     glob: str | None,
@@ -58,121 +58,121 @@ def get(
     *,
     at: str = "main",
     overwrite: bool = False,
-    progress: Progress | None = None,
-) -> Got:
-    """Write the files that a glob matches below `out`, which is made where it does not exist.
+    report_progress: Progress | None = None,
+) -> GetResult:
+    """Write the files that a glob matches below `out`, which is created if it does not exist.
 
-    A file that is there with other contents is an error before anything is written, unless `overwrite`.
+    If a file already exists with other contents, raise before anything is written, unless `overwrite`.
     """
-    commit, _ = at_ref(store, table, at)
-    with pinned(store.db, "read", commit.id):
-        _, metadata = at_ref(store, table, commit.id)
-        wanted = _wanted(store, table, metadata, glob, commit.id)
-        outlet = Outlet(out)
-        same = present(outlet, (file for files in wanted.values() for file in files), overwrite)
-        total, done, size = sum(map(len, wanted.values())), 0, 0
-        for file, contents in _contents(store, metadata, wanted, same):
-            outlet.write(file.path, verified(file, contents), file.modified_at)
+    commit, _ = load_at_ref(store, table, at)
+    with acquire_pin(store.db, "read", commit.id):
+        _, metadata = load_at_ref(store, table, commit.id)
+        requested = _find_requested(store, table, metadata, glob, commit.id)
+        folder = SafeFolder(out)
+        unchanged = find_unchanged(folder, (file for files in requested.values() for file in files), overwrite)
+        total, done, size = sum(map(len, requested.values())), 0, 0
+        for file, contents in _read_contents(store, metadata, requested, unchanged):
+            folder.write_file(file.path, verify_contents(file, contents), file.modified_at)
             done, size = done + 1, size + (file.size or 0)
-            if progress:
-                progress("get", done + len(same), total)
-    return Got(done, len(same), size)
+            if report_progress:
+                report_progress("get", done + len(unchanged), total)
+    return GetResult(done, len(unchanged), size)
 
 
-def _wanted(
+def _find_requested(
     store: "Store", table: "TableName", metadata: TableMetadata, text: str | None, commit_id: str
-) -> dict[_Place, list[Wanted]]:
+) -> dict[_RowGroup, list[RequestedFile]]:
     glob = Glob(text) if text is not None else None
-    found: dict[_Place, list[Wanted]] = {}
-    span = glob.may_span if glob else None
-    for part, group, rows in scan(store, metadata, parts(store, metadata), _COLUMNS, span):
+    requested: dict[_RowGroup, list[RequestedFile]] = {}
+    may_contain = glob.may_match_between if glob else None
+    for live_file, group, rows in scan_rows(store, metadata, list_live_files(store, metadata), _COLUMNS, may_contain):
         chosen = rows.filter(glob.matches(rows["path"])) if glob else rows
         if chosen.num_rows:
-            files = zip(*(values(chosen, name) for name in _COLUMNS), strict=True)
-            found.setdefault((part, group), []).extend(Wanted(*file) for file in files)
-    if not found:
-        raise no_match(table, text, (row.path for row in ls(store, table, at=commit_id)))
-    check(table, (file for files in found.values() for file in files))
-    return found
+            files = zip(*(column_values(chosen, name) for name in _COLUMNS), strict=True)
+            requested.setdefault((live_file, group), []).extend(RequestedFile(*file) for file in files)
+    if not requested:
+        raise no_match_error(table, text, (row.path for row in list_files(store, table, at=commit_id)))
+    check_paths(table, (file for files in requested.values() for file in files))
+    return requested
 
 
-def no_match(table: "TableName", text: str | None, known: Iterable[str]) -> Mistake:
-    """Return the error for a glob that matches none of the files that are known."""
+def no_match_error(table: "TableName", text: str | None, existing_paths: Iterable[str]) -> Mistake:
+    """Return the error for a glob that matches none of the existing files."""
     if text is None:
         return Mistake("FILES_NO_MATCH", f"`{table}` has no files", fix="put some: runnel put TABLE PATH...")
-    close = nearest_path(text, known)
-    what = f"no file of `{table}` matches {shown(text)}" + (f"; close: `{close}`" if close else "")
+    close = find_nearest_path(text, existing_paths)
+    what = f"no file of `{table}` matches {quote_value(text)}" + (f"; close: `{close}`" if close else "")
     return Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")
 
 
-def check(table: "TableName", files: Iterable[Wanted]) -> None:
-    """Refuse rows that another engine wrote and that can't be files: unsafe paths, two of one path."""
+def check_paths(table: "TableName", files: Iterable[RequestedFile]) -> None:
+    """Raise for rows of another engine that can't be files: unsafe paths, or two rows with one path."""
     seen: set[str] = set()
     for file in files:
-        wrong = problem(file.path)
-        if wrong:
-            what = f"`{table}` has the path {shown(file.path)}, which {wrong}; nothing was written"
-            raise Broken("FILES_PATH_UNSAFE", what, fix="leave it out with a narrower glob, or remove the row")
+        path_problem = find_path_problem(file.path)
+        if path_problem:
+            what = f"`{table}` has the path {quote_value(file.path)}, which {path_problem}; nothing was written"
+            raise CorruptData("FILES_PATH_UNSAFE", what, fix="leave it out with a narrower glob, or remove the row")
         if file.path in seen:
             what = f"`{table}` has the path `{file.path}` twice; nothing was written"
-            raise Broken("FILES_PATH_TWICE", what, fix="put the file again: it replaces both")
+            raise CorruptData("FILES_PATH_TWICE", what, fix="put the file again: it replaces both")
         seen.add(file.path)
 
 
-def present(outlet: Outlet, files: Iterable[Wanted], overwrite: bool = False) -> set[str]:
-    """Return the paths that are on disk already with the right contents; raise for others, unless `overwrite`."""
-    same, other = set(), []
+def find_unchanged(folder: SafeFolder, files: Iterable[RequestedFile], overwrite: bool = False) -> set[str]:
+    """Return the paths that exist on disk with the same contents; raise if others exist, unless `overwrite`."""
+    unchanged, differing = set(), []
     for file in files:
-        there = outlet.sha256(file.path, file.size)
-        if there is not None and there == file.sha256:
-            same.add(file.path)
-        elif there is not None and not overwrite:
-            other.append(file.path)
-    if other:
-        what = f"{outlet.root} already has {listed(sorted(other))} with other contents; nothing was written"
+        existing_sha256 = folder.read_sha256(file.path, file.size)
+        if existing_sha256 is not None and existing_sha256 == file.sha256:
+            unchanged.add(file.path)
+        elif existing_sha256 is not None and not overwrite:
+            differing.append(file.path)
+    if differing:
+        what = f"{folder.root} already has {join_names(sorted(differing))} with other contents; nothing was written"
         raise Mistake("FILES_EXISTS", what, fix="choose another folder, or pass --overwrite")
-    return same
+    return unchanged
 
 
-def _contents(
-    store: "Store", metadata: TableMetadata, wanted: dict[_Place, list[Wanted]], skipped: set[str]
-) -> Iterator[tuple[Wanted, Iterator[bytes]]]:
-    for (part, group), files in wanted.items():
+def _read_contents(
+    store: "Store", metadata: TableMetadata, requested: dict[_RowGroup, list[RequestedFile]], skipped: set[str]
+) -> Iterator[tuple[RequestedFile, Iterator[bytes]]]:
+    for (live_file, group), files in requested.items():
         inline = {file.path: file for file in files if file.blob is None and file.path not in skipped}
         if inline:
-            with reading(store, metadata, part) as reader:
-                for rows in reader.read(group, ("path", "content"), _BATCH_ROWS):
-                    for row, path in enumerate(values(rows, "path")):
+            with open_live_file(store, metadata, live_file) as reader:
+                for rows in reader.read_group(group, ("path", "content"), _BATCH_ROWS):
+                    for row, path in enumerate(column_values(rows, "path")):
                         if path in inline:
                             content = rows["content"][row].as_py()
                             yield inline[path], iter(() if content is None else (content,))
         for file in files:
             if file.blob is not None and file.path not in skipped:
-                yield file, _blob(store, file)
+                yield file, _read_blob(store, file)
 
 
-def _blob(store: "Store", file: Wanted) -> Iterator[bytes]:
+def _read_blob(store: "Store", file: RequestedFile) -> Iterator[bytes]:
     assert file.blob is not None
-    if sha256_of(file.blob) is None:  # a row may say anything; only names of blobs are opened
-        raise damaged(file.path, file.blob, "are not a blob of this lake")
+    if parse_sha256(file.blob) is None:  # another engine may have written the row; open only blobs
+        raise damage_error(file.path, file.blob, "are not a blob of this lake")
     try:
-        yield from chunks(store, file.blob)
+        yield from read_chunks(store, file.blob)
     except FileNotFoundError as error:
-        raise damaged(file.path, file.blob, "are gone") from error
+        raise damage_error(file.path, file.blob, "are gone") from error
     except OSError as error:
-        raise damaged(file.path, file.blob, f"can't be read: {error.strerror or error}") from error
+        raise damage_error(file.path, file.blob, f"can't be read: {error.strerror or error}") from error
 
 
-def verified(file: Wanted, contents: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield contents, and raise at their end where they are not what the row promises."""
+def verify_contents(file: RequestedFile, contents: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield contents, and raise at their end if they don't match the row."""
     digest, size = hashlib.sha256(), 0
     for chunk in contents:
         digest.update(chunk)
         size += len(chunk)
         yield chunk
     if file.sha256 is None:
-        raise damaged(file.path, file.blob, "have no checksum")
+        raise damage_error(file.path, file.blob, "have no checksum")
     if digest.hexdigest() != file.sha256:
-        raise damaged(file.path, file.blob, "have another checksum than their row")
+        raise damage_error(file.path, file.blob, "have another checksum than their row")
     if size != file.size:
-        raise damaged(file.path, file.blob, f"have {size} bytes, their row says {file.size}")
+        raise damage_error(file.path, file.blob, f"have {size} bytes, their row says {file.size}")

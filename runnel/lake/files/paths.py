@@ -1,4 +1,4 @@
-"""The paths of files in the lake: the one rule that they obey, and globs over them.
+"""Check the paths of files in the lake, and match them against globs.
 
 Pure: it never touches the disk.
 """
@@ -13,21 +13,21 @@ from functools import cached_property
 from typing import Any
 
 from runnel.errors import Mistake
-from runnel.names import shown
+from runnel.names import quote_value
 
-MOST_BYTES = 1024
-RULE = (
+MAX_PATH_BYTES = 1024
+PATH_RULE = (
     "a path is relative and written with /, without empty, . and .. names, without control characters and \\, "
-    f"as NFC-normalised UTF-8 of at most {MOST_BYTES} bytes"
+    f"as NFC-normalised UTF-8 of at most {MAX_PATH_BYTES} bytes"
 )
-_REFUSED = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are no UTF-8, and separators of lines
-_WILD = re.compile(r"[*?\[]")
+_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are not UTF-8, line separators
+_WILDCARD = re.compile(r"[*?\[]")
 
 
-def problem(path: str) -> str | None:
-    """Return what is wrong with a path, or None where it obeys the rule.
+def find_path_problem(path: str) -> str | None:
+    """Return what is wrong with a path, or None if it obeys `PATH_RULE`.
 
-    >>> problem("images/cat.png") is None, problem("../up"), problem("/etc/passwd")
+    >>> find_path_problem("images/cat.png") is None, find_path_problem("../up"), find_path_problem("/etc/passwd")
     (True, 'has the name `..`', 'is absolute')
     """
     if path.startswith("/"):
@@ -38,42 +38,42 @@ def problem(path: str) -> str | None:
     if "\\" in path:
         return "has a \\"
     if not path.isascii():
-        return _beyond_ascii(path)
+        return _find_unicode_problem(path)
     if not path.isprintable():
         return "has a control character"
-    return "is too long" if len(path) > MOST_BYTES else None
+    return "is too long" if len(path) > MAX_PATH_BYTES else None
 
 
-def _beyond_ascii(path: str) -> str | None:
+def _find_unicode_problem(path: str) -> str | None:
     kinds = {unicodedata.category(character) for character in path}
     if "Cs" in kinds:
         return "is not UTF-8"
-    if not kinds.isdisjoint(_REFUSED):
+    if not kinds.isdisjoint(_REFUSED_CATEGORIES):
         return "has a control character"
     if not unicodedata.is_normalized("NFC", path):
         return "is not NFC-normalised"
-    return "is too long" if len(path.encode()) > MOST_BYTES else None
+    return "is too long" if len(path.encode()) > MAX_PATH_BYTES else None
 
 
-def checked(path: str) -> str:
-    """Return a path that a user gave, refusing what breaks the rule."""
-    found = problem(path)
-    if found:
-        raise Mistake("FILES_PATH", f"the path {shown(path)} {found}", fix=f"choose another: {RULE}")
+def check_path(path: str) -> str:
+    """Return a user's path; raise if it breaks `PATH_RULE`."""
+    path_problem = find_path_problem(path)
+    if path_problem:
+        raise Mistake("FILES_PATH", f"the path {quote_value(path)} {path_problem}", fix=f"choose another: {PATH_RULE}")
     return path
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether a text has wildcards."""
-    return bool(_WILD.search(text))
+    """Return whether a text has wildcards."""
+    return bool(_WILDCARD.search(text))
 
 
 @dataclass(frozen=True)
 class Glob:
     """A pattern over paths.
 
-    `*` and `?` stay within one name, `**` as a whole name stands for any folders, `[a-z]` and `[!a-z]` for one
-    character. Without wildcards it means that path and everything below it; a `/` at its end, everything below.
+    `*` and `?` match within one name, `**` as a whole name matches any folders, `[a-z]` and `[!a-z]` one character.
+    A pattern without wildcards matches that path and everything below it; with a `/` at its end, everything below it.
     """
 
     text: str
@@ -85,102 +85,102 @@ class Glob:
         >>> Glob("images/2026-*/a.png").prefix, Glob("images/").prefix
         ('images/2026-', 'images/')
         """
-        found = _WILD.search(self.text)
-        return self.text[: found.start()] if found else self.text
+        wildcard = _WILDCARD.search(self.text)
+        return self.text[: wildcard.start()] if wildcard else self.text
 
     @cached_property
     def pattern(self) -> str:
-        """Return the regular expression, in the form that RE2 and Python share.
+        """Return the regular expression, in the syntax that RE2 and Python share.
 
         >>> Glob("a/**/*.png").pattern
         '^a/(?:[^/]+/)*[^/]*[.]png$'
         """
         text = self.text + "**" if self.text.endswith("/") else self.text
         if not is_glob(text):
-            return f"^{_escaped(text)}(?:/.*)?$"
+            return f"^{_escape_text(text)}(?:/.*)?$"
         names = text.split("/")
-        parts = ["(?:[^/]+/)*" if name == "**" else _name_pattern(name, self.text) + "/" for name in names[:-1]]
-        return f"^{''.join(parts)}{'.+' if names[-1] == '**' else _name_pattern(names[-1], self.text)}$"
+        parts = ["(?:[^/]+/)*" if name == "**" else _build_name_pattern(name, self.text) + "/" for name in names[:-1]]
+        return f"^{''.join(parts)}{'.+' if names[-1] == '**' else _build_name_pattern(names[-1], self.text)}$"
 
-    def may_span(self, lowest: str | None, highest: str | None) -> bool:
-        """Tell whether a match may lie between two paths; None is an end that is not known."""
+    def may_match_between(self, lowest: str | None, highest: str | None) -> bool:
+        """Return whether a match may lie between two paths; None is an unknown bound."""
         if lowest is not None and lowest[: len(self.prefix)] > self.prefix:
             return False
         return highest is None or highest >= self.prefix
 
     def matches(self, paths: Any) -> Any:
-        """Return for each path of an Arrow column whether it matches, in linear time whatever the pattern."""
+        """Return for each path of an Arrow column whether it matches, in linear time for any pattern."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         try:
             return pc.fill_null(pc.match_substring_regex(paths, self.pattern), False)
         except pa.ArrowInvalid as error:
-            raise _bad(self.text) from error
+            raise _glob_error(self.text) from error
 
 
-def _name_pattern(name: str, whole: str) -> str:
-    made, at = [], 0
-    while at < len(name):
-        character = name[at]
+def _build_name_pattern(name: str, glob: str) -> str:
+    pieces, index = [], 0
+    while index < len(name):
+        character = name[index]
         if character == "*":
-            made.append("[^/]*")
+            pieces.append("[^/]*")
         elif character == "?":
-            made.append("[^/]")
-        elif character == "[" and (end := name.find("]", at + (3 if name[at + 1 : at + 2] == "!" else 2))) > 0:
-            made.append(_class(name[at + 1 : end], whole))
-            at = end
+            pieces.append("[^/]")
+        elif character == "[" and (end := name.find("]", index + (3 if name[index + 1 : index + 2] == "!" else 2))) > 0:
+            pieces.append(_build_character_class(name[index + 1 : end], glob))
+            index = end
         else:
-            made.append(_escaped(character))
-        at += 1
-    return "".join(made)
+            pieces.append(_escape_text(character))
+        index += 1
+    return "".join(pieces)
 
 
-def _class(inside: str, whole: str) -> str:
-    """Return a set of characters; a name has no `/`, so neither has a set."""
+def _build_character_class(inside: str, glob: str) -> str:
+    """Return a regular expression's character class; it never matches `/`, which no name contains."""
     negated, inside = inside.startswith("!"), inside.removeprefix("!")
-    made, at = [], 0
-    while at < len(inside):
-        low = high = inside[at]
-        if inside[at + 1 : at + 2] == "-" and at + 2 < len(inside):
-            high, at = inside[at + 2], at + 2
+    ranges, index = [], 0
+    while index < len(inside):
+        low = high = inside[index]
+        if inside[index + 1 : index + 2] == "-" and index + 2 < len(inside):
+            high, index = inside[index + 2], index + 2
         if low > high:
-            raise _bad(whole)
+            raise _glob_error(glob)
         pieces = [(low, "."), ("0", high)] if low <= "/" <= high and not negated else [(low, high)]
-        made += [f"{_point(first)}-{_point(last)}" for first, last in pieces if first <= last]
-        at += 1
-    return f"[^/{''.join(made)}]" if negated else f"[{''.join(made)}]"
+        ranges += [f"{_escape_code_point(first)}-{_escape_code_point(last)}" for first, last in pieces if first <= last]
+        index += 1
+    return f"[^/{''.join(ranges)}]" if negated else f"[{''.join(ranges)}]"
 
 
-def _point(character: str) -> str:
+def _escape_code_point(character: str) -> str:
     return f"\\x{{{ord(character):x}}}"
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([.*+?(){}\[\]|^$])", lambda found: "[.]" if found[0] == "." else f"\\{found[0]}", text)
+def _escape_text(text: str) -> str:
+    return re.sub(r"([.*+?(){}\[\]|^$])", lambda match: "[.]" if match[0] == "." else f"\\{match[0]}", text)
 
 
-def _bad(text: str) -> Mistake:
+def _glob_error(text: str) -> Mistake:
     fix = "use * and ? within a name, ** for folders, [a-z] and [!a-z] for one character"
-    return Mistake("FILES_GLOB", f"{shown(text)} is not a glob", fix=fix)
+    return Mistake("FILES_GLOB", f"{quote_value(text)} is not a glob", fix=fix)
 
 
-def nearest_path(text: str, known: Iterable[str]) -> str | None:
-    """Return the path that someone who typed `text` most likely meant.
+def find_nearest_path(text: str, existing_paths: Iterable[str]) -> str | None:
+    """Return the path that a user who typed `text` most likely meant, or None.
 
-    Only those that share the longest beginning are compared closely: a table may have millions.
+    Compares closely only the paths that share the longest prefix: a table may have millions.
 
-    >>> nearest_path("docs/raedme.md", ["docs/readme.md", "img/a.png"])
+    >>> find_nearest_path("docs/raedme.md", ["docs/readme.md", "img/a.png"])
     'docs/readme.md'
     """
-    likely = heapq.nlargest(100, known, key=lambda path: _shared(text, path))
+    likely = heapq.nlargest(100, existing_paths, key=lambda path: _shared_prefix_length(text, path))
     close = get_close_matches(text, likely, n=1, cutoff=0.6)
     return close[0] if close else None
 
 
-def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
-    for at, (a, b) in enumerate(zip(one, other, strict=False)):
+def _shared_prefix_length(text: str, other: str) -> int:
+    """Return the length of the common prefix of two texts."""
+    for index, (a, b) in enumerate(zip(text, other, strict=False)):
         if a != b:
-            return at
-    return min(len(one), len(other))
+            return index
+    return min(len(text), len(other))

@@ -1,4 +1,4 @@
-"""Put files of the disk into a table of the lake, as one commit."""
+"""Put files from disk into a file table, as one commit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,22 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
-from runnel.lake.files.blobs import Uploads
-from runnel.lake.files.disk_paths import Found, collect
-from runnel.lake.files.disk_reader import Intake, Taken
-from runnel.lake.files.file_commit import Revision, known_sums, land, lookup
-from runnel.lake.files.file_table import SCHEMA, create, current, inline_bytes, opened
+from runnel.lake.files.blobs import BlobUploads
+from runnel.lake.files.disk_paths import DiskFile, collect_files
+from runnel.lake.files.disk_reader import DiskReader, LoadedFile
+from runnel.lake.files.file_commit import FileChangeSet, collect_checksums, find_matching_files, publish_change_set
+from runnel.lake.files.file_table import (
+    SCHEMA,
+    find_current_version,
+    load_file_table,
+    read_inline_limit,
+    stage_file_table,
+)
 from runnel.lake.history import branches
 from runnel.lake.history.commits import Commit
 from runnel.lake.iceberg.file_io import local_path
 from runnel.lake.iceberg.parquet_writer import RowWriter
-from runnel.lake.leases.pins import pinned
+from runnel.lake.leases.pins import acquire_pin
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -28,8 +34,8 @@ Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
-class Put:
-    """What a put did. `commit` is None where all files were there already; `bytes` counts what was new."""
+class PutResult:
+    """The result of a put. `commit` is None if no contents changed; `bytes` counts the new and replaced files."""
 
     commit: Commit | None
     added: int
@@ -38,7 +44,7 @@ class Put:
     bytes: int
 
 
-def put(
+def put_files(
     store: "Store",
     table: "TableName",
     sources: Sequence[Path],
@@ -46,66 +52,73 @@ def put(
     branch: str = "main",
     prefix: str = "",
     message: str | None = None,
-    progress: Progress | None = None,
-) -> Put:
-    """Put files, folders and globs into a table, which is created where it does not exist, and publish it.
+    report_progress: Progress | None = None,
+) -> PutResult:
+    """Put files, folders and globs into a table, which is created if it does not exist, and publish it.
 
-    A path that is there is replaced; one with the same contents stays as it is. Nothing is published where no contents
-    changed.
+    An existing path is replaced, unless it has the same contents. Nothing is published if no contents changed.
     """
-    store.db.read(lambda connection: branches.branch(connection, branch))
-    found = collect(sources, prefix, lake=local_path(store.warehouse))
-    with pinned(store.db, "write") as pin:  # before any look-up of a blob, until all is published
-        base = current(store, table, branch)
-        created, metadata = (None, opened(store, table, base)) if base else create(store, table)
-        known = known_sums(lookup(store, metadata, [file.path for file in found])) if base else {}
-        taking = _Taking(store, metadata, known)
-        files = taking.take(found, progress)
-        done = Put(None, *taking.counts, taking.bytes)
-        if not taking.changed:
-            return done
-        revision = Revision(base, taking.sums, taking.changed, files, created)
-        said = message or f"put {len(taking.changed)} file{'s' * (len(taking.changed) > 1)} into {table}"
-        commit = land(store, branch, table, revision, said, pin)
-    return Put(commit, done.added, done.replaced, done.unchanged, done.bytes)
+    store.db.read(lambda connection: branches.get_branch(connection, branch))
+    disk_files = collect_files(sources, prefix, lake=local_path(store.warehouse))
+    with acquire_pin(store.db, "write") as pin:  # held from before the first look-up of a blob until all is published
+        base = find_current_version(store, table, branch)
+        created, metadata = (None, load_file_table(store, table, base)) if base else stage_file_table(store, table)
+        existing_checksums = (
+            collect_checksums(find_matching_files(store, metadata, [file.path for file in disk_files])) if base else {}
+        )
+        changed_writer = _ChangedFileWriter(store, metadata, existing_checksums)
+        files = changed_writer.write_changed(disk_files, report_progress)
+        result = PutResult(None, *changed_writer.file_counts, changed_writer.changed_bytes)
+        if not changed_writer.changed_paths:
+            return result
+        change_set = FileChangeSet(base, changed_writer.checksums, changed_writer.changed_paths, files, created)
+        commit_message = message or (
+            f"put {len(changed_writer.changed_paths)} file{'s' * (len(changed_writer.changed_paths) > 1)} into {table}"
+        )
+        commit = publish_change_set(store, branch, table, change_set, commit_message, pin)
+    return PutResult(commit, result.added, result.replaced, result.unchanged, result.bytes)
 
 
-class _Taking:
-    """Writes the rows of files that changed, in the order of their paths, and keeps count."""
+class _ChangedFileWriter:
+    """Writes the rows of changed files, in the order of their paths, and counts files and bytes."""
 
-    def __init__(self, store: "Store", metadata: TableMetadata, known: dict[str, str]) -> None:
-        self.known = known
-        self.intake = Intake(Uploads(store), inline_bytes(metadata), known)
+    def __init__(self, store: "Store", metadata: TableMetadata, existing_checksums: dict[str, str]) -> None:
+        self.existing_checksums = existing_checksums
+        self.disk_reader = DiskReader(BlobUploads(store), read_inline_limit(metadata), existing_checksums)
         self.writer = RowWriter(store, metadata)
-        self.sums: dict[str, str | None] = {}
-        self.changed: list[str] = []
-        self.bytes = 0
+        self.checksums: dict[str, str | None] = {}
+        self.changed_paths: list[str] = []
+        self.changed_bytes = 0
 
-    def take(self, found: Sequence[Found], progress: Progress | None) -> list[DataFile]:
-        for batch in self.intake.read(found):
-            self.sums.update((taken.path, taken.sha256) for taken in batch)
-            fresh = [taken for taken in batch if taken.changed]
-            self.changed += [taken.path for taken in fresh]
-            self.bytes += sum(taken.size for taken in fresh)
-            if fresh:
-                self.writer.write(_table(fresh, self.writer.arrow_schema))
-            if progress:
-                progress("put", len(self.sums), len(found))
+    def write_changed(self, disk_files: Sequence[DiskFile], report_progress: Progress | None) -> list[DataFile]:
+        for batch in self.disk_reader.read(disk_files):
+            self.checksums.update((loaded_file.path, loaded_file.sha256) for loaded_file in batch)
+            changed_files = [loaded_file for loaded_file in batch if loaded_file.changed]
+            self.changed_paths += [loaded_file.path for loaded_file in changed_files]
+            self.changed_bytes += sum(loaded_file.size for loaded_file in changed_files)
+            if changed_files:
+                self.writer.write(_build_rows(changed_files, self.writer.arrow_schema))
+            if report_progress:
+                report_progress("put", len(self.checksums), len(disk_files))
         return self.writer.close()
 
     @property
-    def counts(self) -> tuple[int, int, int]:
+    def file_counts(self) -> tuple[int, int, int]:
         """Return how many files are new, replaced and unchanged."""
-        replaced = sum(1 for path in self.changed if path in self.known)
-        return len(self.changed) - replaced, replaced, len(self.sums) - len(self.changed)
+        replaced = sum(1 for path in self.changed_paths if path in self.existing_checksums)
+        return len(self.changed_paths) - replaced, replaced, len(self.checksums) - len(self.changed_paths)
 
 
-def _table(taken: Sequence[Taken], schema: pa.Schema) -> pa.Table:
-    """Return rows of the table's schema; columns that another engine added to it are null."""
-    own = {field.name for field in SCHEMA.fields}
+def _build_rows(loaded_files: Sequence[LoadedFile], schema: pa.Schema) -> pa.Table:
+    """Return rows in the table's schema; columns that another engine added are null."""
+    own_columns = {field.name for field in SCHEMA.fields}
     columns = []
     for field in schema:
-        values = [getattr(row, field.name) for row in taken] if field.name in own else [None] * len(taken)
+        values = (
+            [getattr(row, field.name) for row in loaded_files]
+            if field.name in own_columns
+            else [None] * len(loaded_files)
+        )
         kind = pa.int64() if field.name == "modified_at" else field.type
         columns.append(pa.array(values, kind).cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)

@@ -1,8 +1,8 @@
-"""Tapes: the files that came to a table, one after another, as a private table that a stream reads.
+"""Stage append logs: private, append-only copies of a table's metadata that a stream reads.
 
-Spark reads a tape as it reads any table that only grows. Upstream the table may be compacted, trimmed and reverted: its
-tape is not. Files are named, never copied, and gc keeps what a tape names. What a stream has read is taken off again,
-so that a tape stays short.
+Spark reads an append log like any append-only table. The table itself may be compacted, trimmed or reverted; its append
+log is not. Data files are referenced, never copied, and gc retains what an append log references. Files that the stream
+has read are removed from the log, so that it stays short.
 """
 
 from dataclasses import dataclass, replace
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from runnel.errors import Broken, RunnelError
+from runnel.errors import CorruptData, RunnelError
 from runnel.lake.catalog import schema
-from runnel.lake.diff.compaction_delta import change
-from runnel.lake.diff.file_delta import Delta
-from runnel.lake.history.commits import Version
-from runnel.lake.iceberg.manifests import Entry, entries
-from runnel.lake.iceberg.partial_tables import side
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import KEPT_SNAPSHOTS, load
+from runnel.lake.diff.compaction_delta import compute_change
+from runnel.lake.diff.file_delta import FileDelta
+from runnel.lake.iceberg.manifests import FileEntry, read_entries
+from runnel.lake.iceberg.partial_tables import stage_partial_table
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import RETAINED_SNAPSHOTS, load_metadata
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,146 +30,181 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-TAPE_LAYER = "tape"  # of a slot: where its tapes are
-AHEAD = KEPT_SNAPSHOTS - 3  # how many snapshots a tape may have that are not read yet
-_AT_ONCE = 200
-LONG = 200  # files that were read; then they are taken off
+APPEND_LOG_LAYER = "tape"  # layer of a slot that contains its append logs
+MAX_UNREAD_SNAPSHOTS = RETAINED_SNAPSHOTS - 3  # limit of snapshots not read yet
+_ROWS_PER_FETCH = 200
+MAX_READ_FILES = 200  # if more files were read, they are removed
 
 
-class NotOnlyMore(RunnelError):
-    """Rows of a table went or changed, so that what a stream made of them can't be mended by reading on."""
+class NotAppendOnly(RunnelError):
+    """Rows of a table were removed or changed, so that a stream can't correct its result by reading new rows."""
 
     def __init__(self, table: "TableName", why: str, fix: str) -> None:
         super().__init__("STREAM_ROWS_WENT", f"{why} of `{table}`, which is read as a stream", fix=fix)
 
 
 @dataclass(frozen=True)
-class Tape:
-    """A tape at one moment: where it is, and which version of its table it reaches up to."""
+class AppendLog:
+    """A version of an append log: its location, and the location and content of the table version it extends to."""
 
     location: str
     reached: str
     content: str
 
 
-def name_in_slot(table: "TableName") -> tuple[str, str]:
-    """Return the layer and the name that the tape of a table has in a slot.
+def append_log_name(table: "TableName") -> tuple[str, str]:
+    """Return the layer and the name of a table's append log in a slot.
 
     >>> from runnel.names import TableName
-    >>> name_in_slot(TableName.parse("ods.clicks"))
+    >>> append_log_name(TableName.parse("ods.clicks"))
     ('tape', 'ods__clicks')
     """
-    return TAPE_LAYER, f"{table.layer}__{table.name}"
+    return APPEND_LOG_LAYER, f"{table.layer}__{table.name}"
 
 
-def begin(store: "Store", table: "TableName", location: str, content: str) -> Tape:
-    """Stage a tape with all files of a version, added to nothing: a stream reads only what a snapshot adds."""
-    found = list(entries(store, load(store, location)))
-    if any(not entry.is_data for entry in found):
+def create(store: "Store", table: "TableName", location: str, content: str) -> AppendLog:
+    """Stage an append log with all files of a version in one snapshot: a stream reads only what a snapshot adds."""
+    version_entries = list(read_entries(store, load_metadata(store, location)))
+    if any(not entry.is_data for entry in version_entries):
         fix = f"let their files be written without them: runnel compact {table}"
-        raise NotOnlyMore(table, "rows are marked as deleted in files", fix)
-    empty = side(store, location, [])
-    return Tape(stage(store, empty, Edit(taken=found)) if found else empty, location, content)
+        raise NotAppendOnly(table, "rows are marked as deleted in files", fix)
+    empty_location = stage_partial_table(store, location, [])
+    return AppendLog(
+        stage_version(store, empty_location, VersionEdit(reused=version_entries))
+        if version_entries
+        else empty_location,
+        location,
+        content,
+    )
 
 
-def wind(store: "Store", table: "TableName", tape: Tape, location: str, content: str) -> Tape:
-    """Stage a tape that reaches up to a newer version; the same where no file came.
+def extend(store: "Store", table: "TableName", append_log: AppendLog, location: str, content: str) -> AppendLog:
+    """Stage an append log that extends to a newer version; keep its location if no file was added.
 
-    Raises NotOnlyMore where the newer version lacks rows that the older one has.
+    Raises NotAppendOnly if the newer version lacks rows of the older one.
     """
-    if location == tape.reached:
-        return tape
-    if content == tape.content:
-        return Tape(tape.location, location, content)
-    found = change(store, table, tape.reached, location)
-    if not _is_only_more(found):
-        found = _step_by_step(store, table, tape, Version(location, content)) or found
-    if not _is_only_more(found):
+    if location == append_log.reached:
+        return append_log
+    if content == append_log.content:
+        return AppendLog(append_log.location, location, content)
+    file_changes = compute_change(store, table, append_log.reached, location)
+    if not _is_append_only(file_changes):
+        file_changes = _collect_appends(store, table, append_log, TableVersion(location, content)) or file_changes
+    if not _is_append_only(file_changes):
         fix = "start the stream anew with `runnel stream reset TASK`: it reads all rows that are there now"
-        raise NotOnlyMore(table, "rows went or changed in files", fix)
-    if not found.added:
-        return Tape(tape.location, location, content)
-    updates = grown(store, tape.location, location)
-    return Tape(stage(store, tape.location, Edit(taken=found.added, updates=updates)), location, content)
+        raise NotAppendOnly(table, "rows went or changed in files", fix)
+    if not file_changes.added:
+        return AppendLog(append_log.location, location, content)
+    updates = build_schema_updates(store, append_log.location, location)
+    return AppendLog(
+        stage_version(store, append_log.location, VersionEdit(reused=file_changes.added, updates=updates)),
+        location,
+        content,
+    )
 
 
-def unread(store: "Store", tape: Tape, read: "Mapping[int, int]") -> int:
-    """Return how many snapshots of a tape are still to be read; `read` are those that were last, of whichever tape."""
-    listed = load(store, tape.location).snapshots
-    last = max((place for place, one in enumerate(listed) if one.snapshot_id in read), default=-1)
-    return sum(_files(one) > read.get(one.snapshot_id, 0) for one in listed[max(last, 0) :])
+def count_unread_snapshots(store: "Store", append_log: AppendLog, read_files_by_snapshot: "Mapping[int, int]") -> int:
+    """Return how many snapshots of an append log are unread.
+
+    `read_files_by_snapshot` maps the snapshots that were read last, of any version of the log, to the files read.
+    """
+    snapshots = load_metadata(store, append_log.location).snapshots
+    last_read_index = max(
+        (index for index, snapshot in enumerate(snapshots) if snapshot.snapshot_id in read_files_by_snapshot),
+        default=-1,
+    )
+    return sum(
+        _count_added_files(snapshot) > read_files_by_snapshot.get(snapshot.snapshot_id, 0)
+        for snapshot in snapshots[max(last_read_index, 0) :]
+    )
 
 
-def shorten(store: "Store", tape: Tape, read: "Mapping[int, int]") -> Tape:
-    """Stage a tape without the files before the snapshots that were read, where they are many."""
-    metadata = load(store, tape.location)
-    sequences = [one.sequence_number or 0 for one in metadata.snapshots if one.snapshot_id in read]
-    gone = [entry for entry in entries(store, metadata) if entry.file_sequence < max(sequences, default=0)]
-    if len(gone) <= LONG:
-        return tape
-    return Tape(stage(store, tape.location, Edit(removed=gone)), tape.reached, tape.content)
+def trim(store: "Store", append_log: AppendLog, read_files_by_snapshot: "Mapping[int, int]") -> AppendLog:
+    """Stage an append log without the files older than the snapshots that were read, if there are many."""
+    metadata = load_metadata(store, append_log.location)
+    sequences = [
+        snapshot.sequence_number or 0
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id in read_files_by_snapshot
+    ]
+    obsolete_entries = [
+        entry for entry in read_entries(store, metadata) if entry.file_sequence < max(sequences, default=0)
+    ]
+    if len(obsolete_entries) <= MAX_READ_FILES:
+        return append_log
+    return AppendLog(
+        stage_version(store, append_log.location, VersionEdit(removed=obsolete_entries)),
+        append_log.reached,
+        append_log.content,
+    )
 
 
-def grown(store: "Store", location: str, newer: str) -> "tuple[TableUpdate, ...]":
-    """Return what makes the columns of a version those of a newer one of the same table."""
+def build_schema_updates(store: "Store", location: str, newer: str) -> "tuple[TableUpdate, ...]":
+    """Return the updates that give a version the columns of a newer version of the same table."""
     from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate
 
-    here, there = load(store, location), load(store, newer)
-    if here.schema().as_struct() == there.schema().as_struct():
+    current_metadata, newer_metadata = load_metadata(store, location), load_metadata(store, newer)
+    if current_metadata.schema().as_struct() == newer_metadata.schema().as_struct():
         return ()
-    new = there.schema().model_copy(update={"schema_id": max(one.schema_id for one in here.schemas) + 1})
-    return (AddSchemaUpdate(schema_=new), SetCurrentSchemaUpdate(schema_id=-1))
+    new_schema = newer_metadata.schema().model_copy(
+        update={"schema_id": max(existing_schema.schema_id for existing_schema in current_metadata.schemas) + 1}
+    )
+    return (AddSchemaUpdate(schema_=new_schema), SetCurrentSchemaUpdate(schema_id=-1))
 
 
-def _step_by_step(store: "Store", table: "TableName", tape: Tape, until: Version) -> Delta | None:
-    """Return the files that came with each commit since a tape was wound; None where some step can't be told.
+def _collect_appends(
+    store: "Store", table: "TableName", append_log: AppendLog, until: TableVersion
+) -> FileDelta | None:
+    """Return the files that each commit added since the append log was extended; None if a step is not known.
 
-    A compaction may have put files together of which the tape has only some: then the others are taken as they came.
+    A compaction may have combined files of which the log has only some: then the others are taken as first written.
     """
-    steps = store.db.read(lambda connection: _steps(connection, table, tape, until))
-    came: dict[str, Entry] = {}
+    steps = store.db.read(lambda connection: _list_steps(connection, table, append_log, until))
+    added_entries: dict[str, FileEntry] = {}
     try:
         for before, after in steps:
             if after.content == before.content:
                 continue
-            found = change(store, table, before.location, after.location)
-            if not _is_only_more(found):
+            file_changes = compute_change(store, table, before.location, after.location)
+            if not _is_append_only(file_changes):
                 return None
-            came |= {entry.path: entry for entry in found.added}
-    except Broken:
-        return None  # retention took a version between
-    return Delta(tuple(came.values()), ()) if steps else None
+            added_entries |= {entry.path: entry for entry in file_changes.added}
+    except CorruptData:
+        return None  # retention deleted a version in between
+    return FileDelta(tuple(added_entries.values()), ()) if steps else None
 
 
-def _steps(connection: "Connection", table: "TableName", tape: Tape, until: Version) -> list[tuple[Version, Version]]:
-    """Return every change of a table since a tape was wound, oldest first; none where they don't lead back to it."""
+def _list_steps(
+    connection: "Connection", table: "TableName", append_log: AppendLog, until: TableVersion
+) -> list[tuple[TableVersion, TableVersion]]:
+    """Return every change of a table since the append log was extended, oldest first; [] if they don't connect."""
     columns = schema.changes.c
     newest_first = (
         sa.select(columns.before, columns.after, columns.content)
         .where(columns.table_name == str(table))
         .order_by(columns.seq.desc())
     )
-    found, at = list[tuple[Version, Version]](), until
-    with connection.execution_options(yield_per=_AT_ONCE).execute(newest_first) as rows:
+    steps, version = list[tuple[TableVersion, TableVersion]](), until
+    with connection.execution_options(yield_per=_ROWS_PER_FETCH).execute(newest_first) as rows:
         for row in rows:
-            if found and row.after == found[-1][0].location:
-                found[-1] = (replace(found[-1][0], content=row.content), found[-1][1])
-                at = found[-1][0]
-            if row.after != at.location:
+            if steps and row.after == steps[-1][0].location:
+                steps[-1] = (replace(steps[-1][0], content=row.content), steps[-1][1])
+                version = steps[-1][0]
+            if row.after != version.location:
                 continue
             if row.before is None:
                 return []
-            found.append((Version(row.before, tape.content), at))
-            if row.before == tape.reached:
-                return found[::-1]
+            steps.append((TableVersion(row.before, append_log.content), version))
+            if row.before == append_log.reached:
+                return steps[::-1]
     return []
 
 
-def _is_only_more(found: Delta) -> bool:
-    return not found.removed and all(entry.is_data for entry in found.added)
+def _is_append_only(file_changes: FileDelta) -> bool:
+    return not file_changes.removed and all(entry.is_data for entry in file_changes.added)
 
 
-def _files(snapshot: "Snapshot") -> int:
-    """Return how many files there are to read in a snapshot."""
-    told = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-    return int(told.get("added-data-files", 0))
+def _count_added_files(snapshot: "Snapshot") -> int:
+    """Return how many data files a snapshot added."""
+    summary_properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    return int(summary_properties.get("added-data-files", 0))

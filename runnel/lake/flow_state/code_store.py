@@ -1,6 +1,6 @@
-"""The code of runs, kept in the catalog database by the hash of its contents.
+"""Store the code of runs in the catalog database, addressed by the hash of its contents.
 
-A manifest names the files by path; its hash is the id of the code. What two runs share is kept once.
+A manifest lists the files by path; its hash is the id of the code. A file that several runs share is stored once.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Broken
+from runnel.errors import CorruptData
 from runnel.lake.catalog import schema
 
 FILE, MANIFEST = "file", "manifest"
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True)
-class Code:
+class ProjectCode:
     """The files that make up a project's code, by their path below its folder, written with /."""
 
     files: Mapping[str, bytes]
@@ -31,17 +31,17 @@ class Code:
     @cached_property
     def hashes(self) -> Mapping[str, str]:
         """Return the hash of each file, by path."""
-        return {path: _hash(content) for path, content in sorted(self.files.items())}
+        return {path: _hash_content(content) for path, content in sorted(self.files.items())}
 
     @cached_property
     def manifest(self) -> bytes:
-        """Return which file has which hash, as it is kept."""
+        """Return the hash of each file as JSON, as it is stored."""
         return json.dumps(self.hashes, sort_keys=True).encode()
 
     @cached_property
     def id(self) -> str:
-        """Return what the code is known by."""
-        return _hash(self.manifest)
+        """Return the id of the code: the hash of its manifest."""
+        return _hash_content(self.manifest)
 
     def write(self, folder: Path) -> None:
         """Write the files below a folder."""
@@ -51,51 +51,51 @@ class Code:
             target.write_bytes(content)
 
 
-def keep(connection: Connection, code: Code, now: str) -> None:
-    """Keep code, or note that it is in use again. The caller holds the lake's lock.
+def store_code(connection: Connection, code: ProjectCode, now: str) -> None:
+    """Store code, or record that it is in use again. The caller holds the lake's lock.
 
-    It stays while the pin of its run lasts, and as long as a retained commit or a known result names it.
+    It is retained as long as its run has a pin, or a retained commit or result refers to it.
     """
     columns = schema.code.c
-    again = schema.code.update().where(columns.hash == code.id).values(kept_at=now)
-    if connection.execute(again).rowcount:
-        return  # a manifest never goes before its files
-    contents = {_hash(content): content for content in code.files.values()}
-    known = {row.hash for row in _having(connection, list(contents), sa.select(columns.hash))}
-    rows = [_row(FILE, name, content, now) for name, content in contents.items() if name not in known]
-    connection.execute(schema.code.insert(), [*rows, _row(MANIFEST, code.id, code.manifest, now)])
+    mark_used = schema.code.update().where(columns.hash == code.id).values(kept_at=now)
+    if connection.execute(mark_used).rowcount:
+        return  # if the manifest exists, its files do, too
+    contents = {_hash_content(content): content for content in code.files.values()}
+    existing_hashes = {row.hash for row in _select_by_hash(connection, list(contents), sa.select(columns.hash))}
+    rows = [_code_row(FILE, name, content, now) for name, content in contents.items() if name not in existing_hashes]
+    connection.execute(schema.code.insert(), [*rows, _code_row(MANIFEST, code.id, code.manifest, now)])
 
 
-def load(connection: Connection, code_id: str) -> Code | None:
-    """Return code by its id, or None where it is not kept any more."""
+def load_code(connection: Connection, code_id: str) -> ProjectCode | None:
+    """Return code by its id, or None if it is not stored any more."""
     columns = schema.code.c
-    found = connection.execute(sa.select(columns.content).where(columns.hash == code_id)).scalar()
-    if found is None:
+    manifest = connection.execute(sa.select(columns.content).where(columns.hash == code_id)).scalar()
+    if manifest is None:
         return None
-    hashes = files_of(found)
-    rows = _having(connection, sorted(set(hashes.values())), sa.select(columns.hash, columns.content))
+    hashes = parse_manifest(manifest)
+    rows = _select_by_hash(connection, sorted(set(hashes.values())), sa.select(columns.hash, columns.content))
     contents = {row.hash: zlib.decompress(row.content) for row in rows}
     if missing := sorted(path for path, name in hashes.items() if name not in contents):
         what = f"the code {code_id[:12]} lacks its file {missing[0]}"
-        raise Broken("CODE_INCOMPLETE", what, fix="restore the catalog database from a backup")
-    return Code({path: contents[name] for path, name in hashes.items()})
+        raise CorruptData("CODE_INCOMPLETE", what, fix="restore the catalog database from a backup")
+    return ProjectCode({path: contents[name] for path, name in hashes.items()})
 
 
-def files_of(manifest: bytes) -> dict[str, str]:
-    """Return the hashes that a manifest, as it is stored, gives to paths."""
-    found: dict[str, str] = json.loads(zlib.decompress(manifest))
-    return found
+def parse_manifest(manifest: bytes) -> dict[str, str]:
+    """Return the hash of each path from a manifest as it is stored."""
+    hashes: dict[str, str] = json.loads(zlib.decompress(manifest))
+    return hashes
 
 
-def _having(connection: Connection, hashes: Sequence[str], wanted: "sa.Select[Any]") -> "Iterator[sa.Row[Any]]":
-    """Yield what `wanted` says of some hashes."""
-    for start in range(0, len(hashes), _AT_ONCE):
-        yield from connection.execute(wanted.where(schema.code.c.hash.in_(hashes[start : start + _AT_ONCE])))
+def _select_by_hash(connection: Connection, hashes: Sequence[str], query: "sa.Select[Any]") -> "Iterator[sa.Row[Any]]":
+    """Yield the rows of `query` for some hashes."""
+    for start in range(0, len(hashes), _BATCH_SIZE):
+        yield from connection.execute(query.where(schema.code.c.hash.in_(hashes[start : start + _BATCH_SIZE])))
 
 
-def _row(kind: str, name: str, content: bytes, now: str) -> dict[str, object]:
+def _code_row(kind: str, name: str, content: bytes, now: str) -> dict[str, object]:
     return {"hash": name, "kind": kind, "content": zlib.compress(content), "kept_at": now}
 
 
-def _hash(content: bytes) -> str:
+def _hash_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""How far an inbox is: a value that needs no database, and whoever can tell it."""
+"""The level of an inbox: a value that needs no database, and the protocol of its readers."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Level:
-    """Events are numbered from 1 to `last`; those up to `gone` are no longer kept."""
+class InboxLevel:
+    """Events are numbered from 1 to `last`; those up to `last_removed` are deleted."""
 
     last: int = 0
-    gone: int = 0
+    last_removed: int = 0
 
 
-class Levels(Protocol):
-    """Something that knows inboxes: the catalog database, or a glance at it."""
+class InboxLevelReader(Protocol):
+    """Reads inbox levels, with SQLAlchemy or with `sqlite3` alone."""
 
-    def level(self, table: "TableName") -> Level:
-        """Return how far the inbox of a source is; one that nothing was ever pushed to is empty."""
+    def read_level(self, table: "TableName") -> InboxLevel:
+        """Return the level of a source's inbox; an inbox without events has the level 0."""

@@ -1,4 +1,4 @@
-"""The inbox of a source, as those read it who take in the events that were pushed to it."""
+"""Read the events that were pushed to the inbox of a source, for ingest."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.flow_state.inbox_level import Level
+from runnel.lake.flow_state.inbox_level import InboxLevel
 from runnel.names import TableName
 
-_ROWS_AT_ONCE = 16
+_ROWS_PER_QUERY = 16
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Events that are kept together, one in a line, from the number `first` on."""
+class InboxBatch:
+    """Events that are stored in one row, one per line, numbered from `first` to `last`."""
 
     first: int
     last: int
@@ -26,35 +26,35 @@ class Kept:
     received_at: str
 
 
-class Inbox:
-    """The inboxes of a catalog database, as those read them who take the events in."""
+class InboxReader:
+    """Reads the inboxes of a catalog database."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def level(self, table: TableName) -> Level:
-        """Return how far the inbox of a source is."""
-        return self._db.read(lambda connection: level(connection, str(table)))
+    def read_level(self, table: TableName) -> InboxLevel:
+        """Return the level of a source's inbox."""
+        return self._db.read(lambda connection: read_inbox_level(connection, str(table)))
 
-    def kept(self, table: TableName, after: int, until: int) -> Iterator[Kept]:
-        """Yield the events after one number and up to another; the first and the last lot may hold more than that."""
+    def read_batches(self, table: TableName, after: int, until: int) -> Iterator[InboxBatch]:
+        """Yield the events after one number and up to another; the first and last batch may contain others, too."""
         columns = schema.inbox.c
         query = sa.select(columns.first, columns.last, columns.body, columns.received_at).order_by(columns.last)
         while after < until:
-            some = query.where(columns.source == str(table), columns.last > after, columns.first <= until)
-            found = self._db.read(partial(_rows, query=some.limit(_ROWS_AT_ONCE)))
-            if not found:
+            next_rows = query.where(columns.source == str(table), columns.last > after, columns.first <= until)
+            rows = self._db.read(partial(_fetch_rows, query=next_rows.limit(_ROWS_PER_QUERY)))
+            if not rows:
                 return
-            yield from (Kept(row.first, row.last, row.body, row.received_at) for row in found)
-            after = found[-1].last
+            yield from (InboxBatch(row.first, row.last, row.body, row.received_at) for row in rows)
+            after = rows[-1].last
 
 
-def _rows(connection: Connection, query: "sa.Select[Any]") -> "Sequence[sa.Row[Any]]":
+def _fetch_rows(connection: Connection, query: "sa.Select[Any]") -> "Sequence[sa.Row[Any]]":
     return connection.execute(query).all()
 
 
-def level(connection: Connection, source: str) -> Level:
-    """Return how far an inbox is."""
+def read_inbox_level(connection: Connection, source: str) -> InboxLevel:
+    """Return the level of an inbox."""
     columns = schema.inboxes.c
     row = connection.execute(sa.select(columns.last, columns.gone).where(columns.source == source)).first()
-    return Level(row.last, row.gone) if row is not None else Level()
+    return InboxLevel(row.last, row.gone) if row is not None else InboxLevel()

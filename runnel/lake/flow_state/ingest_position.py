@@ -1,91 +1,93 @@
-"""What a source has given to its table, a file or all up to a state: a value that needs no database."""
+"""Represent the position of a source: a file that was read, or a state; a value that needs no database."""
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runnel.lake.iceberg.data_file_owners import prefix, prefix_of
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_owner_prefix
 
-STATE = "state"  # the path of the one row of a source that is no files
-INCOMPLETE = "incomplete"  # what the database says of a file of which rows were left out
+STATE_PATH = "state"  # the path of the single row of a source other than files
+INCOMPLETE_KEY = "incomplete"  # key in the database for a file of which rows were skipped
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A file of a source that was read. `files` are the data files of the table that hold its rows.
+class ProcessedFile:
+    """A source file that was read. `files` are the data files of the table that hold its rows.
 
-    A file that vanished under `removed="keep"` stays as it was; one whose rows were removed is `is_gone`. After a
-    revert the table may hold the rows of an earlier reading: `owned` finds them, by the names of their data files.
+    A file that disappeared under `removed="keep"` is kept unchanged; one whose rows were removed is `is_removed`. After
+    a revert the table may hold rows of an earlier read: `all_owners` finds them, by the names of their data files.
     """
 
     path: str
     size: int
     modified_ns: int
     sha256: str
-    identity: str  # what its rows are: contents and how they were read
+    identity: str  # identifies its rows: contents and read options
     files: tuple[str, ...]
-    is_gone: bool = False
-    state: str | None = None  # JSON, of a source that is no files
-    owners: tuple[str, ...] | None = None  # how the names of its data files start; None: as its path says
-    is_incomplete: bool = False  # bad rows of it were left out, or all of it
+    is_removed: bool = False
+    state: str | None = None  # JSON, for a source other than files
+    owners: tuple[str, ...] | None = None  # prefixes of its data files' names; None: derived from its path
+    is_incomplete: bool = False  # bad rows were skipped, or the whole file
 
     @property
-    def owned(self) -> tuple[str, ...]:
-        """Return how the names of all data files start that hold rows of this file, in any version of its tables.
+    def all_owners(self) -> tuple[str, ...]:
+        """Return the name prefixes of all data files that hold rows of this file, in any version of its tables.
 
-        What is written for it starts with the first. A file keeps them under another name; one that was renamed before
-        they were recorded is known by the data files that it had.
+        New data files get the first prefix. A renamed file keeps its prefixes; for one that was renamed before prefixes
+        were recorded, they come from the names of its data files.
         """
         if self.owners is not None:
             return self.owners
-        named = (found for file in self.files if (found := prefix_of(file)))
-        return tuple(dict.fromkeys((prefix(self.path), *named)))
+        recorded_owners = (owner for file in self.files if (owner := read_owner_prefix(file)))
+        return tuple(dict.fromkeys((make_owner_prefix(self.path), *recorded_owners)))
 
-    def removed(self) -> "Seen":
-        """Return what is recorded of a path whose rows belong to another path from now on, or are gone for good."""
-        return replace(self, files=(), is_gone=True, owners=())
+    def as_removed(self) -> "ProcessedFile":
+        """Return the entry for a path whose rows now belong to another path, or were removed for good."""
+        return replace(self, files=(), is_removed=True, owners=())
 
     @property
     def stored_state(self) -> str | None:
-        """Return what the database keeps beside the other columns."""
-        if self.path == STATE:
+        """Return the value of the database column `state`."""
+        if self.path == STATE_PATH:
             return self.state
         details: dict[str, Any] = {}
-        if self.owners is not None and self.owners != (prefix(self.path),):
+        if self.owners is not None and self.owners != (make_owner_prefix(self.path),):
             details["owners"] = self.owners
         if self.is_incomplete:
-            details[INCOMPLETE] = True
+            details[INCOMPLETE_KEY] = True
         return json.dumps(details) if details else self.state
 
 
 COLUMNS = ("path", "size", "modified_ns", "sha256", "identity", "files", "gone", "state")
-"""The columns of the database that a value is made of."""
+"""The database columns from which `parse_processed_files` builds a value."""
 
 
-def stored(rows: "Iterable[tuple[Any, ...]]") -> Iterator[Seen]:
-    """Yield the values of rows of `COLUMNS`.
+def parse_processed_files(rows: "Iterable[tuple[Any, ...]]") -> Iterator[ProcessedFile]:
+    """Yield a value for each row of `COLUMNS`.
 
-    >>> list(stored([("a.csv", 1, 2, "d1", "i1", '["x.parquet"]', 0, None)]))[0].files
+    >>> list(parse_processed_files([("a.csv", 1, 2, "d1", "i1", '["x.parquet"]', 0, None)]))[0].files
     ('x.parquet',)
     """
-    found = list(rows)
-    # Decoded in one go, which is three times as quick: there may be very many.
-    files = json.loads(f"[{','.join(row[5] for row in found)}]")
-    for (path, size, modified_ns, sha256, identity, _, gone, state), held in zip(found, files, strict=True):
-        if path == STATE or state is None:
-            yield Seen(path, size, modified_ns, sha256, identity, tuple(held), bool(gone), state)
+    row_list = list(rows)
+    # Decoded at once, which is three times as fast: there may be very many rows.
+    files_by_row = json.loads(f"[{','.join(row[5] for row in row_list)}]")
+    for (path, size, modified_ns, sha256, identity, _, is_removed, state), data_files in zip(
+        row_list, files_by_row, strict=True
+    ):
+        if path == STATE_PATH or state is None:
+            yield ProcessedFile(path, size, modified_ns, sha256, identity, tuple(data_files), bool(is_removed), state)
         else:
             details = json.loads(state)
             owners = tuple(details["owners"]) if "owners" in details else None
-            yield Seen(
+            yield ProcessedFile(
                 path,
                 size,
                 modified_ns,
                 sha256,
                 identity,
-                tuple(held),
-                bool(gone),
+                tuple(data_files),
+                bool(is_removed),
                 owners=owners,
-                is_incomplete=INCOMPLETE in details,
+                is_incomplete=INCOMPLETE_KEY in details,
             )

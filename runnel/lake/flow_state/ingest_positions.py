@@ -1,9 +1,9 @@
-"""What a source has already given to its table: the ingest position, kept for each version of the lake.
+"""Store the ingest position of each source: which files, or which state, its table has at each commit.
 
-A row belongs to the commit that wrote it, and is found like a version: the newest on the commit's line up to it, else
-on the line that it was forked off. So a fork needs no copy, and a revert, which adds no row, keeps the position. Rows
-outlive their branch and the retention of their commit: they are small, and lines that were forked off need them. Only
-states of streams go, once their commits have expired and newer ones stand for them.
+A row belongs to the commit that wrote it, and is found like a table's version: the newest on the commit's line up to
+it, else on the line that it was forked from. So a fork needs no copy, and a revert, which adds no row, keeps the
+position. Rows outlive their branch and the retention of their commit: they are small, and forked lines need them. Only
+states of streams are deleted, once their commits have expired and newer states exist.
 """
 
 import json
@@ -17,136 +17,146 @@ from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.flow_state.ingest_position import (
     COLUMNS,
-    INCOMPLETE,
-    STATE,
-    Seen,  # here is where it is looked for
-    stored,
+    INCOMPLETE_KEY,
+    STATE_PATH,
+    ProcessedFile,  # re-exported: callers import it from this module
+    parse_processed_files,
 )
-from runnel.lake.history.commits import Commit, path, version_at
+from runnel.lake.history.commits import Commit, find_version, walk_lines
 from runnel.names import TableName
 
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 _COLUMNS = [schema.ingested.c[name] for name in COLUMNS]
-# Two ranges of the index; what is merely unequal would be looked for in all rows.
-_NO_STATES = (schema.ingested.c.path < STATE, schema.ingested.c.path > STATE)
+# Two ranges, so that the index is used; `!=` would read all rows.
+_FILE_PATH_RANGES = (schema.ingested.c.path < STATE_PATH, schema.ingested.c.path > STATE_PATH)
 
 
-def seen(source: Connection | Database, commit: Commit, table: TableName) -> dict[str, Seen]:
-    """Return what a table has of its source at a commit, by path, without what is gone.
+def read_processed_files(source: Connection | Database, commit: Commit, table: TableName) -> dict[str, ProcessedFile]:
+    """Return the files of its source that a table has at a commit, by path, without removed ones.
 
-    A table that is not there at the commit has nothing, whatever one of its name once had.
+    A table that does not exist at the commit has none, even if an earlier table of that name had some.
     """
     if isinstance(source, Database):
-        return source.read(lambda connection: seen(connection, commit, table))
-    if version_at(source, commit, table) is None:
+        return source.read(lambda connection: read_processed_files(connection, commit, table))
+    if find_version(source, commit, table) is None:
         return {}
-    return {name: one for name, one in position(source, commit, table).items() if not one.is_gone}
+    return {
+        name: processed_file
+        for name, processed_file in read_position(source, commit, table).items()
+        if not processed_file.is_removed
+    }
 
 
-def position(connection: Connection, commit: Commit, table: TableName) -> dict[str, Seen]:
-    """Return everything that was ever read for a table on the way to a commit, by path, also what is gone.
+def read_position(connection: Connection, commit: Commit, table: TableName) -> dict[str, ProcessedFile]:
+    """Return every file that was read for a table up to a commit, by path, including removed ones.
 
-    The state of a source that is no files is one look-up a line, however often it was written.
+    The state of a source without files takes one look-up per line, however often it was written.
     """
-    found: dict[str, Seen] = {}
-    for line, seq in path(connection, commit.line, commit.seq):
-        here = _up_to(line, seq, table)
-        for one in stored((*_states(connection, here), *_files(connection, here))):
-            found.setdefault(one.path, one)
-    return found
+    files_by_path: dict[str, ProcessedFile] = {}
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
+        condition = _position_condition(line, seq, table)
+        for processed_file in parse_processed_files(
+            (*_read_states(connection, condition), *_read_files(connection, condition))
+        ):
+            files_by_path.setdefault(processed_file.path, processed_file)
+    return files_by_path
 
 
 def has_ingested(connection: Connection, commit: Commit, table: TableName, *, files: bool = False) -> bool:
-    """Tell whether a source ever gave rows to a table on the way to a commit, or rows of `files`."""
+    """Return whether a table ever ingested rows from a source up to a commit; with `files`, from files."""
     columns = schema.ingested.c
-    for line, seq in path(connection, commit.line, commit.seq):
-        here = _up_to(line, seq, table)
-        if any(row.state is None or not files for row in _states(connection, here)):
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
+        condition = _position_condition(line, seq, table)
+        if any(row.state is None or not files for row in _read_states(connection, condition)):
             return True
-        for apart in _NO_STATES:
-            if connection.execute(sa.select(columns.seq).where(here, apart).limit(1)).first():
+        for path_range in _FILE_PATH_RANGES:
+            if connection.execute(sa.select(columns.seq).where(condition, path_range).limit(1)).first():
                 return True
     return False
 
 
-def _up_to(line: str, seq: int, table: TableName) -> "sa.ColumnElement[bool]":
+def _position_condition(line: str, seq: int, table: TableName) -> "sa.ColumnElement[bool]":
     columns = schema.ingested.c
     return sa.and_(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
 
 
-def _states(connection: Connection, here: "sa.ColumnElement[bool]") -> Sequence[Row[Any]]:
+def _read_states(connection: Connection, condition: "sa.ColumnElement[bool]") -> Sequence[Row[Any]]:
     columns = schema.ingested.c
-    newest = sa.select(*_COLUMNS).where(here, columns.path == STATE).order_by(columns.seq.desc()).limit(1)
+    newest = sa.select(*_COLUMNS).where(condition, columns.path == STATE_PATH).order_by(columns.seq.desc()).limit(1)
     return connection.execute(newest).all()
 
 
-def _files(connection: Connection, here: "sa.ColumnElement[bool]") -> Iterator[Row[Any]]:
+def _read_files(connection: Connection, condition: "sa.ColumnElement[bool]") -> Iterator[Row[Any]]:
     columns = schema.ingested.c
-    for apart in _NO_STATES:
-        newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(here, apart)
+    for path_range in _FILE_PATH_RANGES:
+        newest = sa.select(columns.path, sa.func.max(columns.seq).label("seq")).where(condition, path_range)
         last = newest.group_by(columns.path).subquery()
-        same = sa.and_(last.c.path == columns.path, last.c.seq == columns.seq)
-        yield from connection.execute(sa.select(*_COLUMNS).join(last, same).where(here, apart))
+        is_newest = sa.and_(last.c.path == columns.path, last.c.seq == columns.seq)
+        yield from connection.execute(sa.select(*_COLUMNS).join(last, is_newest).where(condition, path_range))
 
 
-def store(connection: Connection, commit: Commit, given: Iterable[tuple[TableName, Seen]]) -> None:
-    """Write what sources gave with a commit, in the transaction that publishes it."""
+def write_positions(
+    connection: Connection, commit: Commit, processed_files: Iterable[tuple[TableName, ProcessedFile]]
+) -> None:
+    """Write which files or states a commit ingested, in the transaction that publishes it."""
     rows = [
         {
             "line": commit.line,
             "table_name": str(table),
-            "path": one.path,
+            "path": processed_file.path,
             "seq": commit.seq,
-            "size": one.size,
-            "modified_ns": one.modified_ns,
-            "sha256": one.sha256,
-            "identity": one.identity,
-            "files": json.dumps(list(one.files)),
-            "gone": one.is_gone,
-            "state": one.stored_state,
+            "size": processed_file.size,
+            "modified_ns": processed_file.modified_ns,
+            "sha256": processed_file.sha256,
+            "identity": processed_file.identity,
+            "files": json.dumps(list(processed_file.files)),
+            "gone": processed_file.is_removed,
+            "state": processed_file.stored_state,
         }
-        for table, one in given
+        for table, processed_file in processed_files
     ]
-    for start in range(0, len(rows), _AT_ONCE):
-        connection.execute(schema.ingested.insert(), rows[start : start + _AT_ONCE])
+    for start in range(0, len(rows), _BATCH_SIZE):
+        connection.execute(schema.ingested.insert(), rows[start : start + _BATCH_SIZE])
 
 
-def once_read(db: Database, table: TableName, identity: str) -> list[tuple[str, ...]]:
-    """Return the data files in which the rows of a file with this identity were once stored, the newest first."""
+def find_stored_data_files(db: Database, table: TableName, identity: str) -> list[tuple[str, ...]]:
+    """Return the data files that once stored the rows of a file with this identity, newest first."""
     columns = schema.ingested.c
     query = (
         sa.select(columns.files)
         .where(columns.table_name == str(table), columns.identity == identity, columns.gone.is_(False))
         .order_by(columns.seq.desc())
     )
-    found = db.read(lambda connection: connection.execute(query).scalars().all())
-    return list(dict.fromkeys(tuple(json.loads(files)) for files in found))
+    file_lists = db.read(lambda connection: connection.execute(query).scalars().all())
+    return list(dict.fromkeys(tuple(json.loads(files)) for files in file_lists))
 
 
-def was_incomplete(db: Database, table: TableName, identities: Sequence[str]) -> bool:
-    """Tell whether bad rows were left out when a file with one of these identities was read, on any branch."""
+def has_incomplete_read(db: Database, table: TableName, identities: Sequence[str]) -> bool:
+    """Return whether bad rows were skipped when a file with one of these identities was read, on any branch."""
     columns = schema.ingested.c
-    here = sa.and_(columns.table_name == str(table), columns.path != STATE, columns.state.contains(f'"{INCOMPLETE}"'))
-    chunks = [identities[start : start + _AT_ONCE] for start in range(0, len(identities), _AT_ONCE)]
-    queries = [sa.select(columns.seq).where(here, columns.identity.in_(chunk)).limit(1) for chunk in chunks]
+    condition = sa.and_(
+        columns.table_name == str(table), columns.path != STATE_PATH, columns.state.contains(f'"{INCOMPLETE_KEY}"')
+    )
+    chunks = [identities[start : start + _BATCH_SIZE] for start in range(0, len(identities), _BATCH_SIZE)]
+    queries = [sa.select(columns.seq).where(condition, columns.identity.in_(chunk)).limit(1) for chunk in chunks]
     return db.read(lambda connection: any(connection.execute(query).first() for query in queries))
 
 
-def version_with(db: Database, table: TableName, content: str) -> str | None:
-    """Return a version of a table that has this content and that a retained commit of any branch made, or None."""
-    return next(iter(versions_with(db, table, content, most=1)), None)
+def find_version_with_content(db: Database, table: TableName, content: str) -> str | None:
+    """Return a version of a table with this content from a retained commit of any branch, or None."""
+    return next(iter(find_versions_with_content(db, table, content, limit=1)), None)
 
 
-def versions_with(db: Database, table: TableName, content: str, most: int = 3) -> tuple[str, ...]:
-    """Return versions of a table that have this content and that retained commits made, the newest first."""
+def find_versions_with_content(db: Database, table: TableName, content: str, limit: int = 3) -> tuple[str, ...]:
+    """Return versions of a table with this content from retained commits, newest first."""
     changes, commits = schema.changes.c, schema.commits.c
     query = (
         sa.select(changes.after)
         .join(schema.commits, commits.id == changes.commit_id)
-        .where(changes.line.in_(sa.select(schema.lines.c.id)), changes.table_name == str(table))  # as its index is
+        .where(changes.line.in_(sa.select(schema.lines.c.id)), changes.table_name == str(table))  # to use the index
         .where(changes.content == content, commits.expired_at.is_(None))
         .where(changes.after.is_not(None))
         .order_by(changes.seq.desc())
-        .limit(most)
+        .limit(limit)
     )
     return db.read(lambda connection: tuple(connection.execute(query).scalars()))

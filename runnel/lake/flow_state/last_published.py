@@ -1,4 +1,4 @@
-"""When runs last published tables."""
+"""Read when runs last published tables."""
 
 from collections.abc import Iterable
 
@@ -8,15 +8,15 @@ from sqlalchemy.engine import Connection
 from runnel.lake.catalog import schema
 
 
-def made_at(connection: Connection, branch: str, tables: Iterable[str]) -> dict[str, str]:
-    """Return when a run last published each of some tables on a branch, also one that was never in the queue."""
+def read_last_published(connection: Connection, branch: str, tables: Iterable[str]) -> dict[str, str]:
+    """Return when a run, queued or not, last published each of some tables on a branch."""
     commits, changes, branches = schema.commits.c, schema.changes.c, schema.branches.c
     line = connection.execute(sa.select(branches.line).where(branches.name == branch)).scalar()
-    found = {}
+    published_at = {}
     for table in tables:
-        here = sa.and_(changes.line == line, changes.table_name == table, commits.run.is_not(None))
-        query = sa.select(commits.at).join(schema.changes, changes.commit_id == commits.id).where(here)
-        at = connection.execute(query.order_by(changes.seq.desc()).limit(1)).scalar()
-        if at is not None:
-            found[table] = str(at)
-    return found
+        condition = sa.and_(changes.line == line, changes.table_name == table, commits.run.is_not(None))
+        query = sa.select(commits.at).join(schema.changes, changes.commit_id == commits.id).where(condition)
+        committed_at = connection.execute(query.order_by(changes.seq.desc()).limit(1)).scalar()
+        if committed_at is not None:
+            published_at[table] = str(committed_at)
+    return published_at

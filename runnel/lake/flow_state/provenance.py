@@ -1,4 +1,4 @@
-"""Why a table holds what it holds: who made it, from which versions, with which code. Reads only."""
+"""Explain the provenance of a table: what created its content, from which versions, with which code. Reads only."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Broken
+from runnel.errors import CorruptData
 from runnel.lake.flow_state import results
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.flow_state.ingest_positions import seen
-from runnel.lake.history.commits import Commit, Version
-from runnel.lake.history.content_origin import Origin, Step, origin, published
-from runnel.lake.iceberg.table_size import size_of
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.flow_state.ingest_positions import read_processed_files
+from runnel.lake.history.commits import Commit
+from runnel.lake.history.content_origin import ContentOrigin, HistoryStep, find_origin, find_publishing_step
+from runnel.lake.iceberg.table_size import read_size
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-    from runnel.plan.facts import Result
+    from runnel.plan.facts import TaskResult
 
-MOST_FILES = 20
+MAX_FILES = 20
 
 
 @dataclass(frozen=True)
-class Input:
-    """A version that a result was made from. `commit` published it; without `rows` it is gone or was never counted."""
+class InputVersion:
+    """A version that a result was computed from, and the commit that published it; `rows` is None if unknown."""
 
     table: TableName
     location: str
@@ -34,8 +35,8 @@ class Input:
 
 
 @dataclass(frozen=True)
-class File:
-    """A file that a table's rows came from."""
+class OriginFile:
+    """A source file that a table's rows came from."""
 
     name: str
     size: int | None = None
@@ -43,36 +44,47 @@ class File:
 
 
 @dataclass(frozen=True)
-class Why:
-    """Why a table holds what it holds at a commit.
+class Provenance:
+    """The provenance of a table's content at a commit.
 
-    `kind` says what made it: task, source, load, put, quarantine, merge, revert, outside or write. `detail` is what
-    was recorded with it. `again` is a later result with the same rows.
+    `kind` says what created it: task, source, load, put, quarantine, merge, revert, erase, outside or write. `detail`
+    is what was recorded with it. `later_result` is a later result with the same rows.
     """
 
     table: TableName
     at: Commit
-    version: Version
+    version: TableVersion
     kind: str
-    made: Step
-    passed: tuple[Step, ...]
+    origin_step: HistoryStep
+    carrying_steps: tuple[HistoryStep, ...]
     rows: int | None
-    inputs: tuple[Input, ...] = ()
-    files: tuple[File, ...] = ()
+    inputs: tuple[InputVersion, ...] = ()
+    files: tuple[OriginFile, ...] = ()
     files_total: int = 0
-    again: "Result | None" = None
+    later_result: "TaskResult | None" = None
     run_state: str | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def run(self) -> str | None:
-        """Return the run that made it."""
-        return self.detail.get("run") or self.made.commit.run
+        """Return the id of the run that created the content."""
+        return self.detail.get("run") or self.origin_step.commit.run
 
     def json(self) -> dict[str, Any]:
-        """Return what scripts rely on."""
-        made, told = self.made.commit, self.detail
-        known = ("task", "place", "action", "reason", "git", "params", "packages", "conf", "checks", "fingerprint")
+        """Return the JSON that scripts rely on."""
+        commit, detail = self.origin_step.commit, self.detail
+        copied_keys = (
+            "task",
+            "place",
+            "action",
+            "reason",
+            "git",
+            "params",
+            "packages",
+            "conf",
+            "checks",
+            "fingerprint",
+        )
         return {
             "table": str(self.table),
             "at": self.at.id,
@@ -80,54 +92,61 @@ class Why:
             "content": self.version.content,
             "kind": self.kind,
             "rows": self.rows,
-            "commit": made.id,
-            "branch": made.branch,
-            "message": made.message,
-            "author": told.get("author") or made.author,
-            "made_at": told.get("made_at") or made.at,
+            "commit": commit.id,
+            "branch": commit.branch,
+            "message": commit.message,
+            "author": detail.get("author") or commit.author,
+            "made_at": detail.get("made_at") or commit.at,
             "run": self.run,
             "state": self.run_state,
-            "code": told.get("code_id"),
-            "key": told.get("key"),
-            **{name: told.get(name) for name in known},
-            "inputs": [_input_json(one) for one in self.inputs],
-            "files": [asdict(one) for one in self.files],
+            "code": detail.get("code_id"),
+            "key": detail.get("key"),
+            **{name: detail.get(name) for name in copied_keys},
+            "inputs": [_input_to_json(item) for item in self.inputs],
+            "files": [asdict(item) for item in self.files],
             "files_total": self.files_total,
-            "passed": [{"commit": one.commit.id, "kind": one.commit.kind, "at": one.commit.at} for one in self.passed],
-            "again": {"run": self.again.run, "made_at": self.again.made_at} if self.again else None,
+            "passed": [
+                {"commit": item.commit.id, "kind": item.commit.kind, "at": item.commit.at}
+                for item in self.carrying_steps
+            ],
+            "again": {"run": self.later_result.run, "made_at": self.later_result.made_at}
+            if self.later_result
+            else None,
         }
 
 
-def why(store: "Store", table: TableName, at: str = "main") -> Why:
-    """Return why a table holds what it holds at a ref."""
+def explain_table(store: "Store", table: TableName, at: str = "main") -> Provenance:
+    """Return the provenance of a table at a ref."""
     commit = store.commit(at)
     version = store.versions(commit, [table])[table]
-    found = store.db.read(lambda connection: origin(connection, commit, table))
-    if found is None:
-        raise store.unknown(table, commit)
-    kind, detail = kind_of(found), found.made.change.detail
-    files, total = _files(store, kind, found, commit, table)
-    return Why(
+    content_origin = store.db.read(lambda connection: find_origin(connection, commit, table))
+    if content_origin is None:
+        raise store.unknown_table_error(table, commit)
+    kind, detail = classify_origin(content_origin), content_origin.origin_step.change.detail
+    files, files_total = _list_files(store, kind, content_origin, commit, table)
+    return Provenance(
         table,
         commit,
         version,
         kind,
-        found.made,
-        found.passed,
-        _rows(store, version.location)[0],
-        _inputs(store, found),
+        content_origin.origin_step,
+        content_origin.carrying_steps,
+        _count_rows(store, version.location)[0],
+        _read_inputs(store, content_origin),
         files,
-        total,
-        _again(store, found, version) if found.is_task else None,
-        store.db.read(lambda connection: _state(connection, detail.get("run") or found.made.commit.run)),
+        files_total,
+        _find_later_result(store, content_origin, version) if content_origin.is_task else None,
+        store.db.read(
+            lambda connection: _read_run_state(connection, detail.get("run") or content_origin.origin_step.commit.run)
+        ),
         detail,
     )
 
 
-def kind_of(found: Origin) -> str:
-    """Return what made a table's content."""
-    commit, detail = found.made.commit, found.made.change.detail
-    if found.is_task:
+def classify_origin(content_origin: ContentOrigin) -> str:
+    """Return what kind of change created a table's content."""
+    commit, detail = content_origin.origin_step.commit, content_origin.origin_step.change.detail
+    if content_origin.is_task:
         return "task"
     if "of" in detail:
         return "quarantine"
@@ -142,50 +161,58 @@ def kind_of(found: Origin) -> str:
     return "put" if commit.message.startswith("put ") else "write"
 
 
-def _inputs(store: "Store", found: Origin) -> tuple[Input, ...]:
-    used: Mapping[str, Mapping[str, str]] = found.made.change.detail.get("inputs", {})
-    told = []
-    for name, at in used.items():
-        table = TableName.stored(name)
+def _read_inputs(store: "Store", content_origin: ContentOrigin) -> tuple[InputVersion, ...]:
+    recorded_inputs: Mapping[str, Mapping[str, str]] = content_origin.origin_step.change.detail.get("inputs", {})
+    inputs = []
+    for name, recorded_version in recorded_inputs.items():
+        table = TableName.parse_unchecked(name)
         step = store.db.read(
-            lambda connection, table=table, at=at: published(connection, found.made.commit, table, at["location"])  # type: ignore[misc]
+            lambda connection, table=table, recorded_version=recorded_version: find_publishing_step(
+                connection, content_origin.origin_step.commit, table, recorded_version["location"]
+            )  # type: ignore[misc]
         )
-        rows, is_gone = _rows(store, at["location"])
-        told.append(Input(table, at["location"], step.commit if step else None, rows, is_gone))
-    return tuple(told)
+        rows, is_gone = _count_rows(store, recorded_version["location"])
+        inputs.append(InputVersion(table, recorded_version["location"], step.commit if step else None, rows, is_gone))
+    return tuple(inputs)
 
 
-def _rows(store: "Store", location: str) -> tuple[int | None, bool]:
-    """Return how many rows a version has, and whether it is gone."""
-    from runnel.lake.iceberg.table_metadata import load
+def _count_rows(store: "Store", location: str) -> tuple[int | None, bool]:
+    """Return how many rows a version has, and whether its files were deleted."""
+    from runnel.lake.iceberg.table_metadata import load_metadata
 
     try:
-        return size_of(load(store, location)).rows, False
-    except Broken:
+        return read_size(load_metadata(store, location)).rows, False
+    except CorruptData:
         return None, True
 
 
-def _files(store: "Store", kind: str, found: Origin, at: Commit, table: TableName) -> tuple[tuple[File, ...], int]:
-    """Return the first files that a table's rows came from, and how many there are."""
+def _list_files(
+    store: "Store", kind: str, content_origin: ContentOrigin, at: Commit, table: TableName
+) -> tuple[tuple[OriginFile, ...], int]:
+    """Return the first source files that a table's rows came from, and how many there are in all."""
     if kind == "load":
-        told = found.made.change.detail["load"]
-        named = [File(one["name"], one.get("bytes")) for one in told["files"]]
-        return tuple(named[:MOST_FILES]), len(named) + int(told.get("more_files", 0))
+        load_detail = content_origin.origin_step.change.detail["load"]
+        loaded_files = [OriginFile(file["name"], file.get("bytes")) for file in load_detail["files"]]
+        return tuple(loaded_files[:MAX_FILES]), len(loaded_files) + int(load_detail.get("more_files", 0))
     if kind != "source":
         return (), 0
-    given: list[Seen] = sorted(seen(store.db, at, table).values(), key=lambda one: one.path)
-    return tuple(File(one.path, one.size, one.sha256) for one in given[:MOST_FILES]), len(given)
+    processed_files: list[ProcessedFile] = sorted(
+        read_processed_files(store.db, at, table).values(), key=lambda file: file.path
+    )
+    return tuple(OriginFile(file.path, file.size, file.sha256) for file in processed_files[:MAX_FILES]), len(
+        processed_files
+    )
 
 
-def _again(store: "Store", found: Origin, version: Version) -> "Result | None":
-    """Return the newest result with these rows, where another run than the one that made them found them again."""
-    newest = results.made(store.db, found.made.change.table, version.content)
-    return newest if newest is not None and newest.run != found.made.change.detail.get("run") else None
+def _find_later_result(store: "Store", content_origin: ContentOrigin, version: TableVersion) -> "TaskResult | None":
+    """Return the newest result with the same content if another run computed it again, else None."""
+    newest = results.find_by_content(store.db, content_origin.origin_step.change.table, version.content)
+    return newest if newest is not None and newest.run != content_origin.origin_step.change.detail.get("run") else None
 
 
-def _state(connection: Connection, run: str | None) -> str | None:
+def _read_run_state(connection: Connection, run: str | None) -> str | None:
     from runnel.errors import Mistake
-    from runnel.lake.flow_state.runs import run as run_of
+    from runnel.lake.flow_state.runs import find_run as run_of
 
     try:
         return run_of(connection, run).state if run else None
@@ -193,12 +220,12 @@ def _state(connection: Connection, run: str | None) -> str | None:
         return None
 
 
-def _input_json(one: Input) -> dict[str, Any]:
+def _input_to_json(input_version: InputVersion) -> dict[str, Any]:
     return {
-        "table": str(one.table),
-        "location": one.location,
-        "commit": one.commit.id if one.commit else None,
-        "at": one.commit.at if one.commit else None,
-        "rows": one.rows,
-        "gone": one.is_gone,
+        "table": str(input_version.table),
+        "location": input_version.location,
+        "commit": input_version.commit.id if input_version.commit else None,
+        "at": input_version.commit.at if input_version.commit else None,
+        "rows": input_version.rows,
+        "gone": input_version.is_gone,
     }

@@ -1,7 +1,7 @@
-"""Results: what tasks once made, known by a key of their code and inputs, on every branch and after failed runs.
+"""Store results of tasks by a key of their code and inputs, shared by all branches and kept after failed runs.
 
-A result's row is a promise: as long as it is there, gc keeps its versions. Reads and writes the catalog database only,
-and imports nothing heavy: a run in which nothing changed asks here and ends.
+As long as a result's row exists, gc retains its versions. Reads and writes the catalog database only, and imports
+nothing heavy: a run in which nothing changed reads results and ends.
 """
 
 import json
@@ -11,36 +11,37 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Moved
+from runnel.errors import VersionConflict
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.lock import lock
-from runnel.lake.history.commits import erased_since
+from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.history.commits import has_erasure_since
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 
-AT_ONCE = 500
+KEYS_PER_QUERY = 500
 _RECENT = 3
-_LOOK = 1  # counts up when Runnel looks closer at whether a task can be computed from changes
-Key = tuple[TableName, str]
+_ANALYSIS_VERSION = 1  # increased when Runnel's analysis of incremental tasks becomes more precise
+ResultKey = tuple[TableName, str]
 
 
-def record(db: Database, result: Result, *, planned: int | None = None) -> None:
-    """Keep a result, in the place of one with the same key; doing it twice is doing it once.
+def record(db: Database, result: TaskResult, *, planned_sequence: int | None = None) -> None:
+    """Store a result, replacing one with the same key; idempotent.
 
-    `planned` is the lake's sequence before its inputs were looked up: raises Moved where rows were erased since,
-    because the result may hold them.
+    `planned_sequence` is the lake's sequence before its inputs were looked up: raises VersionConflict if rows were
+    erased since, because the result may contain them.
     """
-    values = _values(result)
+    values = _to_row(result)
 
     def work(connection: Connection) -> None:
-        lock(connection)  # in one order with gc, and with another run that makes the same
-        if planned is not None and erased_since(connection, planned):
-            raise Moved(result.branch, [str(result.table)])
+        lock_lake(connection)  # serialized with gc, and with another run that computes the same result
+        if planned_sequence is not None and has_erasure_since(connection, planned_sequence):
+            raise VersionConflict(result.branch, [str(result.table)])
         values["used_at"] = max(db.now(connection), result.made_at)
-        here = _here(result)
-        if connection.execute(schema.results.update().where(here).values(values)).rowcount == 0:
+        is_result = _build_row_condition(result)
+        if connection.execute(schema.results.update().where(is_result).values(values)).rowcount == 0:
             connection.execute(schema.results.insert().values(values))
         failpoints.reach(failpoints.RESULT_BEFORE_COMMIT)
 
@@ -48,40 +49,42 @@ def record(db: Database, result: Result, *, planned: int | None = None) -> None:
     failpoints.reach(failpoints.RESULT_RECORDED)
 
 
-def use(db: Database, result: Result) -> bool:
-    """Note that a result is used again, and tell whether it is still known: gc may have let it go since it was read.
+def mark_used(db: Database, result: TaskResult) -> bool:
+    """Record that a result is used again, and tell whether it still exists: gc may have deleted it since it was read.
 
-    The caller holds a pin or a slot, so that what is known now stays until that ends.
+    The caller holds a pin or a slot, so that an existing result is retained until that ends.
     """
 
     def work(connection: Connection) -> bool:
-        lock(connection)
-        here = sa.and_(_here(result), schema.results.c.location == result.head.location)
-        noted = schema.results.update().where(here).values(used_at=db.now(connection))
-        return connection.execute(noted).rowcount == 1
+        lock_lake(connection)
+        is_result = sa.and_(_build_row_condition(result), schema.results.c.location == result.head.location)
+        mark_query = schema.results.update().where(is_result).values(used_at=db.now(connection))
+        return connection.execute(mark_query).rowcount == 1
 
     return db.write(work)
 
 
-def by_keys(db: Database, keys: Iterable[Key]) -> dict[Key, Result]:
-    """Return the results that are known for these keys."""
-    wanted = list(dict.fromkeys((str(table), key) for table, key in keys))
+def find_by_keys(db: Database, keys: Iterable[ResultKey]) -> dict[ResultKey, TaskResult]:
+    """Return the stored results with these keys."""
+    requested_keys = list(dict.fromkeys((str(table), key) for table, key in keys))
     columns = schema.results.c
 
-    def work(connection: Connection) -> dict[Key, Result]:
-        found = {}
-        for start in range(0, len(wanted), AT_ONCE):
-            some = sa.tuple_(columns.table_name, columns.key).in_(wanted[start : start + AT_ONCE])
-            for row in connection.execute(sa.select(schema.results).where(some)):
-                result = result_of(row)
-                found[result.table, result.key] = result
-        return found
+    def work(connection: Connection) -> dict[ResultKey, TaskResult]:
+        results_by_key = {}
+        for start in range(0, len(requested_keys), KEYS_PER_QUERY):
+            is_requested = sa.tuple_(columns.table_name, columns.key).in_(
+                requested_keys[start : start + KEYS_PER_QUERY]
+            )
+            for row in connection.execute(sa.select(schema.results).where(is_requested)):
+                result = parse_result(row)
+                results_by_key[result.table, result.key] = result
+        return results_by_key
 
-    return db.read(work) if wanted else {}
+    return db.read(work) if requested_keys else {}
 
 
-def made(db: Database, table: TableName, content: str) -> Result | None:
-    """Return the newest result of a table that has this content, or None where no task made it."""
+def find_by_content(db: Database, table: TableName, content: str) -> TaskResult | None:
+    """Return the newest result of a table with this content, or None if no task computed it."""
     columns = schema.results.c
     query = (
         sa.select(schema.results)
@@ -90,108 +93,121 @@ def made(db: Database, table: TableName, content: str) -> Result | None:
         .limit(1)
     )
     row = db.read(lambda connection: connection.execute(query).first())
-    return result_of(row) if row else None
+    return parse_result(row) if row else None
 
 
-def recent(db: Database, table: TableName) -> tuple[Result, ...]:
-    """Return the last few results of a table, of any branch and also of failed runs, newest first."""
-    return db.read(lambda connection: tuple(_recent(connection, str(table))))
+def list_recent(db: Database, table: TableName) -> tuple[TaskResult, ...]:
+    """Return the last few results of a table, of any branch and including failed runs, newest first."""
+    return db.read(lambda connection: tuple(_read_recent(connection, str(table))))
 
 
-def _recent(connection: Connection, table: str) -> Iterator[Result]:
+def _read_recent(connection: Connection, table: str) -> Iterator[TaskResult]:
     columns = schema.results.c
     newest = sa.select(schema.results).where(columns.table_name == table).order_by(columns.made_at.desc(), columns.key)
-    yield from map(result_of, connection.execute(newest.limit(_RECENT)))
+    yield from map(parse_result, connection.execute(newest.limit(_RECENT)))
 
 
-def unheld(connection: Connection) -> Iterator[Result]:
-    """Yield the recent results of every table, from which a table may be computed on though no branch holds them."""
+def list_recent_of_all(connection: Connection) -> Iterator[TaskResult]:
+    """Yield the recent results of every table: a task may continue from one even if no branch contains it."""
     for (table,) in connection.execute(sa.select(schema.results.c.table_name).distinct()).all():
-        yield from _recent(connection, table)
+        yield from _read_recent(connection, table)
 
 
-def forget(db: Database, table: TableName) -> None:
-    """Forget every result of a table; gc then sweeps what no commit needs."""
-    gone = schema.results.delete().where(schema.results.c.table_name == str(table))
-    db.write(lambda connection: connection.execute(gone))
+def delete_all(db: Database, table: TableName) -> None:
+    """Delete every result of a table; gc then sweeps what no commit needs."""
+    delete_query = schema.results.delete().where(schema.results.c.table_name == str(table))
+    db.write(lambda connection: connection.execute(delete_query))
 
 
-def drop(db: Database, table: TableName, key: str) -> None:
-    """Forget one result, as where it turned out to be wrong."""
-    here = sa.and_(schema.results.c.table_name == str(table), schema.results.c.key == key)
-    db.write(lambda connection: connection.execute(schema.results.delete().where(here)))
+def delete(db: Database, table: TableName, key: str) -> None:
+    """Delete one result, for example because it turned out to be wrong."""
+    is_result = sa.and_(schema.results.c.table_name == str(table), schema.results.c.key == key)
+    db.write(lambda connection: connection.execute(schema.results.delete().where(is_result)))
 
 
-def contents_used(db: Database, table: TableName, above: TableName) -> set[str]:
-    """Return the contents of an input that known results of a table were made from."""
+def list_used_contents(db: Database, table: TableName, input_table: TableName) -> set[str]:
+    """Return the contents of an input table that stored results of a table were computed from."""
     query = sa.select(schema.results.c.detail).where(schema.results.c.table_name == str(table))
     details = db.read(lambda connection: [json.loads(row.detail) for row in connection.execute(query)])
-    used = (detail["inputs"].get(str(above)) for detail in details)
-    return {at["content"] for at in used if at}
+    used_inputs = (detail["inputs"].get(str(input_table)) for detail in details)
+    return {version["content"] for version in used_inputs if version}
 
 
-def current(connection: Connection) -> Iterator[Result]:
-    """Yield the newest result of what each branch holds now."""
+def list_current(connection: Connection) -> Iterator[TaskResult]:
+    """Yield the newest result for each table content that a branch has now."""
     columns, heads = schema.results.c, schema.heads.c
-    held = sa.select(heads.table_name, heads.content).distinct().subquery()
-    same = sa.and_(columns.table_name == held.c.table_name, columns.content == held.c.content)
-    query = sa.select(schema.results).join(held, same).order_by(columns.made_at.desc(), columns.key)
-    known: set[tuple[str, str]] = set()
+    current_contents = sa.select(heads.table_name, heads.content).distinct().subquery()
+    has_current_content = sa.and_(
+        columns.table_name == current_contents.c.table_name, columns.content == current_contents.c.content
+    )
+    query = (
+        sa.select(schema.results)
+        .join(current_contents, has_current_content)
+        .order_by(columns.made_at.desc(), columns.key)
+    )
+    yielded: set[tuple[str, str]] = set()
     for row in connection.execute(query):
-        if (row.table_name, row.content) not in known:
-            known.add((row.table_name, row.content))
-            yield result_of(row)
+        if (row.table_name, row.content) not in yielded:
+            yielded.add((row.table_name, row.content))
+            yield parse_result(row)
 
 
-def result_of(row: Row[Any]) -> Result:
-    """Return a row as a value."""
+def parse_result(row: Row[Any]) -> TaskResult:
+    """Return a database row as a result."""
     detail = json.loads(row.detail)
-    aside = Head(row.quarantine_location, row.quarantine_content) if row.quarantine_location else None
-    return Result(
-        TableName.stored(row.table_name),
+    quarantine_version = (
+        TableVersion(row.quarantine_location, row.quarantine_content) if row.quarantine_location else None
+    )
+    return TaskResult(
+        TableName.parse_unchecked(row.table_name),
         row.key,
-        Head(row.location, row.content),
+        TableVersion(row.location, row.content),
         detail["code"],
-        {TableName.stored(name): Head(at["location"], at["content"]) for name, at in detail["inputs"].items()},
+        {
+            TableName.parse_unchecked(name): TableVersion(version["location"], version["content"])
+            for name, version in detail["inputs"].items()
+        },
         row.run,
         row.branch,
         row.made_at,
         detail["rows"],
-        aside,
-        {TableName.stored(name): tuple(used) for name, used in detail["columns"].items()},
-        _tally(detail["tally"]) if detail.get("tally") else None,
+        quarantine_version,
+        {TableName.parse_unchecked(name): tuple(used) for name, used in detail["columns"].items()},
+        _parse_tally(detail["tally"]) if detail.get("tally") else None,
         detail.get("slices"),
         detail.get("extends"),
-        _why_whole(detail.get("why_whole")),
+        _parse_why_whole(detail.get("why_whole")),
         detail.get("provenance", {}),
     )
 
 
-def _tally(stored: list[str]) -> tuple[int, int, int]:
-    count, one, two = (int(number) for number in stored)
-    return count, one, two
+def _parse_tally(stored: list[str]) -> tuple[int, int, int]:
+    count, first_sum, second_sum = (int(number) for number in stored)
+    return count, first_sum, second_sum
 
 
-def _why_whole(stored: list[Any] | None) -> str | None:
-    """Return why changes can't be followed, unless an earlier Runnel said so, which looked less closely."""
-    return str(stored[1]) if stored and stored[0] == _LOOK else None
+def _parse_why_whole(stored: list[Any] | None) -> str | None:
+    """Return why the task can't be computed incrementally; None if an earlier Runnel with a weaker analysis said so."""
+    return str(stored[1]) if stored and stored[0] == _ANALYSIS_VERSION else None
 
 
-def _here(result: Result) -> "sa.ColumnElement[bool]":
+def _build_row_condition(result: TaskResult) -> "sa.ColumnElement[bool]":
     return sa.and_(schema.results.c.table_name == str(result.table), schema.results.c.key == result.key)
 
 
-def _values(result: Result) -> dict[str, Any]:
-    inputs: Mapping[TableName, Head] = result.inputs
+def _to_row(result: TaskResult) -> dict[str, Any]:
+    inputs: Mapping[TableName, TableVersion] = result.inputs
     detail = {
         "code": dict(result.code),
-        "inputs": {str(name): {"location": at.location, "content": at.content} for name, at in inputs.items()},
+        "inputs": {
+            str(name): {"location": version.location, "content": version.content} for name, version in inputs.items()
+        },
         "rows": result.rows,
         "columns": {str(name): list(used) for name, used in result.columns.items()},
         "tally": [str(number) for number in result.tally] if result.tally else None,
         "slices": result.slices,
         "extends": result.extends,
-        "why_whole": None if result.why_whole is None else [_LOOK, result.why_whole],
+        "why_whole": None if result.full_reason is None else [_ANALYSIS_VERSION, result.full_reason],
         "provenance": dict(result.provenance),
     }
     return {

@@ -1,6 +1,6 @@
-"""Runs as the catalog remembers them: started, ended, with what became of each table.
+"""Record runs in the catalog: when they started and ended, and what they did to each table.
 
-A run holds a pin or a slot while it works. Where its lease has ended and nobody said how the run did, it is lost.
+A run holds a pin or a slot while it works. If that lease has expired and no end was recorded, the run is lost.
 """
 
 import json
@@ -11,21 +11,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, nearest
+from runnel.errors import Mistake, find_nearest
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.lock import lock
-from runnel.lake.flow_state.code_store import Code, keep
-from runnel.lake.leases.expiry import held
-from runnel.names import shown
+from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.flow_state.code_store import ProjectCode, store_code
+from runnel.lake.leases.expiry import is_lease_held
+from runnel.names import quote_value
 
 RUNNING, LOST = "running", "lost"
-_LEASES = "leases"  # where a run's detail names its pin and its slot
+_LEASES_KEY = "leases"  # key of a run's detail that names its pin and its slot
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `state` is "running", "lost", or whatever it was finished with."""
+    """One run. `state` is "running", "lost", or the state it was finished with."""
 
     id: str
     branch: str
@@ -46,19 +46,19 @@ def start(
     *,
     pin: str | None = None,
     slot: tuple[str, str] | None = None,
-    code: Code | None = None,
+    code: ProjectCode | None = None,
 ) -> None:
-    """Note that a run has started. `pin` and `slot`, a name and a token, are the leases by which it is alive.
+    """Record that a run has started. `pin` and `slot` (name and token) are the leases that show that it is alive.
 
-    `code` is kept with it. May be repeated, such as when the run takes a slot: the leases are then those given last.
+    `code` is stored with it. May be called again, for example when the run acquires a slot: the last leases count.
     """
     leases = {"pin": pin, "slot": list(slot) if slot else None}
-    text = json.dumps({**detail, _LEASES: leases}, sort_keys=True, default=str)
+    text = json.dumps({**detail, _LEASES_KEY: leases}, sort_keys=True, default=str)
 
     def work(connection: Connection) -> None:
-        lock(connection)
+        lock_lake(connection)
         if code is not None:
-            keep(connection, code, db.now(connection))
+            store_code(connection, code, db.now(connection))
         if connection.execute(schema.runs.update().where(schema.runs.c.id == run_id).values(detail=text)).rowcount:
             return
         values = {"id": run_id, "branch": branch, "state": RUNNING, "author": author, "detail": text}
@@ -68,7 +68,7 @@ def start(
 
 
 def finish(db: Database, run_id: str, state: str, commit_id: str | None, detail: Mapping[str, Any]) -> None:
-    """Note how a run ended; `detail` takes the place of what was noted at its start."""
+    """Record how a run ended; `detail` replaces what was recorded at its start."""
     text = json.dumps(dict(detail), sort_keys=True, default=str)
 
     def work(connection: Connection) -> None:
@@ -78,42 +78,42 @@ def finish(db: Database, run_id: str, state: str, commit_id: str | None, detail:
     db.write(work)
 
 
-def runs(connection: Connection, limit: int | None = None) -> list[Run]:
+def list_runs(connection: Connection, limit: int | None = None) -> list[Run]:
     """Return the newest runs, newest first."""
     columns = schema.runs.c
     query = sa.select(schema.runs).order_by(columns.started_at.desc(), columns.id.desc()).limit(limit)
-    found = [_run(row) for row in connection.execute(query)]
-    return [_judged(connection, one) for one in found]
+    run_rows = [_parse_run(row) for row in connection.execute(query)]
+    return [_resolve_state(connection, run_row) for run_row in run_rows]
 
 
-def some(connection: Connection, names: Iterable[str]) -> dict[str, Run]:
-    """Return the runs of these ids that there are."""
-    wanted, found = list(names), dict[str, Run]()
-    for start in range(0, len(wanted), 500):
-        query = sa.select(schema.runs).where(schema.runs.c.id.in_(wanted[start : start + 500]))
-        found |= {row.id: _judged(connection, _run(row)) for row in connection.execute(query).all()}
-    return found
+def find_many(connection: Connection, names: Iterable[str]) -> dict[str, Run]:
+    """Return the existing runs among these ids."""
+    requested_ids, runs_by_id = list(names), dict[str, Run]()
+    for start in range(0, len(requested_ids), 500):
+        query = sa.select(schema.runs).where(schema.runs.c.id.in_(requested_ids[start : start + 500]))
+        runs_by_id |= {row.id: _resolve_state(connection, _parse_run(row)) for row in connection.execute(query).all()}
+    return runs_by_id
 
 
-def run(connection: Connection, text: str) -> Run:
-    """Return the run with this id, or with the one id that starts so; raise with the nearest otherwise."""
+def find_run(connection: Connection, text: str) -> Run:
+    """Return the run with this id or unique id prefix; otherwise raise an error that names the closest id."""
     columns = schema.runs.c
     exact = connection.execute(sa.select(schema.runs).where(columns.id == text)).first()
     if exact is not None:
-        return _judged(connection, _run(exact))
+        return _resolve_state(connection, _parse_run(exact))
     starts = columns.id.startswith(text, autoescape=True)
     rows = connection.execute(sa.select(schema.runs).where(starts).limit(2)).all() if text else []
     if len(rows) > 1:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
     if not rows:
-        known = connection.execute(sa.select(columns.id).order_by(columns.started_at.desc()).limit(100)).scalars()
-        close = nearest(text, known)
-        what = f"there is no run {shown(text)}" + (f"; close: `{close}`" if close else "")
+        recent_ids = connection.execute(sa.select(columns.id).order_by(columns.started_at.desc()).limit(100)).scalars()
+        close = find_nearest(text, recent_ids)
+        what = f"there is no run {quote_value(text)}" + (f"; close: `{close}`" if close else "")
         raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
-    return _judged(connection, _run(rows[0]))
+    return _resolve_state(connection, _parse_run(rows[0]))
 
 
-def _run(row: Row[Any]) -> Run:
+def _parse_run(row: Row[Any]) -> Run:
     return Run(
         row.id,
         row.branch,
@@ -126,12 +126,14 @@ def _run(row: Row[Any]) -> Run:
     )
 
 
-def _judged(connection: Connection, found: Run) -> Run:
-    """Return a run without its leases; one that holds none of them any more is lost."""
-    leases = found.detail.get(_LEASES, {})
-    told = replace(found, detail={name: value for name, value in found.detail.items() if name != _LEASES})
-    if found.state != RUNNING:
-        return told
+def _resolve_state(connection: Connection, run_row: Run) -> Run:
+    """Return a run without its leases; a running one whose leases have all expired is lost."""
+    leases = run_row.detail.get(_LEASES_KEY, {})
+    visible_run = replace(
+        run_row, detail={name: value for name, value in run_row.detail.items() if name != _LEASES_KEY}
+    )
+    if run_row.state != RUNNING:
+        return visible_run
     slot = leases.get("slot")
-    alive = held(connection, pin=leases.get("pin"), slot=tuple(slot) if slot else None)
-    return told if alive else replace(told, state=LOST)
+    is_alive = is_lease_held(connection, pin=leases.get("pin"), slot=tuple(slot) if slot else None)
+    return visible_run if is_alive else replace(visible_run, state=LOST)

@@ -1,8 +1,8 @@
-"""Streams: where each is on a branch, who runs it, and what its batches did.
+"""Record streams per branch: their state, the process that runs each, and their batches.
 
-A stream has lives: each starts with nothing, has a checkpoint of its own, and replaces what the one before made. It is
-run by one process at a time. A batch is known by Spark's name for the checkpoint's query and by its number there, and
-that is written in the transaction that publishes it.
+A stream has successive lives: each starts empty, has a checkpoint of its own, and replaces the output of the previous
+one. One process at a time runs a stream. A batch is identified by Spark's query id of the checkpoint and by its epoch;
+both are written in the transaction that publishes the batch.
 """
 
 import json
@@ -19,19 +19,19 @@ from sqlalchemy.engine import Connection, Row
 
 from runnel.errors import Conflict, RunnelError
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import Database, moment, stamp
-from runnel.lake.catalog.lock import lock
-from runnel.lake.flow_state.append_log import Tape
-from runnel.lake.leases.pins import later, owner, renewing
+from runnel.lake.catalog.database import Database, format_time, parse_time
+from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.flow_state.append_log import AppendLog
+from runnel.lake.leases.pins import current_lease_owner, lease_expires_at, start_lease_renewal
 from runnel.names import TableName
 
 _STREAMS, _BATCHES = schema.streams, schema.batches
 _FOLDER = "_streams"
-_ours: set[str] = set()  # tokens of the streams that this process holds
+_own_tokens: set[str] = set()  # tokens of the streams that this process holds
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamRecord:
     """A stream on a branch. `state` is idle, running, waiting or failed, since `since`."""
 
     branch: str
@@ -39,7 +39,7 @@ class Stream:
     life: str
     query: str | None
     code: str
-    tapes: Mapping[TableName, Tape]
+    append_logs: Mapping[TableName, AppendLog]
     begun_at: str
     state: str
     problem: str | None
@@ -48,13 +48,13 @@ class Stream:
 
     @property
     def is_task(self) -> bool:
-        """Tell whether it is a task; else a source that is read on and on, of which only its state is known."""
-        return bool(self.tapes) or self.query is not None
+        """Tell whether it is a task; otherwise it is a continuously read source, which has only a state."""
+        return bool(self.append_logs) or self.query is not None
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A batch that is about to be published. `token` says who runs the stream."""
+class StreamBatch:
+    """A batch that is about to be published. `token` is that of the stream's lease."""
 
     branch: str
     table: TableName
@@ -64,15 +64,15 @@ class Batch:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
-def streams(connection: Connection, branch: str | None = None) -> dict[tuple[str, TableName], Stream]:
+def list_streams(connection: Connection, branch: str | None = None) -> dict[tuple[str, TableName], StreamRecord]:
     """Return all streams, or those of a branch."""
     query = sa.select(_STREAMS)
     rows = connection.execute(query if branch is None else query.where(_STREAMS.c.branch == branch))
-    return {(found.branch, found.table): found for found in map(_stream, rows)}
+    return {(stream.branch, stream.table): stream for stream in map(_parse_stream, rows)}
 
 
-class Hold:
-    """A stream that this process alone runs."""
+class StreamLease:
+    """A lease on a stream, which only this process may run while the lease is valid."""
 
     def __init__(self, db: Database, branch: str, table: TableName, token: str) -> None:
         self.db = db
@@ -80,235 +80,258 @@ class Hold:
         self.table = table
         self.token = token
 
-    def stream(self) -> Stream:
-        """Return it as it is now."""
-        return _stream(self.db.read(lambda connection: connection.execute(sa.select(_STREAMS).where(self._mine)).one()))
+    def read_stream(self) -> StreamRecord:
+        """Return the current record of the stream."""
+        return _parse_stream(
+            self.db.read(lambda connection: connection.execute(sa.select(_STREAMS).where(self._is_ours)).one())
+        )
 
-    def reached(self, tapes: Mapping[TableName, Tape], before: Mapping[TableName, Tape]) -> bool:
-        """Note how far its tapes reach, which were `before`; False where an erasure has replaced those meanwhile."""
+    def update_append_logs(
+        self, append_logs: Mapping[TableName, AppendLog], previous_logs: Mapping[TableName, AppendLog]
+    ) -> bool:
+        """Replace its `previous_logs` by new ones; return False if an erasure has replaced those meanwhile."""
 
         def work(connection: Connection) -> bool:
-            text = connection.execute(sa.select(_STREAMS.c.tapes).where(self._mine)).scalar()
+            text = connection.execute(sa.select(_STREAMS.c.tapes).where(self._is_ours)).scalar()
             if text is None:
-                raise _lost(self.table)
-            if _unpacked(text) != before:
-                return _unpacked(text) == tapes  # an earlier attempt took effect
-            same = sa.and_(self._mine, _STREAMS.c.tapes == text)
-            return connection.execute(_STREAMS.update().where(same).values(tapes=_packed(tapes))).rowcount == 1
+                raise _lease_lost_error(self.table)
+            if _parse_logs(text) != previous_logs:
+                return _parse_logs(text) == append_logs  # an earlier attempt took effect
+            is_unchanged = sa.and_(self._is_ours, _STREAMS.c.tapes == text)
+            return (
+                connection.execute(
+                    _STREAMS.update().where(is_unchanged).values(tapes=_serialize_logs(append_logs))
+                ).rowcount
+                == 1
+            )
 
         return self.db.write(work)
 
-    def started(self, query: str, code: str) -> None:
-        """Note that Spark runs it, by which name, and with which code."""
-        self._set(query=query, code=code, state="running", problem=None)
+    def record_start(self, query: str, code: str) -> None:
+        """Record that Spark runs it, with the query id and the code's fingerprint."""
+        self._update(query=query, code=code, state="running", problem=None)
 
-    def told(self, state: str, problem: str | None = None) -> None:
-        """Note how it is."""
-        self._set(state=state, problem=problem)
+    def set_state(self, state: str, problem: str | None = None) -> None:
+        """Record its state."""
+        self._update(state=state, problem=problem)
 
     @property
-    def _mine(self) -> "sa.ColumnElement[bool]":
-        return sa.and_(_at(self.branch, self.table), _STREAMS.c.token == self.token)
+    def _is_ours(self) -> "sa.ColumnElement[bool]":
+        return sa.and_(_is_stream(self.branch, self.table), _STREAMS.c.token == self.token)
 
-    def _set(self, **values: object) -> None:
+    def _update(self, **values: object) -> None:
         def work(connection: Connection) -> int:
             if "state" in values:
                 values["since"] = self.db.now(connection)
-            return connection.execute(_STREAMS.update().where(self._mine).values(**values)).rowcount
+            return connection.execute(_STREAMS.update().where(self._is_ours).values(**values)).rowcount
 
         if not self.db.write(work):
-            raise _lost(self.table)
+            raise _lease_lost_error(self.table)
 
 
 @contextmanager
-def hold(db: Database, branch: str, table: TableName, code: str) -> Iterator[Hold]:
-    """Hold a stream for as long as the block runs, making it known where it is not; refuse where another runs it."""
+def acquire_lease(db: Database, branch: str, table: TableName, code: str) -> Iterator[StreamLease]:
+    """Hold the lease on a stream while the block runs, creating its record if missing; raise if another runs it."""
     token, stop = uuid.uuid4().hex, threading.Event()
-    held = Hold(db, branch, table, token)
-    _ours.add(token)
+    lease = StreamLease(db, branch, table, token)
+    _own_tokens.add(token)
     try:
-        db.write(lambda connection: _take(db, connection, branch, table, code, token))
-        renewing(db, _STREAMS, held._mine, stop)
-        yield held
+        db.write(lambda connection: _acquire(db, connection, branch, table, code, token))
+        start_lease_renewal(db, _STREAMS, lease._is_ours, stop)
+        yield lease
     finally:
         stop.set()
-        _ours.discard(token)
-        free = {"token": None, "owner": None, "expires_at": None}
+        _own_tokens.discard(token)
+        released_values = {"token": None, "owner": None, "expires_at": None}
         with suppress(RunnelError):  # it expires by itself
-            db.write(lambda connection: connection.execute(_STREAMS.update().where(held._mine).values(**free)))
+            db.write(
+                lambda connection: connection.execute(_STREAMS.update().where(lease._is_ours).values(**released_values))
+            )
 
 
-def reset(db: Database, branch: str, table: TableName) -> Stream | None:
-    """Forget a stream, so that it begins anew, and return what it was; None where there was none."""
+def reset(db: Database, branch: str, table: TableName) -> StreamRecord | None:
+    """Delete a stream's record, so that it starts over, and return the record; None if there was none."""
 
-    def work(connection: Connection) -> Stream | None:
-        lock(connection)
-        found = connection.execute(sa.select(_STREAMS).where(_at(branch, table))).first()
-        if found is not None:
-            _refuse_held(db, connection, found)
-            connection.execute(_STREAMS.delete().where(_at(branch, table)))
-        return _stream(found) if found is not None else None
+    def work(connection: Connection) -> StreamRecord | None:
+        lock_lake(connection)
+        row = connection.execute(sa.select(_STREAMS).where(_is_stream(branch, table))).first()
+        if row is not None:
+            _refuse_leased(db, connection, row)
+            connection.execute(_STREAMS.delete().where(_is_stream(branch, table)))
+        return _parse_stream(row) if row is not None else None
 
     return db.write(work)
 
 
-def forget_unbegun(db: Database, branch: str, table: TableName) -> None:
-    """Forget a stream of which Spark has never run anything, and which nobody holds."""
-    new = sa.and_(_at(branch, table), _STREAMS.c.query.is_(None), _STREAMS.c.token.is_(None))
-    if db.read(lambda connection: connection.execute(sa.select(_STREAMS.c.life).where(new)).first()) is not None:
-        db.write(lambda connection: connection.execute(_STREAMS.delete().where(new)))
+def delete_unstarted(db: Database, branch: str, table: TableName) -> None:
+    """Delete the record of a stream that Spark has never run and on which there is no lease."""
+    is_unstarted = sa.and_(_is_stream(branch, table), _STREAMS.c.query.is_(None), _STREAMS.c.token.is_(None))
+    if (
+        db.read(lambda connection: connection.execute(sa.select(_STREAMS.c.life).where(is_unstarted)).first())
+        is not None
+    ):
+        db.write(lambda connection: connection.execute(_STREAMS.delete().where(is_unstarted)))
 
 
-def is_done(db: Database, query: str, epoch: int) -> bool:
+def is_batch_published(db: Database, query: str, epoch: int) -> bool:
     """Tell whether a batch was published."""
-    here = (_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
-    return db.read(lambda connection: connection.execute(sa.select(_BATCHES.c.at).where(*here)).first()) is not None
+    batch_conditions = (_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
+    return (
+        db.read(lambda connection: connection.execute(sa.select(_BATCHES.c.at).where(*batch_conditions)).first())
+        is not None
+    )
 
 
-def last_epoch(db: Database, query: str | None) -> int | None:
-    """Return the newest batch of a query."""
-    newest = sa.select(sa.func.max(_BATCHES.c.epoch)).where(_BATCHES.c.query == query)
-    return db.read(lambda connection: connection.execute(newest).scalar()) if query is not None else None
+def read_last_epoch(db: Database, query: str | None) -> int | None:
+    """Return the epoch of the newest batch of a query."""
+    max_epoch_query = sa.select(sa.func.max(_BATCHES.c.epoch)).where(_BATCHES.c.query == query)
+    return db.read(lambda connection: connection.execute(max_epoch_query).scalar()) if query is not None else None
 
 
-def publish(connection: Connection, batch: Batch, commit: str | None, now: str) -> None:
-    """Write down a batch, in the transaction that publishes it; raise where another runs its stream by now."""
-    mine = sa.and_(_at(batch.branch, batch.table), _STREAMS.c.token == batch.token)
-    if connection.execute(sa.select(_STREAMS.c.life).where(mine)).first() is None:
-        raise _lost(batch.table)
+def record_batch(connection: Connection, batch: StreamBatch, commit: str | None, now: str) -> None:
+    """Record a batch, in the transaction that publishes it; raise if the lease on its stream was lost."""
+    is_leased = sa.and_(_is_stream(batch.branch, batch.table), _STREAMS.c.token == batch.token)
+    if connection.execute(sa.select(_STREAMS.c.life).where(is_leased)).first() is None:
+        raise _lease_lost_error(batch.table)
     values = {"query": batch.query, "epoch": batch.epoch, "branch": batch.branch, "table_name": str(batch.table)}
     connection.execute(_BATCHES.insert().values(**values, commit_id=commit, at=now, detail=json.dumps(batch.detail)))
 
 
-def note(db: Database, batch: Batch) -> None:
-    """Write down a batch that changed nothing."""
+def record_empty_batch(db: Database, batch: StreamBatch) -> None:
+    """Record a batch that changed nothing."""
 
     def work(connection: Connection) -> None:
-        here = (_BATCHES.c.query == batch.query, _BATCHES.c.epoch == batch.epoch)
-        if connection.execute(sa.select(_BATCHES.c.at).where(*here)).first() is None:
-            publish(connection, batch, None, db.now(connection))
+        batch_conditions = (_BATCHES.c.query == batch.query, _BATCHES.c.epoch == batch.epoch)
+        if connection.execute(sa.select(_BATCHES.c.at).where(*batch_conditions)).first() is None:
+            record_batch(connection, batch, None, db.now(connection))
 
     db.write(work)
 
 
-def told(db: Database, branch: str, table: TableName, state: str, problem: str | None) -> None:
-    """Note how a stream is, or a source that is read on and on, whoever holds it."""
+def record_state(db: Database, branch: str, table: TableName, state: str, problem: str | None) -> None:
+    """Record the state of a stream or of a continuously read source; needs no lease."""
 
     def work(connection: Connection) -> None:
-        now, by = db.now(connection), None if state == "idle" else owner()
+        now, reporter = db.now(connection), None if state == "idle" else current_lease_owner()
         values: dict[str, Any] = {"state": state, "problem": problem, "since": now}
-        values["owner"] = sa.case((_STREAMS.c.token.is_(None), by), else_=_STREAMS.c.owner)
-        if connection.execute(_STREAMS.update().where(_at(branch, table)).values(**values)).rowcount:
+        values["owner"] = sa.case((_STREAMS.c.token.is_(None), reporter), else_=_STREAMS.c.owner)
+        if connection.execute(_STREAMS.update().where(_is_stream(branch, table)).values(**values)).rowcount:
             return
-        known = {"branch": branch, "table_name": str(table), "life": uuid.uuid4().hex, "code": "", "tapes": "{}"}
-        connection.execute(_STREAMS.insert().values(**known, **values | {"owner": by}, begun_at=now))
+        new_stream = {"branch": branch, "table_name": str(table), "life": uuid.uuid4().hex, "code": "", "tapes": "{}"}
+        connection.execute(_STREAMS.insert().values(**new_stream, **values | {"owner": reporter}, begun_at=now))
 
     db.write(work)
 
 
-def measured(db: Database, branch: str, table: TableName, detail: Mapping[str, Any]) -> None:
-    """Write down what one intake of a source took in."""
+def record_ingest(db: Database, branch: str, table: TableName, detail: Mapping[str, Any]) -> None:
+    """Record what one read of a continuously read source ingested."""
 
     def work(connection: Connection) -> None:
-        name = f"intake:{uuid.uuid5(uuid.NAMESPACE_URL, f'{branch} {table}').hex[:28]}"
-        newest = sa.select(sa.func.max(_BATCHES.c.epoch)).where(_BATCHES.c.query == name)
-        epoch = (connection.execute(newest).scalar() or 0) + 1
-        values = {"query": name, "epoch": epoch, "branch": branch, "table_name": str(table)}
+        query_name = f"intake:{uuid.uuid5(uuid.NAMESPACE_URL, f'{branch} {table}').hex[:28]}"
+        max_epoch_query = sa.select(sa.func.max(_BATCHES.c.epoch)).where(_BATCHES.c.query == query_name)
+        epoch = (connection.execute(max_epoch_query).scalar() or 0) + 1
+        values = {"query": query_name, "epoch": epoch, "branch": branch, "table_name": str(table)}
         connection.execute(_BATCHES.insert().values(**values, at=db.now(connection), detail=json.dumps(detail)))
 
     db.write(work)
 
 
-def add_detail(db: Database, query: str, epoch: int, more: Mapping[str, Any]) -> None:
-    """Add what is known of a batch by now to what was written down."""
+def add_detail(db: Database, query: str, epoch: int, extra: Mapping[str, Any]) -> None:
+    """Add measurements to the recorded detail of a batch."""
 
     def work(connection: Connection) -> None:
-        here = sa.and_(_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
-        text = connection.execute(sa.select(_BATCHES.c.detail).where(here)).scalar()
+        is_batch = sa.and_(_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
+        text = connection.execute(sa.select(_BATCHES.c.detail).where(is_batch)).scalar()
         if text is not None:
-            detail = json.dumps({**json.loads(text), **more})
-            connection.execute(_BATCHES.update().where(here).values(detail=detail))
+            detail = json.dumps({**json.loads(text), **extra})
+            connection.execute(_BATCHES.update().where(is_batch).values(detail=detail))
 
     db.write(work)
 
 
-def forget_old(db: Database, days: int = 7) -> None:
-    """Forget what batches did long ago; the last of each query are kept, since a restart asks for them."""
+def delete_old_batches(db: Database, days: int = 7) -> None:
+    """Delete records of old batches; the last 100 of each query are retained, because a restart reads them."""
 
     def work(connection: Connection) -> None:
-        limit = stamp(moment(db.now(connection)) - timedelta(days=days))
-        newest = sa.select(_BATCHES.c.query, sa.func.max(_BATCHES.c.epoch).label("last")).group_by(_BATCHES.c.query)
-        for query, last in connection.execute(newest).all():
-            old = (_BATCHES.c.query == query, _BATCHES.c.epoch < last - 100, _BATCHES.c.at < limit)
-            connection.execute(_BATCHES.delete().where(*old))
+        limit = format_time(parse_time(db.now(connection)) - timedelta(days=days))
+        last_epochs_query = sa.select(_BATCHES.c.query, sa.func.max(_BATCHES.c.epoch).label("last")).group_by(
+            _BATCHES.c.query
+        )
+        for query, last_epoch_of_query in connection.execute(last_epochs_query).all():
+            old_conditions = (
+                _BATCHES.c.query == query,
+                _BATCHES.c.epoch < last_epoch_of_query - 100,
+                _BATCHES.c.at < limit,
+            )
+            connection.execute(_BATCHES.delete().where(*old_conditions))
 
     db.write(work)
 
 
-def checkpoint(warehouse: str, life: str) -> str:
-    """Return the folder in which Spark keeps where a life of a stream is, and what it remembers."""
+def checkpoint_folder(warehouse: str, life: str) -> str:
+    """Return the checkpoint folder of a stream's life: Spark's offsets and state."""
     return f"{warehouse}/{_FOLDER}/{life}"
 
 
-def checkpoints(db: Database, warehouse: str) -> tuple[str, ...]:
-    """Return the folders of all streams that there are, each with a slash at its end."""
+def list_checkpoint_folders(db: Database, warehouse: str) -> tuple[str, ...]:
+    """Return the checkpoint folders of all streams, each with a trailing slash."""
     lives = db.read(lambda connection: connection.execute(sa.select(_STREAMS.c.life)).scalars().all())
-    return tuple(f"{checkpoint(warehouse, life)}/" for life in lives)
+    return tuple(f"{checkpoint_folder(warehouse, life)}/" for life in lives)
 
 
-def _take(db: Database, connection: Connection, branch: str, table: TableName, code: str, token: str) -> None:
-    lock(connection)
+def _acquire(db: Database, connection: Connection, branch: str, table: TableName, code: str, token: str) -> None:
+    lock_lake(connection)
     now = db.now(connection)
-    lease = {"token": token, "owner": owner(), "expires_at": later(now)}
-    found = connection.execute(sa.select(_STREAMS).where(_at(branch, table))).first()
-    if found is not None and found.token == token:
+    lease = {"token": token, "owner": current_lease_owner(), "expires_at": lease_expires_at(now)}
+    row = connection.execute(sa.select(_STREAMS).where(_is_stream(branch, table))).first()
+    if row is not None and row.token == token:
         return  # an earlier attempt took effect, and its acknowledgement was lost
-    if found is not None:
-        _refuse_held(db, connection, found)
-        connection.execute(_STREAMS.update().where(_at(branch, table)).values(**lease))
+    if row is not None:
+        _refuse_leased(db, connection, row)
+        connection.execute(_STREAMS.update().where(_is_stream(branch, table)).values(**lease))
         return
     values = {"branch": branch, "table_name": str(table), "life": uuid.uuid4().hex, "code": code, "tapes": "{}"}
     connection.execute(_STREAMS.insert().values(**values, begun_at=now, state="idle", since=now, **lease))
 
 
-def _refuse_held(db: Database, connection: Connection, found: Row[Any]) -> None:
-    from runnel.lake.leases.expiry import is_dead
+def _refuse_leased(db: Database, connection: Connection, row: Row[Any]) -> None:
+    from runnel.lake.leases.expiry import is_lease_owner_dead
 
-    # Held by a process with our number, but not by us: it has ended, or could not say that it let go.
-    is_left = found.owner == owner() and found.token not in _ours
-    is_over = found.token is None or (found.expires_at or "") <= db.now(connection) or is_dead(found.owner)
-    if not is_over and not is_left:
-        what = f"the stream of `{found.table_name}` on `{found.branch}` is run by process {found.owner}"
+    # Leased by a process with our pid, but not by us: it has ended, or could not release its lease.
+    is_abandoned = row.owner == current_lease_owner() and row.token not in _own_tokens
+    is_expired = row.token is None or (row.expires_at or "") <= db.now(connection) or is_lease_owner_dead(row.owner)
+    if not is_expired and not is_abandoned:
+        what = f"the stream of `{row.table_name}` on `{row.branch}` is run by process {row.owner}"
         raise Conflict("STREAM_RUNNING", what, fix="stop that one first, with Ctrl-C")
 
 
-def _at(branch: str, table: TableName) -> "sa.ColumnElement[bool]":
+def _is_stream(branch: str, table: TableName) -> "sa.ColumnElement[bool]":
     return sa.and_(_STREAMS.c.branch == branch, _STREAMS.c.table_name == str(table))
 
 
-def _stream(row: Row[Any]) -> Stream:
-    known = (
+def _parse_stream(row: Row[Any]) -> StreamRecord:
+    stored_values = (
         row.life,
         row.query,
         row.code,
-        _unpacked(row.tapes),
+        _parse_logs(row.tapes),
         row.begun_at,
         row.state,
         row.problem,
         row.since,
         row.owner,
     )
-    return Stream(row.branch, TableName.parse(row.table_name), *known)
+    return StreamRecord(row.branch, TableName.parse(row.table_name), *stored_values)
 
 
-def _unpacked(text: str) -> dict[TableName, Tape]:
-    return {TableName.parse(name): Tape(**tape) for name, tape in json.loads(text).items()}
+def _parse_logs(text: str) -> dict[TableName, AppendLog]:
+    return {TableName.parse(name): AppendLog(**fields) for name, fields in json.loads(text).items()}
 
 
-def _packed(tapes: Mapping[TableName, Tape]) -> str:
-    return json.dumps({str(table): vars(tape) for table, tape in tapes.items()})
+def _serialize_logs(append_logs: Mapping[TableName, AppendLog]) -> str:
+    return json.dumps({str(table): vars(append_log) for table, append_log in append_logs.items()})
 
 
-def _lost(table: TableName) -> RunnelError:
+def _lease_lost_error(table: TableName) -> RunnelError:
     what = f"the stream of `{table}` was not renewed for so long that it may be run by another"
     return RunnelError("STREAM_LEASE_LOST", what, fix="start it again")

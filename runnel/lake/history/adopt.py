@@ -1,4 +1,4 @@
-"""Notice what other engines changed straight in the catalog, and adopt it as a commit."""
+"""Find changes that other engines made directly in the Iceberg catalog, and record them as a commit."""
 
 import json
 from collections.abc import Mapping
@@ -9,109 +9,128 @@ from sqlalchemy.engine import Connection
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.lock import lock
-from runnel.lake.history.branches import Branch, branch
-from runnel.lake.history.commits import Change, Commit, find
+from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.history.branches import Branch, get_branch
+from runnel.lake.history.commits import Commit, CommitChange, find_commit
 from runnel.names import TableName, new_commit_id
 
 
-def outside_changes(connection: Connection, name: str) -> tuple[Change, ...]:
+def find_outside_changes(connection: Connection, name: str) -> tuple[CommitChange, ...]:
     """Return how Iceberg's catalog differs from what Runnel last published to a branch."""
-    actual, known = schema.iceberg_tables.c, schema.heads.c
-    full_name = actual.table_namespace + "." + actual.table_name
-    present = (
-        sa.select(full_name.label("name"), known.location, actual.metadata_location, known.content)
-        .select_from(
-            schema.iceberg_tables.outerjoin(schema.heads, sa.and_(known.branch == name, known.table_name == full_name))
+    catalog_columns, head_columns = schema.iceberg_tables.c, schema.heads.c
+    full_name = catalog_columns.table_namespace + "." + catalog_columns.table_name
+    changed_query = (
+        sa.select(
+            full_name.label("name"), head_columns.location, catalog_columns.metadata_location, head_columns.content
         )
-        .where(actual.catalog_name == name, sa.or_(actual.iceberg_type == "TABLE", actual.iceberg_type.is_(None)))
-        .where(sa.or_(known.location.is_(None), known.location != actual.metadata_location))
-    )
-    gone = (
-        sa.select(known.table_name.label("name"), known.location, actual.metadata_location, known.content)
         .select_from(
-            schema.heads.outerjoin(
-                schema.iceberg_tables, sa.and_(actual.catalog_name == name, full_name == known.table_name)
+            schema.iceberg_tables.outerjoin(
+                schema.heads, sa.and_(head_columns.branch == name, head_columns.table_name == full_name)
             )
         )
-        .where(known.branch == name, actual.table_name.is_(None))
+        .where(
+            catalog_columns.catalog_name == name,
+            sa.or_(catalog_columns.iceberg_type == "TABLE", catalog_columns.iceberg_type.is_(None)),
+        )
+        .where(sa.or_(head_columns.location.is_(None), head_columns.location != catalog_columns.metadata_location))
     )
-    rows = connection.execute(present.union_all(gone)).all()
+    dropped_query = (
+        sa.select(
+            head_columns.table_name.label("name"),
+            head_columns.location,
+            catalog_columns.metadata_location,
+            head_columns.content,
+        )
+        .select_from(
+            schema.heads.outerjoin(
+                schema.iceberg_tables,
+                sa.and_(catalog_columns.catalog_name == name, full_name == head_columns.table_name),
+            )
+        )
+        .where(head_columns.branch == name, catalog_columns.table_name.is_(None))
+    )
+    rows = connection.execute(changed_query.union_all(dropped_query)).all()
     return tuple(
-        Change(
-            TableName.stored(row.name), row.location, row.metadata_location, row.metadata_location, {"outside": True}
+        CommitChange(
+            TableName.parse_unchecked(row.name),
+            row.location,
+            row.metadata_location,
+            row.metadata_location,
+            {"outside": True},
         )
         for row in sorted(rows, key=lambda row: str(row.name))
     )
 
 
-def adopt(db: Database, name: str) -> Commit | None:
-    """Record what another engine did to a branch as a commit of its own; None where there is nothing.
+def adopt_outside_changes(db: Database, name: str) -> Commit | None:
+    """Record what another engine did to a branch as a separate commit; return None if nothing changed.
 
-    Looks first without writing, so that it costs one SELECT in the ordinary case.
+    Reads before it writes, so that it costs one SELECT if nothing changed.
     """
-    if not db.read(lambda connection: outside_changes(connection, name)):
+    if not db.read(lambda connection: find_outside_changes(connection, name)):
         return None
 
     def work(connection: Connection) -> Commit | None:
-        lock(connection)
-        return adopted(db, connection, branch(connection, name))
+        lock_lake(connection)
+        return adopt_in_transaction(db, connection, get_branch(connection, name))
 
     return db.write(work)
 
 
-def adopted(db: Database, connection: Connection, target: Branch) -> Commit | None:
-    """Adopt within the caller's transaction, which holds the lake's lock."""
-    changes = outside_changes(connection, target.name)
+def adopt_in_transaction(db: Database, connection: Connection, target: Branch) -> Commit | None:
+    """Record outside changes within the caller's transaction, which holds the lake's lock."""
+    changes = find_outside_changes(connection, target.name)
     if not changes:
         return None
     tables = ", ".join(str(change.table) for change in changes[:5]) + (" ..." if len(changes) > 5 else "")
     values = {"kind": "adopt", "author": "another engine", "message": f"changed outside Runnel: {tables}"}
-    commit = record(db, connection, target, new_commit_id(), values, changes)
+    commit = record_commit(db, connection, target, new_commit_id(), values, changes)
     failpoints.reach(failpoints.ADOPT_BEFORE_COMMIT)
     return commit
 
 
-def record(
+def record_commit(
     db: Database,
     connection: Connection,
     target: Branch,
     commit_id: str,
     values: Mapping[str, str | None],
-    changes: tuple[Change, ...],
+    changes: tuple[CommitChange, ...],
 ) -> Commit:
-    """Write a commit row, its changes and the branch's new head; the catalog's own rows are the caller's."""
-    parent = find(connection, target.head)
+    """Write a commit row, its changes and the branch's new head; the caller writes the Iceberg catalog's rows."""
+    parent = find_commit(connection, target.head)
     now = db.now(connection)
-    at = max(now, parent.at) if parent else now  # a clock that jumps back must not put a commit before its parent
+    committed_at = (
+        max(now, parent.at) if parent else now
+    )  # a clock that jumps back must not put a commit before its parent
     row = {
         "id": commit_id,
-        "seq": _next_seq(connection),
+        "seq": _increment_sequence(connection),
         "line": target.line,
         "branch": target.name,
         "parent": target.head,
-        "at": at,
+        "at": committed_at,
     }
     connection.execute(schema.commits.insert().values(**row, **values))
     if changes:
-        connection.execute(schema.changes.insert(), [_row(change, row) for change in changes])
-    _move_heads(connection, target.name, changes)
+        connection.execute(schema.changes.insert(), [_change_row(change, row) for change in changes])
+    _update_heads(connection, target.name, changes)
     connection.execute(schema.branches.update().where(schema.branches.c.name == target.name).values(head=commit_id))
-    made = find(connection, commit_id)
-    assert made is not None
-    return made
+    commit = find_commit(connection, commit_id)
+    assert commit is not None
+    return commit
 
 
-def _next_seq(connection: Connection) -> int:
+def _increment_sequence(connection: Connection) -> int:
     query = sa.update(schema.lake).values(seq=schema.lake.c.seq + 1).returning(schema.lake.c.seq)
     return int(connection.execute(query).scalar_one())
 
 
-def _row(change: Change, row: Mapping[str, object]) -> dict[str, object]:
+def _change_row(change: CommitChange, commit_row: Mapping[str, object]) -> dict[str, object]:
     return {
-        "line": row["line"],
-        "seq": row["seq"],
-        "commit_id": row["id"],
+        "line": commit_row["line"],
+        "seq": commit_row["seq"],
+        "commit_id": commit_row["id"],
         "table_name": str(change.table),
         "before": change.before,
         "after": change.after,
@@ -120,12 +139,12 @@ def _row(change: Change, row: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _move_heads(connection: Connection, name: str, changes: tuple[Change, ...]) -> None:
+def _update_heads(connection: Connection, name: str, changes: tuple[CommitChange, ...]) -> None:
     names = [str(change.table) for change in changes]
     for start in range(0, len(names), 500):
-        part = names[start : start + 500]
+        batch = names[start : start + 500]
         connection.execute(
-            schema.heads.delete().where(schema.heads.c.branch == name, schema.heads.c.table_name.in_(part))
+            schema.heads.delete().where(schema.heads.c.branch == name, schema.heads.c.table_name.in_(batch))
         )
     rows = [
         {"branch": name, "table_name": str(change.table), "location": change.after, "content": change.content}

@@ -1,7 +1,7 @@
-"""Which commits lie behind a commit, through parents and merges, and where two of them last agreed.
+"""Find the ancestors of a commit, through parents and merges, and the merge bases of two commits.
 
-Each line is linear, so all that is behind a commit is one number per line: the highest sequence. The cost follows the
-number of lines and merges, not of commits.
+Each line is linear, so the ancestors of a commit are one number per line: the highest sequence. The cost depends on
+the number of lines and merges, not on the number of commits.
 """
 
 from bisect import bisect_right
@@ -13,145 +13,161 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.history.commits import Commit, commit_of, path
+from runnel.lake.history.commits import Commit, commit_from_row, walk_lines
 
-Place = tuple[str, int]
+LinePosition = tuple[str, int]
 """A line and a sequence on it."""
 
 
 @dataclass(frozen=True)
-class Merge:
-    """A merge on a line: its sequence, and the place that it took in."""
+class LineMerge:
+    """A merge commit on a line: its sequence, and the position that it merged."""
 
     seq: int
-    merged: Place
+    merged: LinePosition
 
 
 @dataclass(frozen=True)
-class Lineage:
-    """All lines of the lake: where each was forked off, and its merges in order."""
+class LineGraph:
+    """All lines of the lake: where each was forked, and its merges in order."""
 
-    origins: Mapping[str, Place]
-    merges: Mapping[str, tuple[Merge, ...]]
+    origins: Mapping[str, LinePosition]
+    merges: Mapping[str, tuple[LineMerge, ...]]
 
-    def reach(self, start: Place) -> dict[str, int]:
-        """Return the highest sequence of every line that lies behind a place, itself included."""
-        found: dict[str, int] = {}
-        waiting = [start]
-        while waiting:
-            line, seq = waiting.pop()
-            seen = found.get(line, -1)
-            if seq <= seen:
+    def ancestor_sequences(self, start: LinePosition) -> dict[str, int]:
+        """Return the highest sequence of each line among the ancestors of a position, including the position."""
+        sequences: dict[str, int] = {}
+        pending = [start]
+        while pending:
+            line, seq = pending.pop()
+            highest_seen = sequences.get(line, -1)
+            if seq <= highest_seen:
                 continue
-            found[line] = seq
-            if seen < 0 and line in self.origins:
-                waiting.append(self.origins[line])
+            sequences[line] = seq
+            if highest_seen < 0 and line in self.origins:
+                pending.append(self.origins[line])
             merges = self.merges.get(line, ())
-            first = bisect_right(merges, seen, key=lambda merge: merge.seq)
-            waiting.extend(merge.merged for merge in merges[first : bisect_right(merges, seq, key=lambda m: m.seq)])
-        return found
+            first = bisect_right(merges, highest_seen, key=lambda merge: merge.seq)
+            pending.extend(merge.merged for merge in merges[first : bisect_right(merges, seq, key=lambda m: m.seq)])
+        return sequences
 
 
-def lineage(connection: Connection) -> Lineage:
+def read_line_graph(connection: Connection) -> LineGraph:
     """Read the lines and merges of the lake."""
-    lines, made, taken = schema.lines.c, schema.commits.c, schema.commits.alias("taken")
-    forked = connection.execute(
+    lines, merge_commits, merged_commits = schema.lines.c, schema.commits.c, schema.commits.alias("taken")
+    fork_rows = connection.execute(
         sa.select(lines.id, lines.from_line, lines.from_seq).where(lines.from_line.is_not(None))
     )
-    merged = connection.execute(
-        sa.select(made.line, made.seq, taken.c.line.label("from_line"), taken.c.seq.label("from_seq"))
-        .join(taken, taken.c.id == made.merged)
-        .where(made.merged.is_not(None))
-        .order_by(made.line, made.seq)
+    merge_rows = connection.execute(
+        sa.select(
+            merge_commits.line,
+            merge_commits.seq,
+            merged_commits.c.line.label("from_line"),
+            merged_commits.c.seq.label("from_seq"),
+        )
+        .join(merged_commits, merged_commits.c.id == merge_commits.merged)
+        .where(merge_commits.merged.is_not(None))
+        .order_by(merge_commits.line, merge_commits.seq)
     )
-    merges: dict[str, list[Merge]] = {}
-    for row in merged:
-        merges.setdefault(row.line, []).append(Merge(row.seq, (row.from_line, row.from_seq)))
-    origins = {row.id: (row.from_line, row.from_seq) for row in forked}
-    return Lineage(origins, {line: tuple(found) for line, found in merges.items()})
+    merges: dict[str, list[LineMerge]] = {}
+    for row in merge_rows:
+        merges.setdefault(row.line, []).append(LineMerge(row.seq, (row.from_line, row.from_seq)))
+    origins = {row.id: (row.from_line, row.from_seq) for row in fork_rows}
+    return LineGraph(origins, {line: tuple(line_merges) for line, line_merges in merges.items()})
 
 
-def reach(connection: Connection, commit: Commit) -> dict[str, int]:
-    """Return the highest sequence of every line that lies behind a commit, itself included."""
-    return lineage(connection).reach((commit.line, commit.seq))
+def read_ancestor_sequences(connection: Connection, commit: Commit) -> dict[str, int]:
+    """Return the highest sequence of each line among the ancestors of a commit, including the commit."""
+    return read_line_graph(connection).ancestor_sequences((commit.line, commit.seq))
 
 
-def contains(behind: Mapping[str, int], commit: Commit) -> bool:
-    """Tell whether a commit is among what `reach` returned."""
-    return behind.get(commit.line, -1) >= commit.seq
+def is_ancestor(ancestor_sequences: Mapping[str, int], commit: Commit) -> bool:
+    """Return whether a commit is among the ancestors that `read_ancestor_sequences` returned."""
+    return ancestor_sequences.get(commit.line, -1) >= commit.seq
 
 
-def merge_bases(connection: Connection, a: Commit, b: Commit) -> list[Commit]:
-    """Return the common ancestors of two commits that lie behind no other one, newest first.
+def find_merge_bases(connection: Connection, a: Commit, b: Commit) -> list[Commit]:
+    """Return the common ancestors of two commits that are no ancestors of another one, newest first.
 
-    There are several only where branches were merged crosswise; two commits of one lake always have one.
+    There are several only if branches were merged crosswise; two commits of one lake always have at least one.
     """
-    whole = lineage(connection)
-    one, other = whole.reach((a.line, a.seq)), whole.reach((b.line, b.seq))
-    common = [(min(one[line], other[line]), line) for line in one.keys() & other.keys()]
-    places: list[Place] = []
+    graph = read_line_graph(connection)
+    ancestors_of_a, ancestors_of_b = (
+        graph.ancestor_sequences((a.line, a.seq)),
+        graph.ancestor_sequences((b.line, b.seq)),
+    )
+    common = [
+        (min(ancestors_of_a[line], ancestors_of_b[line]), line)
+        for line in ancestors_of_a.keys() & ancestors_of_b.keys()
+    ]
+    bases: list[LinePosition] = []
     covered: dict[str, int] = {}
     for seq, line in sorted(common, reverse=True):
         if covered.get(line, -1) >= seq:
             continue
-        places.append((line, seq))
-        for behind, highest in whole.reach((line, seq)).items():
-            covered[behind] = max(highest, covered.get(behind, -1))
-    return [commit_at(connection, place) for place in places]
+        bases.append((line, seq))
+        for ancestor_line, highest in graph.ancestor_sequences((line, seq)).items():
+            covered[ancestor_line] = max(highest, covered.get(ancestor_line, -1))
+    return [read_commit_at(connection, base) for base in bases]
 
 
-def bases_of_next_merges(connection: Connection, heads: Sequence[Place]) -> list[Commit]:
-    """Return the commits that merges between any two of some commits would start from.
+def find_next_merge_bases(connection: Connection, heads: Sequence[LinePosition]) -> list[Commit]:
+    """Return the merge bases of every pair of `heads`.
 
-    Only lines that several ways lead from can have such a commit: what both have of any other line, both have by the
-    same fork or merge, and so the line of that too. Deleted branches that were merged once cost nothing.
+    Only a line with several forks or merges can hold a merge base: whatever both commits have of any other line, both
+    got through the same fork or merge, and so they share the line of that, too. Deleted branches that were merged once
+    cost nothing.
     """
-    whole = lineage(connection)
-    ways = Counter(line for line, _ in whole.origins.values())
-    ways.update(merge.merged[0] for merges in whole.merges.values() for merge in merges)
-    lines = {line for line, _ in heads} | {line for line, count in ways.items() if count > 1}
-    behind = [whole.reach(head) for head in dict.fromkeys(heads)]
-    own = [{line: seq for line, seq in found.items() if line in lines} for found in behind]
-    reaches: dict[Place, dict[str, int]] = {}
-    places: set[Place] = set()
-    for number, one in enumerate(own):
-        for other in own[:number]:
-            common = {(line, min(one[line], other[line])) for line in one.keys() & other.keys()}
-            for line, seq in sorted(common, key=lambda place: place[1], reverse=True):
-                if (line, seq) in places:
+    graph = read_line_graph(connection)
+    fork_counts = Counter(line for line, _ in graph.origins.values())
+    fork_counts.update(merge.merged[0] for merges in graph.merges.values() for merge in merges)
+    lines = {line for line, _ in heads} | {line for line, count in fork_counts.items() if count > 1}
+    ancestors = [graph.ancestor_sequences(head) for head in dict.fromkeys(heads)]
+    candidates = [{line: seq for line, seq in sequences.items() if line in lines} for sequences in ancestors]
+    ancestors_of_position: dict[LinePosition, dict[str, int]] = {}
+    bases: set[LinePosition] = set()
+    for number, candidate in enumerate(candidates):
+        for other in candidates[:number]:
+            common = {(line, min(candidate[line], other[line])) for line in candidate.keys() & other.keys()}
+            for line, seq in sorted(common, key=lambda position: position[1], reverse=True):
+                if (line, seq) in bases:
                     continue
-                for place in common:
-                    if place not in reaches:
-                        reaches[place] = whole.reach(place)
-                if not any(reaches[place].get(line, -1) >= seq for place in common if place != (line, seq)):
-                    places.add((line, seq))
-    return [commit_at(connection, place) for place in sorted(places)]
+                for position in common:
+                    if position not in ancestors_of_position:
+                        ancestors_of_position[position] = graph.ancestor_sequences(position)
+                if not any(
+                    ancestors_of_position[position].get(line, -1) >= seq
+                    for position in common
+                    if position != (line, seq)
+                ):
+                    bases.add((line, seq))
+    return [read_commit_at(connection, position) for position in sorted(bases)]
 
 
-def merge_base(connection: Connection, a: Commit, b: Commit) -> Commit:
+def find_merge_base(connection: Connection, a: Commit, b: Commit) -> Commit:
     """Return the newest common ancestor of two commits."""
-    return merge_bases(connection, a, b)[0]
+    return find_merge_bases(connection, a, b)[0]
 
 
-def tables_between(connection: Connection, a: Commit, b: Commit) -> list[str]:
+def find_tables_changed_between(connection: Connection, a: Commit, b: Commit) -> list[str]:
     """Return the names of the tables that may differ between two commits, in order.
 
-    Follows first parents from each to where they meet, so that it costs by the changes in between.
+    Follows first parents from both commits to where they meet, so the cost depends on the changes in between.
     """
-    mine, theirs = dict(path(connection, a.line, a.seq)), dict(path(connection, b.line, b.seq))
-    met = next((line for line in mine if line in theirs), None)
-    low = min(mine[met], theirs[met]) if met is not None else 0
-    found: set[str] = set()
-    for way in (mine, theirs):
-        for line, seq in way.items():
-            found |= _tables(connection, line, low if line == met else 0, seq)
-            if line == met:
+    lines_of_a, lines_of_b = dict(walk_lines(connection, a.line, a.seq)), dict(walk_lines(connection, b.line, b.seq))
+    shared_line = next((line for line in lines_of_a if line in lines_of_b), None)
+    shared_seq = min(lines_of_a[shared_line], lines_of_b[shared_line]) if shared_line is not None else 0
+    tables: set[str] = set()
+    for line_sequences in (lines_of_a, lines_of_b):
+        for line, seq in line_sequences.items():
+            tables |= _read_changed_tables(connection, line, shared_seq if line == shared_line else 0, seq)
+            if line == shared_line:
                 break
-    return sorted(found)
+    return sorted(tables)
 
 
-def _tables(connection: Connection, line: str, low: int, high: int) -> set[str]:
-    # Through the commits, whose index knows sequences; that of changes is ordered by table.
+def _read_changed_tables(connection: Connection, line: str, low: int, high: int) -> set[str]:
+    # Join through the commits, whose index has the sequence; the index of changes is ordered by table.
     commits, changes = schema.commits.c, schema.changes.c
     query = (
         sa.select(changes.table_name)
@@ -162,8 +178,8 @@ def _tables(connection: Connection, line: str, low: int, high: int) -> set[str]:
     return set(connection.execute(query).scalars())
 
 
-def commit_at(connection: Connection, place: Place) -> Commit:
-    """Return the commit at a place."""
+def read_commit_at(connection: Connection, position: LinePosition) -> Commit:
+    """Return the commit at a position: the newest of its line up to its sequence."""
     columns = schema.commits.c
-    query = sa.select(schema.commits).where(columns.line == place[0], columns.seq <= place[1])
-    return commit_of(connection.execute(query.order_by(columns.seq.desc()).limit(1)).one())
+    query = sa.select(schema.commits).where(columns.line == position[0], columns.seq <= position[1])
+    return commit_from_row(connection.execute(query.order_by(columns.seq.desc()).limit(1)).one())

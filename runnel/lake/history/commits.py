@@ -1,8 +1,8 @@
-"""Commits, the changes that they hold, and the state of the lake at each of them.
+"""Read commits, their changes, and the state of the lake at a commit.
 
-A commit belongs to a line, one life of a branch. Within a line the order is the sequence, so the version of a table
-at a commit is the newest change on its line up to it, else on the line that it was forked off. One look-up in an
-index per table and line: the length of the history does not matter.
+A commit belongs to a line: one life of a branch. Commits of a line are ordered by sequence, so the version of a table
+at a commit is the newest change on its line up to it, else on the line that it was forked from. This is one index
+look-up per table and line, however long the history is.
 """
 
 import json
@@ -14,20 +14,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
 from runnel.lake.catalog import schema
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 
 @dataclass(frozen=True)
-class Version:
-    """What a table is at a commit: its metadata file, and the version whose rows these are."""
-
-    location: str
-    content: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a commit did to one table. `before` or `after` is None where it was created or dropped."""
+class CommitChange:
+    """What a commit did to one table. `before` is None if it created the table, `after` if it dropped it."""
 
     table: TableName
     before: str | None
@@ -38,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Commit:
-    """One version of the whole lake. `merged` is the head of the branch that a merge took in."""
+    """One version of the whole lake. `merged` is the head of the source branch if the commit is a merge."""
 
     id: str
     seq: int
@@ -54,22 +47,22 @@ class Commit:
     expired_at: str | None = None
 
 
-State = dict[TableName, Version]
+LakeState = dict[TableName, TableVersion]
 
 
-def commit_of(row: Row[Any]) -> Commit:
+def commit_from_row(row: Row[Any]) -> Commit:
     """Return a row of the commits table as a value."""
     return Commit(**{column.name: getattr(row, column.name) for column in schema.commits.columns})
 
 
-def find(connection: Connection, commit_id: str) -> Commit | None:
+def find_commit(connection: Connection, commit_id: str) -> Commit | None:
     """Return the commit with exactly this id."""
     row = connection.execute(sa.select(schema.commits).where(schema.commits.c.id == commit_id)).first()
-    return commit_of(row) if row else None
+    return commit_from_row(row) if row else None
 
 
-def changes_of(connection: Connection, commit_id: str, table: TableName | None = None) -> tuple[Change, ...]:
-    """Return what a commit changed, ordered by table; or only what it did to one."""
+def read_changes(connection: Connection, commit_id: str, table: TableName | None = None) -> tuple[CommitChange, ...]:
+    """Return the changes of a commit, ordered by table; with `table` only that table's change."""
     columns = schema.changes.c
     query = sa.select(columns.table_name, columns.before, columns.after, columns.content, columns.detail)
     query = query.where(columns.commit_id == commit_id)
@@ -77,56 +70,60 @@ def changes_of(connection: Connection, commit_id: str, table: TableName | None =
         (query if table is None else query.where(columns.table_name == str(table))).order_by(columns.table_name)
     )
     return tuple(
-        Change(TableName.stored(row.table_name), row.before, row.after, row.content, json.loads(row.detail))
+        CommitChange(
+            TableName.parse_unchecked(row.table_name), row.before, row.after, row.content, json.loads(row.detail)
+        )
         for row in rows
     )
 
 
-def tables_changed(connection: Connection, commit_ids: Iterable[str]) -> dict[str, list[str]]:
+def read_changed_tables(connection: Connection, commit_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the names of the tables that each of the commits changed."""
     columns = schema.changes.c
-    found: dict[str, list[str]] = {}
+    tables_by_commit: dict[str, list[str]] = {}
     query = sa.select(columns.commit_id, columns.table_name).where(columns.commit_id.in_(list(commit_ids)))
     for row in connection.execute(query.order_by(columns.table_name)):
-        found.setdefault(row.commit_id, []).append(row.table_name)
-    return found
+        tables_by_commit.setdefault(row.commit_id, []).append(row.table_name)
+    return tables_by_commit
 
 
-def path(connection: Connection, line: str, seq: int) -> Iterator[tuple[str, int]]:
-    """Yield (line, highest sequence) from a commit back to the beginning, one pair a line."""
-    at: tuple[str, int] | None = (line, seq)
-    while at is not None:
-        yield at
+def walk_lines(connection: Connection, line: str, seq: int) -> Iterator[tuple[str, int]]:
+    """Yield (line, highest sequence) for each line from a commit back to the first commit."""
+    position: tuple[str, int] | None = (line, seq)
+    while position is not None:
+        yield position
         row = connection.execute(
-            sa.select(schema.lines.c.from_line, schema.lines.c.from_seq).where(schema.lines.c.id == at[0])
+            sa.select(schema.lines.c.from_line, schema.lines.c.from_seq).where(schema.lines.c.id == position[0])
         ).one()
-        at = (row.from_line, row.from_seq) if row.from_line else None
+        position = (row.from_line, row.from_seq) if row.from_line else None
 
 
-def history(
+def read_history(
     connection: Connection, commit: Commit, *, table: TableName | None = None, limit: int | None = None
 ) -> list[Commit]:
     """Return a commit and its ancestors on the first-parent path, newest first."""
-    found: list[Commit] = []
-    for line, seq in path(connection, commit.line, commit.seq):
+    commits: list[Commit] = []
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
         query = sa.select(schema.commits).where(schema.commits.c.line == line, schema.commits.c.seq <= seq)
         if table is not None:
-            changed = schema.changes.c
-            query = query.join(schema.changes, sa.and_(changed.line == line, changed.seq == schema.commits.c.seq))
-            query = query.where(changed.table_name == str(table))
+            change_columns = schema.changes.c
+            query = query.join(
+                schema.changes, sa.and_(change_columns.line == line, change_columns.seq == schema.commits.c.seq)
+            )
+            query = query.where(change_columns.table_name == str(table))
         query = query.order_by(schema.commits.c.seq.desc())
         if limit is not None:
-            query = query.limit(limit - len(found))
-        found.extend(commit_of(row) for row in connection.execute(query))
-        if limit is not None and len(found) >= limit:
+            query = query.limit(limit - len(commits))
+        commits.extend(commit_from_row(row) for row in connection.execute(query))
+        if limit is not None and len(commits) >= limit:
             break
-    return found
+    return commits
 
 
-def version_at(connection: Connection, commit: Commit, table: TableName) -> Version | None:
-    """Return the version of a table at a commit, or None where it did not exist."""
+def find_version(connection: Connection, commit: Commit, table: TableName) -> TableVersion | None:
+    """Return the version of a table at a commit, or None if it did not exist."""
     columns = schema.changes.c
-    for line, seq in path(connection, commit.line, commit.seq):
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
         row = connection.execute(
             sa.select(columns.after, columns.content)
             .where(columns.line == line, columns.table_name == str(table), columns.seq <= seq)
@@ -134,15 +131,15 @@ def version_at(connection: Connection, commit: Commit, table: TableName) -> Vers
             .limit(1)
         ).first()
         if row is not None:
-            return Version(row.after, row.content) if row.after else None
+            return TableVersion(row.after, row.content) if row.after else None
     return None
 
 
-def state_at(connection: Connection, commit: Commit) -> State:
+def read_state(connection: Connection, commit: Commit) -> LakeState:
     """Return every table of the lake at a commit."""
     columns = schema.changes.c
-    state: dict[str, Version | None] = {}
-    for line, seq in path(connection, commit.line, commit.seq):
+    state: dict[str, TableVersion | None] = {}
+    for line, seq in walk_lines(connection, commit.line, commit.seq):
         newest = (
             sa.select(columns.table_name, sa.func.max(columns.seq).label("seq"))
             .where(columns.line == line, columns.seq <= seq)
@@ -155,19 +152,19 @@ def state_at(connection: Connection, commit: Commit) -> State:
             .join(newest, sa.and_(newest.c.table_name == columns.table_name, newest.c.seq == columns.seq))
         )
         for row in rows:
-            state.setdefault(row.table_name, Version(row.after, row.content) if row.after else None)
-    return {TableName.stored(name): version for name, version in sorted(state.items()) if version}
+            state.setdefault(row.table_name, TableVersion(row.after, row.content) if row.after else None)
+    return {TableName.parse_unchecked(name): version for name, version in sorted(state.items()) if version}
 
 
-def sequence(connection: Connection) -> int:
+def read_sequence(connection: Connection) -> int:
     """Return the lake's newest sequence number."""
     return int(connection.execute(sa.select(schema.lake.c.seq)).scalar_one())
 
 
-def erased_since(connection: Connection, planned: int) -> bool:
+def has_erasure_since(connection: Connection, planned_sequence: int) -> bool:
     """Tell whether rows were erased anywhere since the lake was at a sequence number."""
-    if sequence(connection) == planned:
+    if read_sequence(connection) == planned_sequence:
         return False
-    commits = schema.commits.c
-    query = sa.select(commits.id).where(commits.kind == "erase", commits.seq > planned)
+    columns = schema.commits.c
+    query = sa.select(columns.id).where(columns.kind == "erase", columns.seq > planned_sequence)
     return connection.execute(query).first() is not None

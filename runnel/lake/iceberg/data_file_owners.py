@@ -1,30 +1,30 @@
-"""Names of data files that tell which outside file their rows came from, whatever became of the table since. Pure."""
+"""Encode in the name of a data file which source file its rows came from. Pure."""
 
 import hashlib
 import re
 
-_PREFIX = re.compile(r"([0-9a-f]{16}-)[0-9a-f]{32}")
+_PREFIX_PATTERN = re.compile(r"([0-9a-f]{16}-)[0-9a-f]{32}")
 
 
-def prefix(path: str) -> str:
-    """Return how the names of the data files start that hold the rows of a source's file.
+def make_owner_prefix(path: str) -> str:
+    """Return the prefix for the names of data files that hold the rows of a source file.
 
-    >>> prefix("data/a.csv")
+    >>> make_owner_prefix("data/a.csv")
     '6079cfbce3af04bb-'
     """
     return hashlib.sha256(path.encode()).hexdigest()[:16] + "-"
 
 
-def prefix_of(location: str) -> str | None:
-    """Return the prefix that a data file's name has; None where its rows came another way or were rewritten."""
-    found = _PREFIX.match(name_of(location))
-    return found[1] if found else None
+def read_owner_prefix(location: str) -> str | None:
+    """Return the owner prefix of a data file's name; None if its rows have no source file or were rewritten."""
+    match = _PREFIX_PATTERN.match(read_file_name(location))
+    return match[1] if match else None
 
 
-def name_of(location: str) -> str:
-    """Return the name of a file, which stays when the warehouse moves.
+def read_file_name(location: str) -> str:
+    """Return the last part of a file's location, which does not change if the warehouse is moved.
 
-    >>> name_of("file:///lake/ods/orders-1/data/x.parquet")
+    >>> read_file_name("file:///lake/ods/orders-1/data/x.parquet")
     'x.parquet'
     """
     return location.rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""Files of the warehouse: read, written durably, listed and removed.
+"""Read, durably write, list and delete files of the warehouse.
 
 A file is written once under a fresh name and never changed. On local disk it is synced before anything points at it,
-so that a commit that was acknowledged survives a power cut too.
+so that an acknowledged commit survives a power cut.
 """
 
 import os
@@ -16,14 +16,14 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream, load_file_io
 
-from runnel.errors import Broken
+from runnel.errors import CorruptData
 from runnel.lake import failpoints
 
-_FILE_URL = re.compile(r"file:(//[^/]*)?/+")
+_FILE_URL_PATTERN = re.compile(r"file:(//[^/]*)?/+")
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file found in the warehouse. `modified_at` is in seconds since the epoch."""
 
     path: str
@@ -32,7 +32,7 @@ class Stored:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the local path of a location, or None where it is elsewhere.
+    """Return the local path of a location, or None if it is not on this machine.
 
     Nothing is decoded: Iceberg's writers put `%20` into the names of files themselves.
 
@@ -41,17 +41,17 @@ def local_path(location: str) -> Path | None:
     """
     if location.startswith("/"):
         return Path(location)
-    found = _FILE_URL.match(location)
-    return Path(location[found.end() - 1 :]) if found else None
+    match = _FILE_URL_PATTERN.match(location)
+    return Path(location[match.end() - 1 :]) if match else None
 
 
-def plain(location: str) -> str:
+def normalize_location(location: str) -> str:
     """Return one spelling of a location, so that `file:/a`, `file:///a` and `/a` compare equal."""
     path = local_path(location)
     return str(path) if path is not None else location
 
 
-def file_io(warehouse: str, properties: dict[str, str] | None = None) -> FileIO:
+def open_file_io(warehouse: str, properties: dict[str, str] | None = None) -> FileIO:
     """Return the reader and writer of a warehouse."""
     if local_path(warehouse) is not None:
         return LocalIO(properties or {})
@@ -59,7 +59,7 @@ def file_io(warehouse: str, properties: dict[str, str] | None = None) -> FileIO:
 
 
 class LocalIO(FileIO):
-    """Files on local disk; other schemes, such as those of registered data, go to PyIceberg's own."""
+    """Read and write local files; other schemes, such as those of registered data, use PyIceberg's own FileIO."""
 
     def new_input(self, location: str) -> InputFile:
         """Return a file to read."""
@@ -129,16 +129,16 @@ class LocalOutput(OutputFile):
         return LocalInput(self.location, self.path)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        """Open it for writing; its folder is made where it is missing."""
+        """Open it for writing; create its folder if it is missing."""
         for _ in range(3):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):  # gc may remove an empty folder between the two steps
-                return _Synced(self.path, "wb" if overwrite else "xb")
-        return _Synced(self.path, "wb" if overwrite else "xb")
+                return _SyncedFile(self.path, "wb" if overwrite else "xb")
+        return _SyncedFile(self.path, "wb" if overwrite else "xb")
 
 
-class _Synced(RawFile):
-    """A raw file that is on disk, with its name, once it is closed."""
+class _SyncedFile(RawFile):
+    """A raw file whose contents and directory entry are synced to disk when it is closed."""
 
     def __init__(self, path: Path, mode: str) -> None:
         super().__init__(path, mode)
@@ -147,10 +147,10 @@ class _Synced(RawFile):
     def write(self, data: Any) -> int:
         failpoints.reach(failpoints.WRITE_BYTES)
         view = memoryview(data).cast("B")
-        done = 0
-        while done < len(view):  # a raw write may be short
-            done += super().write(view[done:]) or 0
-        return done
+        written_bytes = 0
+        while written_bytes < len(view):  # a raw write may be short
+            written_bytes += super().write(view[written_bytes:]) or 0
+        return written_bytes
 
     def close(self) -> None:
         if self.closed:
@@ -159,11 +159,11 @@ class _Synced(RawFile):
             os.fsync(self.fileno())
         finally:
             super().close()
-        sync(self._folder)
+        fsync_path(self._folder)
 
 
-def sync(path: Path) -> None:
-    """Let a file, or the names in a folder, be on disk."""
+def fsync_path(path: Path) -> None:
+    """Sync a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -171,11 +171,11 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def listing(io: FileIO, folder: str) -> Iterator[Stored]:
+def list_files(io: FileIO, folder: str) -> Iterator[StoredFile]:
     """Yield every file below a folder of the warehouse."""
     path = local_path(folder)
     if path is not None:
-        yield from _local_listing(path)
+        yield from _list_local_files(path)
         return
     from pyarrow.fs import FileSelector, FileType
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -185,43 +185,43 @@ def listing(io: FileIO, folder: str) -> Iterator[Stored]:
     filesystem = io.fs_by_scheme(scheme, netloc)
     for info in filesystem.get_file_info(FileSelector(root, recursive=True, allow_not_found=True)):
         if info.type == FileType.File:
-            yield Stored(f"{scheme}://{info.path}", info.size, info.mtime.timestamp() if info.mtime else 0.0)
+            yield StoredFile(f"{scheme}://{info.path}", info.size, info.mtime.timestamp() if info.mtime else 0.0)
 
 
-def _local_listing(folder: Path) -> Iterator[Stored]:
+def _list_local_files(folder: Path) -> Iterator[StoredFile]:
     for root, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):  # someone may remove it while we walk
-                found = os.stat(os.path.join(root, name))  # noqa: PTH116, PTH118 - a hot loop over all files
-                yield Stored(os.path.join(root, name), found.st_size, found.st_mtime)  # noqa: PTH118
+                file_stat = os.stat(os.path.join(root, name))  # noqa: PTH116, PTH118 - a hot loop over all files
+                yield StoredFile(os.path.join(root, name), file_stat.st_size, file_stat.st_mtime)  # noqa: PTH118
 
 
 def read_bytes(io: FileIO, location: str) -> bytes:
-    """Return the contents of a file, or raise Broken where it is gone."""
+    """Return the contents of a file; raise CorruptData if it is missing."""
     try:
         with io.new_input(location).open() as stream:
             return stream.read()
     except FileNotFoundError as error:
-        raise missing(location) from error
+        raise missing_file_error(location) from error
 
 
 def write_bytes(io: FileIO, location: str, contents: bytes) -> None:
-    """Write a new file whole."""
+    """Write a new file with these contents."""
     with io.new_output(location).create(overwrite=True) as stream:
         stream.write(contents)
 
 
-def missing(location: str) -> Broken:
-    """Return the error that says that a file of the lake is gone."""
-    return Broken(
+def missing_file_error(location: str) -> CorruptData:
+    """Return the error for a missing file of the lake."""
+    return CorruptData(
         "LAKE_FILE_MISSING",
-        f"the lake's file {plain(location)} is gone",
+        f"the lake's file {normalize_location(location)} is gone",
         fix="run `runnel fsck` to see which commits need it, and restore it from a backup",
     )
 
 
 def free_bytes(location: str) -> int | None:
-    """Return the space left where a local warehouse stands; None where it can't be known."""
+    """Return the free space on a local warehouse's disk; None for an object store."""
     path = local_path(location)
     while path is not None and not path.exists() and path != path.parent:
         path = path.parent

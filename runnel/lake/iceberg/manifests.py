@@ -1,7 +1,7 @@
-"""Manifests: which data and delete files a version has, read once and written in small pieces.
+"""Read and write manifests: the lists of data and delete files of a version.
 
-Manifests never change, so what was read is kept in memory. They stay small, about a megabyte, so that a difference
-between two versions reads little: only the manifests that they don't share.
+Manifests never change, so they are cached in memory. They stay small, about a megabyte, so that comparing two versions
+reads little: only the manifests that the versions don't share.
 """
 
 import threading
@@ -25,7 +25,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table.metadata import TableMetadata
 
 from runnel.lake import failpoints
-from runnel.lake.iceberg.file_io import missing
+from runnel.lake.iceberg.file_io import missing_file_error
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-MOST_ENTRIES = 4000  # about one megabyte
+MAX_ENTRIES = 4000  # about one megabyte
 MERGE_COUNT = 10
 CACHED_ENTRIES = 400_000
 CACHED_MANIFESTS = 40_000
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A live file of a version: data or deletes, with the sequence number that says which deletes apply."""
+class FileEntry:
+    """A live data or delete file of a version, with the sequence number that determines which deletes apply."""
 
     file: DataFile
     sequence: int
@@ -56,108 +56,108 @@ class Entry:
 
     @property
     def is_data(self) -> bool:
-        """Tell rows from deletes."""
+        """Return whether it is a data file, not a delete file."""
         return self.file.content == DataFileContent.DATA
 
     @property
     def is_equality_delete(self) -> bool:
-        """Tell whether it removes rows by value."""
+        """Return whether it is a file of equality deletes."""
         return self.file.content == DataFileContent.EQUALITY_DELETES
 
 
-class _Cache:
+class _ManifestCache:
     """Parsed manifests, the least recently used dropped first."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._lists: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
-        self._entries: OrderedDict[str, tuple[Entry, ...]] = OrderedDict()
-        self._count = 0
-        self._listed = 0
+        self._entries: OrderedDict[str, tuple[FileEntry, ...]] = OrderedDict()
+        self._entry_count = 0
+        self._manifest_count = 0
 
-    def manifests(self, path: str) -> tuple[ManifestFile, ...] | None:
-        with self._guard:
+    def get_manifests(self, path: str) -> tuple[ManifestFile, ...] | None:
+        with self._lock:
             if path in self._lists:
                 self._lists.move_to_end(path)
             return self._lists.get(path)
 
-    def keep_manifests(self, path: str, found: tuple[ManifestFile, ...]) -> None:
-        with self._guard:
+    def add_manifests(self, path: str, manifest_files: tuple[ManifestFile, ...]) -> None:
+        with self._lock:
             if path not in self._lists:
-                self._listed += 1 + len(found)
-            self._lists[path] = found
-            while self._listed > CACHED_MANIFESTS and len(self._lists) > 1:
-                self._listed -= 1 + len(self._lists.popitem(last=False)[1])
+                self._manifest_count += 1 + len(manifest_files)
+            self._lists[path] = manifest_files
+            while self._manifest_count > CACHED_MANIFESTS and len(self._lists) > 1:
+                self._manifest_count -= 1 + len(self._lists.popitem(last=False)[1])
 
-    def entries(self, path: str) -> tuple[Entry, ...] | None:
-        with self._guard:
+    def get_entries(self, path: str) -> tuple[FileEntry, ...] | None:
+        with self._lock:
             if path in self._entries:
                 self._entries.move_to_end(path)
             return self._entries.get(path)
 
-    def keep_entries(self, path: str, found: tuple[Entry, ...]) -> None:
-        with self._guard:
+    def add_entries(self, path: str, file_entries: tuple[FileEntry, ...]) -> None:
+        with self._lock:
             if path not in self._entries:
-                self._count += len(found)
-            self._entries[path] = found
-            while self._count > CACHED_ENTRIES and len(self._entries) > 1:
-                self._count -= len(self._entries.popitem(last=False)[1])
+                self._entry_count += len(file_entries)
+            self._entries[path] = file_entries
+            while self._entry_count > CACHED_ENTRIES and len(self._entries) > 1:
+                self._entry_count -= len(self._entries.popitem(last=False)[1])
 
     def clear(self) -> None:
-        with self._guard:
+        with self._lock:
             self._lists.clear()
             self._entries.clear()
-            self._count = self._listed = 0
+            self._entry_count = self._manifest_count = 0
 
 
-_cache = _Cache()
+_cache = _ManifestCache()
 
 
-def forget() -> None:
-    """Drop everything kept in memory."""
+def clear_cache() -> None:
+    """Drop all cached manifests."""
     _cache.clear()
 
 
-def manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFile, ...]:
+def read_manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFile, ...]:
     """Return the manifests of a version, in the order of its list."""
     snapshot = metadata.current_snapshot()
-    return listed_in(store, snapshot.manifest_list) if snapshot else ()
+    return read_listed_manifests(store, snapshot.manifest_list) if snapshot else ()
 
 
-def listed_in(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
+def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests that a manifest list names."""
-    found = _cache.manifests(manifest_list)
-    if found is None:
+    manifest_files = _cache.get_manifests(manifest_list)
+    if manifest_files is None:
         try:
-            found = tuple(read_manifest_list(store.io.new_input(manifest_list)))
+            manifest_files = tuple(read_manifest_list(store.io.new_input(manifest_list)))
         except FileNotFoundError as error:
-            raise missing(manifest_list) from error
-        _cache.keep_manifests(manifest_list, found)
-    return found
+            raise missing_file_error(manifest_list) from error
+        _cache.add_manifests(manifest_list, manifest_files)
+    return manifest_files
 
 
-def entries_in(store: "Store", manifest: ManifestFile) -> tuple[Entry, ...]:
+def read_manifest_entries(store: "Store", manifest: ManifestFile) -> tuple[FileEntry, ...]:
     """Return the live entries of one manifest."""
-    found = _cache.entries(manifest.manifest_path)
-    if found is None:
+    file_entries = _cache.get_entries(manifest.manifest_path)
+    if file_entries is None:
         try:
-            read = manifest.fetch_manifest_entry(store.io, discard_deleted=True)
+            manifest_entries = manifest.fetch_manifest_entry(store.io, discard_deleted=True)
         except FileNotFoundError as error:
-            raise missing(manifest.manifest_path) from error
-        found = tuple(_entry(entry, manifest) for entry in read)
-        _cache.keep_entries(manifest.manifest_path, found)
-    return found
+            raise missing_file_error(manifest.manifest_path) from error
+        file_entries = tuple(_to_file_entry(entry, manifest) for entry in manifest_entries)
+        _cache.add_entries(manifest.manifest_path, file_entries)
+    return file_entries
 
 
-def entries(store: "Store", metadata: TableMetadata) -> Iterator[Entry]:
+def read_entries(store: "Store", metadata: TableMetadata) -> Iterator[FileEntry]:
     """Yield every live file of a version, data and deletes."""
-    for manifest in manifests(store, metadata):
-        yield from entries_in(store, manifest)
+    for manifest in read_manifests(store, metadata):
+        yield from read_manifest_entries(store, manifest)
 
 
-def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
+def _to_file_entry(entry: ManifestEntry, manifest: ManifestFile) -> FileEntry:
     sequence = entry.sequence_number or 0
-    return Entry(
+    return FileEntry(
         entry.data_file,
         sequence,
         entry.file_sequence_number if entry.file_sequence_number is not None else sequence,
@@ -167,7 +167,7 @@ def _entry(entry: ManifestEntry, manifest: ManifestFile) -> Entry:
 
 
 class _DeleteManifestWriter(ManifestWriterV2):
-    """PyIceberg writes manifests of data only; this one lists delete files."""
+    """A writer of manifests of delete files; PyIceberg writes manifests of data files only."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -177,7 +177,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-class Pen:
+class SnapshotManifestWriter:
     """Writes the manifests and the manifest list of one new snapshot, below a table's metadata folder."""
 
     def __init__(self, store: "Store", metadata: TableMetadata, snapshot_id: int) -> None:
@@ -185,79 +185,87 @@ class Pen:
         self.metadata = metadata
         self.snapshot_id = snapshot_id
         self.uuid = uuid.uuid4().hex
-        self._count = 0
+        self._manifest_count = 0
 
-    def added(self, files: Sequence[DataFile], sequence: int | None = None) -> list[ManifestFile]:
+    def write_added(self, files: Sequence[DataFile], sequence: int | None = None) -> list[ManifestFile]:
         """Write manifests of new files, one per partition spec and content.
 
-        `sequence` makes rewritten rows as old as the rows that they replace, so that the same deletes apply.
+        `sequence` gives rewritten rows the sequence number of the rows that they replace, so that the same deletes
+        apply.
         """
-        made = [
+        manifest_entries = [
             ManifestEntry.from_args(
                 status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, sequence_number=sequence, data_file=file
             )
             for file in files
         ]
-        return self._write_groups(made)
+        return self._write_groups(manifest_entries)
 
-    def taken(self, found: Sequence[Entry], newest: int) -> list[ManifestFile]:
-        """Write manifests of files that another version of the table has.
+    def write_from_other_version(self, file_entries: Sequence[FileEntry], newest: int) -> list[ManifestFile]:
+        """Write manifests of files that come from another version of the table.
 
-        Data keeps its age, so that the deletes that apply to it still do; deletes are as new as the snapshot.
+        Data files keep their sequence number, so that the same deletes apply; delete files get the snapshot's.
         """
-        made = [
+        manifest_entries = [
             ManifestEntry.from_args(
                 status=ManifestEntryStatus.ADDED,
                 snapshot_id=self.snapshot_id,
                 sequence_number=min(entry.sequence, newest) if entry.is_data else None,
                 data_file=entry.file,
             )
-            for entry in found
+            for entry in file_entries
         ]
-        return self._write_groups(made)
+        return self._write_groups(manifest_entries)
 
-    def existing(self, kept: Sequence[Entry]) -> list[ManifestFile]:
-        """Write manifests that carry files over, with their sequence numbers."""
-        return self._write_groups([_carried(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in kept])
-
-    def rewritten(self, kept: Sequence[Entry], removed: Sequence[Entry]) -> list[ManifestFile]:
-        """Write manifests that carry `kept` over and record `removed` as deleted by this snapshot."""
-        gone = [_carried(entry, ManifestEntryStatus.DELETED, self.snapshot_id) for entry in removed]
+    def write_existing(self, file_entries: Sequence[FileEntry]) -> list[ManifestFile]:
+        """Write manifests of existing files, with their sequence numbers."""
         return self._write_groups(
-            [_carried(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in kept] + gone
+            [_to_manifest_entry(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in file_entries]
         )
 
-    def carried(self, entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
-        """Write manifests of entries as they are."""
-        return self._write_groups(entries)
+    def write_rewritten(self, retained: Sequence[FileEntry], removed: Sequence[FileEntry]) -> list[ManifestFile]:
+        """Write manifests with `retained` as existing files and `removed` as files deleted by this snapshot."""
+        deleted_entries = [
+            _to_manifest_entry(entry, ManifestEntryStatus.DELETED, self.snapshot_id) for entry in removed
+        ]
+        return self._write_groups(
+            [_to_manifest_entry(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in retained]
+            + deleted_entries
+        )
 
-    def manifest_list(self, found: Sequence[ManifestFile], sequence: int, parent: int | None) -> str:
+    def write_entries(self, manifest_entries: Sequence[ManifestEntry]) -> list[ManifestFile]:
+        """Write manifests of unchanged entries."""
+        return self._write_groups(manifest_entries)
+
+    def write_list(self, manifest_files: Sequence[ManifestFile], sequence: int, parent: int | None) -> str:
         """Write the manifest list of the snapshot and return its location."""
         location = f"{self._folder()}/snap-{self.snapshot_id}-0-{self.uuid}.avro"
         with write_manifest_list(
             2, self.store.io.new_output(location), self.snapshot_id, parent, sequence, "deflate"
         ) as writer:
-            writer.add_manifests(list(found))
+            writer.add_manifests(list(manifest_files))
         failpoints.reach(failpoints.WRITE_MANIFEST_LIST)
         return location
 
-    def _write_groups(self, made: Iterable[ManifestEntry]) -> list[ManifestFile]:
+    def _write_groups(self, manifest_entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
         groups: dict[tuple[int, bool], list[ManifestEntry]] = {}
-        for entry in made:
-            deletes = entry.data_file.content != DataFileContent.DATA
-            groups.setdefault((entry.data_file.spec_id, deletes), []).append(entry)
-        found: list[ManifestFile] = []
-        for (spec_id, deletes), group in sorted(groups.items(), key=lambda item: item[0]):
-            starts = range(0, len(group), MOST_ENTRIES)
-            found.extend(self._write(spec_id, deletes, group[start : start + MOST_ENTRIES]) for start in starts)
-        return found
+        for entry in manifest_entries:
+            is_deletes = entry.data_file.content != DataFileContent.DATA
+            groups.setdefault((entry.data_file.spec_id, is_deletes), []).append(entry)
+        manifest_files: list[ManifestFile] = []
+        for (spec_id, is_deletes), group in sorted(groups.items(), key=lambda item: item[0]):
+            starts = range(0, len(group), MAX_ENTRIES)
+            manifest_files.extend(
+                self._write_manifest(spec_id, is_deletes, group[start : start + MAX_ENTRIES]) for start in starts
+            )
+        return manifest_files
 
-    def _write(self, spec_id: int, deletes: bool, group: Sequence[ManifestEntry]) -> ManifestFile:
-        location = f"{self._folder()}/{self.uuid}-m{self._count}.avro"
-        self._count += 1
-        spec, schema = self.metadata.specs()[spec_id], _schema_of(self.metadata, spec_id)
-        kind = _DeleteManifestWriter if deletes else ManifestWriterV2
-        with kind(spec, schema, self.store.io.new_output(location), self.snapshot_id, "deflate") as writer:
+    def _write_manifest(self, spec_id: int, is_deletes: bool, group: Sequence[ManifestEntry]) -> ManifestFile:
+        location = f"{self._folder()}/{self.uuid}-m{self._manifest_count}.avro"
+        self._manifest_count += 1
+        spec, schema = self.metadata.specs()[spec_id], _find_schema(self.metadata, spec_id)
+        writer_class = _DeleteManifestWriter if is_deletes else ManifestWriterV2
+        with writer_class(spec, schema, self.store.io.new_output(location), self.snapshot_id, "deflate") as writer:
             for entry in group:
                 writer.add_entry(entry)
         failpoints.reach(failpoints.WRITE_MANIFEST)
@@ -267,7 +275,7 @@ class Pen:
         return f"{self.metadata.location}/metadata"
 
 
-def _carried(entry: Entry, status: ManifestEntryStatus, snapshot_id: int) -> ManifestEntry:
+def _to_manifest_entry(entry: FileEntry, status: ManifestEntryStatus, snapshot_id: int) -> ManifestEntry:
     return ManifestEntry.from_args(
         status=status,
         snapshot_id=snapshot_id,
@@ -277,41 +285,47 @@ def _carried(entry: Entry, status: ManifestEntryStatus, snapshot_id: int) -> Man
     )
 
 
-def _schema_of(metadata: TableMetadata, spec_id: int) -> "Schema":
-    """Return a schema that has every column that a partition spec refers to; an old spec may need an old schema."""
+def _find_schema(metadata: TableMetadata, spec_id: int) -> "Schema":
+    """Return a schema with every column that a partition spec refers to; an old spec may need an old schema."""
     spec: PartitionSpec = metadata.specs()[spec_id]
-    wanted = {field.source_id for field in spec.fields}
+    source_ids = {field.source_id for field in spec.fields}
     for schema in [metadata.schema(), *reversed(metadata.schemas)]:
-        if wanted <= set(schema.field_ids):
+        if source_ids <= set(schema.field_ids):
             return schema
     return metadata.schema()
 
 
 def has_equality_deletes(store: "Store", manifest: ManifestFile) -> bool:
-    """Tell whether a manifest lists deletes by value; PyIceberg writes those in a form that Spark can't read."""
+    """Return whether a manifest lists equality deletes; PyIceberg writes those in a form that Spark can't read."""
     is_deletes = manifest.content == ManifestContent.DELETES
-    return is_deletes and any(entry.is_equality_delete for entry in entries_in(store, manifest))
+    return is_deletes and any(entry.is_equality_delete for entry in read_manifest_entries(store, manifest))
 
 
-def _mergeable(store: "Store", group: Sequence[ManifestFile]) -> list[ManifestFile]:
+def _without_equality_deletes(store: "Store", group: Sequence[ManifestFile]) -> list[ManifestFile]:
     return [manifest for manifest in group if not has_equality_deletes(store, manifest)]
 
 
-def merged(store: "Store", pen: Pen, found: Sequence[ManifestFile]) -> list[ManifestFile]:
-    """Return manifests with many small ones merged, in tiers of ten, so that each file is carried a few times only."""
+def merge_small_manifests(
+    store: "Store", writer: SnapshotManifestWriter, manifest_files: Sequence[ManifestFile]
+) -> list[ManifestFile]:
+    """Merge small manifests, in size tiers of ten, so that each file's entry is rewritten only a few times."""
     tiers: dict[tuple[int, int, int], list[ManifestFile]] = {}
-    for manifest in found:
+    for manifest in manifest_files:
         count = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-        if manifest.added_snapshot_id != pen.snapshot_id and count < MOST_ENTRIES // MERGE_COUNT:
+        if manifest.added_snapshot_id != writer.snapshot_id and count < MAX_ENTRIES // MERGE_COUNT:
             tier = len(str(max(count, 1)))
             tiers.setdefault((manifest.partition_spec_id, int(manifest.content), tier), []).append(manifest)
-    full = [group for group in tiers.values() if len(group) >= MERGE_COUNT]
-    full = [group for group in (_mergeable(store, group) for group in full) if len(group) >= MERGE_COUNT]
-    if not full:
-        return list(found)
-    gone = {manifest.manifest_path for group in full for manifest in group}
-    kept = [manifest for manifest in found if manifest.manifest_path not in gone]
-    for group in full:
-        carried = [entry for manifest in group for entry in entries_in(store, manifest)]
-        kept.extend(pen.existing(carried))
-    return kept
+    full_groups = [group for group in tiers.values() if len(group) >= MERGE_COUNT]
+    full_groups = [
+        group
+        for group in (_without_equality_deletes(store, group) for group in full_groups)
+        if len(group) >= MERGE_COUNT
+    ]
+    if not full_groups:
+        return list(manifest_files)
+    merged_paths = {manifest.manifest_path for group in full_groups for manifest in group}
+    result = [manifest for manifest in manifest_files if manifest.manifest_path not in merged_paths]
+    for group in full_groups:
+        file_entries = [entry for manifest in group for entry in read_manifest_entries(store, manifest)]
+        result.extend(writer.write_existing(file_entries))
+    return result

@@ -1,4 +1,4 @@
-"""Write rows into Parquet data files of a table, as a stream: memory is bounded by the open files, not the rows."""
+"""Write a stream of rows to Parquet data files of a table. Memory depends on the open files, not on the rows."""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from runnel.lake import failpoints
-from runnel.lake.iceberg.partition_split import split
+from runnel.lake.iceberg.partition_split import split_by_partition
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 TARGET_BYTES = 256 * 1024 * 1024
 ROW_GROUP_ROWS = 122_880
 ROW_GROUP_BYTES = 128 * 1024 * 1024
-_TARGET_BYTES = "write.target-file-size-bytes"
-_GROUP_BYTES = "write.parquet.row-group-size-bytes"
-MOST_OPEN = 64
+_TARGET_BYTES_PROPERTY = "write.target-file-size-bytes"
+_GROUP_BYTES_PROPERTY = "write.parquet.row-group-size-bytes"
+MAX_OPEN_FILES = 64
 
 
 class RowWriter:
-    """Turns batches of rows, in any order of partitions, into data files of the table's current schema and spec.
+    """Writes batches of rows, in any order of partitions, to data files of the table's current schema and spec.
 
-    The table's own properties say how large files and row groups become, where it has them; a row group is measured
-    in memory. What is written at once should be no larger than a row group. Names of files start with `prefix`.
+    The table's properties, if set, determine how large files and row groups become; a row group is measured in memory.
+    A batch should be no larger than a row group. File names start with `prefix`.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class RowWriter:
     ) -> None:
         self.store = store
         self.metadata = metadata
-        self.target_bytes = target_bytes or int(metadata.properties.get(_TARGET_BYTES, TARGET_BYTES))
-        self.row_group_bytes = int(metadata.properties.get(_GROUP_BYTES, ROW_GROUP_BYTES))
+        self.target_bytes = target_bytes or int(metadata.properties.get(_TARGET_BYTES_PROPERTY, TARGET_BYTES))
+        self.row_group_bytes = int(metadata.properties.get(_GROUP_BYTES_PROPERTY, ROW_GROUP_BYTES))
         self.row_group_rows = row_group_rows
         self.prefix = prefix
         self.schema = metadata.schema()
         self.spec: PartitionSpec = metadata.spec()
         self.arrow_schema: pa.Schema = schema_to_pyarrow(self.schema)
         self.rows = 0
-        self._open: dict[str, _OpenFile] = {}
-        self._done: list[DataFile] = []
+        self._open_files: dict[str, _OpenFile] = {}
+        self._data_files: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Write some rows. Their columns are the table's, in its order and of types that cast safely."""
+        """Write rows that have all columns of the table, with types that cast safely."""
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         if table.num_rows == 0:
             return
@@ -72,87 +72,94 @@ class RowWriter:
         if self.spec.is_unpartitioned():
             self._append(None, table)
             return
-        for key, rows in split(self.spec, self.schema, table):
+        for key, rows in split_by_partition(self.spec, self.schema, table):
             self._append(key, rows)
 
     def close(self) -> list[DataFile]:
         """Finish all files and return them."""
-        for key in list(self._open):
-            self._finish(key)
-        return self._done
+        for partition_path in list(self._open_files):
+            self._finish(partition_path)
+        return self._data_files
 
     def _append(self, key: PartitionKey | None, table: pa.Table) -> None:
-        name = key.to_path() if key is not None else ""
-        if name not in self._open:
-            if len(self._open) >= MOST_OPEN:
-                self._finish(max(self._open, key=lambda other: self._open[other].bytes))
-            self._open[name] = _OpenFile(self, key)
-        self._open[name].write(table)
-        if self._open[name].bytes >= self.target_bytes:
-            self._finish(name)
+        partition_path = key.to_path() if key is not None else ""
+        if partition_path not in self._open_files:
+            if len(self._open_files) >= MAX_OPEN_FILES:
+                self._finish(max(self._open_files, key=lambda other: self._open_files[other].estimated_bytes))
+            self._open_files[partition_path] = _OpenFile(self, key)
+        self._open_files[partition_path].write(table)
+        if self._open_files[partition_path].estimated_bytes >= self.target_bytes:
+            self._finish(partition_path)
 
-    def _finish(self, name: str) -> None:
-        self._done.append(self._open.pop(name).close())
+    def _finish(self, partition_path: str) -> None:
+        self._data_files.append(self._open_files.pop(partition_path).close())
         failpoints.reach(failpoints.WRITE_DATA)
 
 
 class _OpenFile:
     """One Parquet file that is being written."""
 
-    def __init__(self, owner: RowWriter, key: PartitionKey | None) -> None:
-        self.owner = owner
+    def __init__(self, row_writer: RowWriter, key: PartitionKey | None) -> None:
+        self.row_writer = row_writer
         self.key = key
-        properties = owner.metadata.properties
-        provider = load_location_provider(owner.metadata.location, properties)
-        self.location = provider.new_data_location(f"{owner.prefix}{uuid.uuid4().hex}.parquet", key)
-        self.output = owner.store.io.new_output(self.location)
+        properties = row_writer.metadata.properties
+        provider = load_location_provider(row_writer.metadata.location, properties)
+        self.location = provider.new_data_location(f"{row_writer.prefix}{uuid.uuid4().hex}.parquet", key)
+        self.output = row_writer.store.io.new_output(self.location)
         self.stream: Any = self.output.create(overwrite=True)  # pyarrow takes any file object
-        # PyIceberg warns that it does not know the size of row groups; it is heeded here.
-        known = {name: value for name, value in properties.items() if name != _GROUP_BYTES}
-        options = _get_parquet_writer_kwargs(known)
+        # PyIceberg would warn that it does not support this property; this writer does.
+        writer_properties = {name: value for name, value in properties.items() if name != _GROUP_BYTES_PROPERTY}
+        options = _get_parquet_writer_kwargs(writer_properties)
         self.writer = pq.ParquetWriter(
-            cast(Any, self.stream), owner.arrow_schema, store_decimal_as_integer=True, **options
+            cast(Any, self.stream), row_writer.arrow_schema, store_decimal_as_integer=True, **options
         )
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
-        self._waiting_bytes = 0
+        self._buffered_tables: list[pa.Table] = []
+        self._buffered_rows = 0
+        self._buffered_bytes = 0
 
     @property
-    def bytes(self) -> int:
-        """Return about how large the file is; it only decides when a file is full."""
-        return int(self.stream.tell()) + self._waiting_bytes // 3  # a guess of what compression leaves
+    def estimated_bytes(self) -> int:
+        """Return roughly how large the file is; used only to decide when it is full."""
+        return int(self.stream.tell()) + self._buffered_bytes // 3  # estimated size after compression
 
     def write(self, table: pa.Table) -> None:
-        self._waiting.append(table)
-        self._waiting_rows += table.num_rows
-        self._waiting_bytes += table.nbytes
-        if self._waiting_rows >= self.owner.row_group_rows or self._waiting_bytes >= self.owner.row_group_bytes:
+        self._buffered_tables.append(table)
+        self._buffered_rows += table.num_rows
+        self._buffered_bytes += table.nbytes
+        if (
+            self._buffered_rows >= self.row_writer.row_group_rows
+            or self._buffered_bytes >= self.row_writer.row_group_bytes
+        ):
             self._flush()
 
     def _flush(self) -> None:
-        if self._waiting:
-            self.writer.write_table(pa.concat_tables(self._waiting), row_group_size=self.owner.row_group_rows)
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        if self._buffered_tables:
+            self.writer.write_table(
+                pa.concat_tables(self._buffered_tables), row_group_size=self.row_writer.row_group_rows
+            )
+        self._buffered_tables, self._buffered_rows, self._buffered_bytes = [], 0, 0
 
     def close(self) -> DataFile:
         self._flush()
         self.writer.close()
         self.stream.close()
         partition = self.key.partition if self.key is not None else Record()
-        return data_file(self.owner.metadata, self.location, self.writer.writer.metadata, len(self.output), partition)
+        return build_data_file(
+            self.row_writer.metadata, self.location, self.writer.writer.metadata, len(self.output), partition
+        )
 
 
-def data_file(
+def build_data_file(
     metadata: TableMetadata, location: str, parquet: pq.FileMetaData, size: int, partition: Record
 ) -> DataFile:
-    """Return the entry of a Parquet file, with its counts and bounds."""
+    """Return Iceberg's description of a Parquet file, with its counts and bounds."""
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=parquet,
         stats_columns=compute_statistics_plan(schema, metadata.properties),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
-    made = DataFile.from_args(
+    entry = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,
@@ -163,8 +170,8 @@ def data_file(
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
-    made.spec_id = metadata.default_spec_id
-    return made
+    entry.spec_id = metadata.default_spec_id
+    return entry
 
 
 def write_rows(store: "Store", metadata: TableMetadata, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
@@ -175,6 +182,6 @@ def write_rows(store: "Store", metadata: TableMetadata, batches: Iterable[pa.Rec
     return writer.close()
 
 
-def batches_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+def split_into_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield a table in batches that can be written one by one."""
     yield from table.to_batches(max_chunksize=ROW_GROUP_ROWS)

@@ -21,28 +21,28 @@ from pyiceberg.types import IcebergType
 _MICROS = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
 
-def split(spec: PartitionSpec, schema: Schema, table: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
+def split_by_partition(spec: PartitionSpec, schema: Schema, table: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
     """Yield the rows of each partition, in their order."""
     names = [f"p{position}" for position in range(len(spec.fields))]
-    values = [_values(field, schema, table) for field in spec.fields]
+    values = [_compute_partition_values(field, schema, table) for field in spec.fields]
     rows = pa.array(np.arange(table.num_rows))
     keys = pa.table([*values, rows], names=[*names, "row"])
     groups = keys.group_by(names, use_threads=False).aggregate([("row", "list")])
-    found = groups.column("row_list").combine_chunks()
+    row_lists = groups.column("row_list").combine_chunks()
     for position, key in enumerate(groups.select(names).to_pylist()):
-        parts = [PartitionFieldValue(field, key[name]) for field, name in zip(spec.fields, names, strict=True)]
-        taken = table if len(groups) == 1 else table.take(found[position].values)
-        yield PartitionKey(parts, spec, schema), taken
+        key_values = [PartitionFieldValue(field, key[name]) for field, name in zip(spec.fields, names, strict=True)]
+        partition_rows = table if len(groups) == 1 else table.take(row_lists[position].values)
+        yield PartitionKey(key_values, spec, schema), partition_rows
 
 
-def _values(field: PartitionField, schema: Schema, table: pa.Table) -> Any:
+def _compute_partition_values(field: PartitionField, schema: Schema, table: pa.Table) -> Any:
     path = schema.find_column_name(field.source_id) or ""
-    column = table.column(path) if path in table.column_names else _nested(table, path)
+    column = table.column(path) if path in table.column_names else _read_nested_column(table, path)
     kind = schema.find_field(field.source_id).field_type
-    return transformed(field.transform, kind, column.combine_chunks())
+    return apply_transform(field.transform, kind, column.combine_chunks())
 
 
-def _nested(table: pa.Table, path: str) -> Any:
+def _read_nested_column(table: pa.Table, path: str) -> Any:
     first, *rest = path.split(".")
     column: Any = table.column(first)
     for name in rest:
@@ -50,11 +50,11 @@ def _nested(table: pa.Table, path: str) -> Any:
     return column
 
 
-def transformed(transform: Transform[Any, Any], kind: IcebergType, values: Any) -> Any:
-    """Return what a transform makes of values, nulls staying null.
+def apply_transform(transform: Transform[Any, Any], kind: IcebergType, values: Any) -> Any:
+    """Apply a partition transform to values; nulls stay null.
 
     >>> from pyiceberg.types import DateType
-    >>> transformed(MonthTransform(), DateType(), pa.array([-1, 31], pa.date32())).to_pylist()
+    >>> apply_transform(MonthTransform(), DateType(), pa.array([-1, 31], pa.date32())).to_pylist()
     [-1, 1]
     """
     if isinstance(transform, IdentityTransform):
@@ -67,15 +67,19 @@ def transformed(transform: Transform[Any, Any], kind: IcebergType, values: Any) 
     if isinstance(transform, DayTransform) and pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     if isinstance(transform, DayTransform | HourTransform):
-        return _floored(values, _MICROS["day" if isinstance(transform, DayTransform) else "hour"])
-    apply = transform.transform(kind)
+        return _floor_to_unit(values, _MICROS["day" if isinstance(transform, DayTransform) else "hour"])
+    transform_value = transform.transform(kind)
     encoded = values.dictionary_encode()  # a value that occurs often is transformed once
-    made = [apply(value) for value in encoded.dictionary.to_pylist()]
-    result = encoded.dictionary.type if made and not isinstance(made[0], int) else None
-    return pa.array(made, result).take(encoded.indices) if made else pa.nulls(len(values), pa.int32())
+    transformed_values = [transform_value(value) for value in encoded.dictionary.to_pylist()]
+    result_type = encoded.dictionary.type if transformed_values and not isinstance(transformed_values[0], int) else None
+    return (
+        pa.array(transformed_values, result_type).take(encoded.indices)
+        if transformed_values
+        else pa.nulls(len(values), pa.int32())
+    )
 
 
-def _floored(values: Any, unit: int) -> Any:
+def _floor_to_unit(values: Any, unit: int) -> Any:
     """Return whole units since the epoch, rounded down also before it."""
     micros = values.cast(pa.int64())
     floored = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), unit)

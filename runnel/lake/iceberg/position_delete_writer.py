@@ -1,4 +1,4 @@
-"""Mark rows as deleted by their places, in files of position deletes: the files that hold them stay as they are."""
+"""Write position delete files, which delete rows without rewriting the data files that contain them."""
 
 import uuid
 from collections.abc import Iterable
@@ -19,53 +19,57 @@ from runnel.lake import failpoints
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-_PATH_ID, _POSITION_ID = 2147483546, 2147483545  # given by Iceberg's specification
+_PATH_ID, _POSITION_ID = 2147483546, 2147483545  # reserved field ids of Iceberg's specification
 
 
-def _field(name: str, kind: pa.DataType, number: int) -> "pa.Field[Any]":
+def _required_field(name: str, kind: pa.DataType, number: int) -> "pa.Field[Any]":
     return pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(number)})
 
 
-PLACES = pa.schema([_field("file_path", pa.string(), _PATH_ID), _field("pos", pa.int64(), _POSITION_ID)])
+POSITION_DELETE_SCHEMA = pa.schema(
+    [_required_field("file_path", pa.string(), _PATH_ID), _required_field("pos", pa.int64(), _POSITION_ID)]
+)
 
 
 @dataclass(frozen=True)
-class Partition:
-    """Where a file of deletes belongs: the partition of all the data files that it names."""
+class DeletePartition:
+    """The partition of a delete file, which is that of all data files it refers to."""
 
     spec_id: int
     values: Record
 
 
-def mark(store: "Store", metadata: TableMetadata, partition: Partition, places: Iterable[pa.RecordBatch]) -> DataFile:
-    """Write a file of deletes and return its entry. Places are sorted by file and position, and there is one."""
+def write_position_deletes(
+    store: "Store", metadata: TableMetadata, partition: DeletePartition, positions: Iterable[pa.RecordBatch]
+) -> DataFile:
+    """Write a position delete file and return its entry. `positions` is sorted by file and position, and not empty."""
     provider = load_location_provider(metadata.location, metadata.properties)
     location = provider.new_data_location(f"{uuid.uuid4().hex}-deletes.parquet")
     output = store.io.new_output(location)
-    count, least, most = 0, "", ""
+    count, first_path, last_path = 0, "", ""
     with (
         cast(Any, output.create(overwrite=True)) as stream,
-        pq.ParquetWriter(stream, PLACES, compression="zstd") as writer,
+        pq.ParquetWriter(stream, POSITION_DELETE_SCHEMA, compression="zstd") as writer,
     ):
-        for batch in places:
-            found = pa.Table.from_batches([batch]).cast(PLACES)
-            writer.write_table(found)
-            count += found.num_rows
-            least = least or found["file_path"][0].as_py()
-            most = found["file_path"][-1].as_py()
+        for batch in positions:
+            table = pa.Table.from_batches([batch]).cast(POSITION_DELETE_SCHEMA)
+            writer.write_table(table)
+            count += table.num_rows
+            first_path = first_path or table["file_path"][0].as_py()
+            last_path = table["file_path"][-1].as_py()
     failpoints.reach(failpoints.WRITE_DATA)
-    made = DataFile.from_args(
+    delete_file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=location,
         file_format=FileFormat.PARQUET,
         partition=partition.values,
         record_count=count,
         file_size_in_bytes=len(output),
-        lower_bounds={_PATH_ID: to_bytes(StringType(), least)},
-        upper_bounds={_PATH_ID: to_bytes(StringType(), most)},
+        lower_bounds={_PATH_ID: to_bytes(StringType(), first_path)},
+        upper_bounds={_PATH_ID: to_bytes(StringType(), last_path)},
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
     )
-    made.spec_id = partition.spec_id
-    return made
+    delete_file.spec_id = partition.spec_id
+    return delete_file

@@ -1,6 +1,6 @@
-"""Say in readable lines how the shape of a table changed: columns, partitions, order, properties.
+"""Describe in readable lines how a table's definition changed: columns, partitions, sort order, properties.
 
-Pure: compares two versions of metadata that the caller has read. Columns are known by id.
+Pure: compares two versions of metadata that the caller has read. Columns are matched by field id.
 """
 
 from collections.abc import Iterable
@@ -13,42 +13,42 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import NestedField
 
 
-def shape_changes(before: TableMetadata, after: TableMetadata) -> tuple[str, ...]:
-    """Return one line for each change, such as `added column note string`; nothing where only rows differ."""
+def describe_schema_changes(before: TableMetadata, after: TableMetadata) -> tuple[str, ...]:
+    """Return one line for each change, such as `added column note string`; nothing if only rows differ."""
     old, new = before.schema(), after.schema()
     if before.table_uuid != after.table_uuid:
-        return ("dropped and created anew", *_partitions(before, after))
+        return ("dropped and created anew", *_describe_partitions(before, after))
     return tuple(
         chain(
-            _columns(old, new),
-            _order(old, new),
-            _partitions(before, after),
-            _sorting(before, after),
-            _properties(before.properties, after.properties),
+            _describe_columns(old, new),
+            _describe_column_order(old, new),
+            _describe_partitions(before, after),
+            _describe_sort_order(before, after),
+            _describe_properties(before.properties, after.properties),
         )
     )
 
 
-def _columns(old: Schema, new: Schema) -> Iterable[str]:
-    gone, come = index_by_id(old), index_by_id(new)
-    for field_id, field in sorted(gone.items()):
-        if field_id not in come and not _within(old, field_id, gone.keys() - come.keys()):
+def _describe_columns(old: Schema, new: Schema) -> Iterable[str]:
+    old_fields, new_fields = index_by_id(old), index_by_id(new)
+    for field_id, field in sorted(old_fields.items()):
+        if field_id not in new_fields and not _is_nested_in(old, field_id, old_fields.keys() - new_fields.keys()):
             yield f"dropped column {old.find_column_name(field_id)} {field.field_type}"
-    for field_id, field in sorted(come.items()):
+    for field_id, field in sorted(new_fields.items()):
         name = new.find_column_name(field_id)
-        if field_id in gone:
-            yield from _column(gone[field_id], field, str(old.find_column_name(field_id)), str(name))
-        elif not _within(new, field_id, come.keys() - gone.keys()):
+        if field_id in old_fields:
+            yield from _describe_column(old_fields[field_id], field, str(old.find_column_name(field_id)), str(name))
+        elif not _is_nested_in(new, field_id, new_fields.keys() - old_fields.keys()):
             yield f"added column {name} {field.field_type}"
 
 
-def _within(schema: Schema, field_id: int, others: Iterable[int]) -> bool:
-    """Tell whether a field is inside another one of the same kind, which says enough."""
+def _is_nested_in(schema: Schema, field_id: int, others: Iterable[int]) -> bool:
+    """Tell whether a field is nested in one of `others`, whose line already covers it."""
     name = str(schema.find_column_name(field_id))
     return any(name.startswith(f"{schema.find_column_name(other)}.") for other in others)
 
 
-def _column(old: NestedField, new: NestedField, old_name: str, name: str) -> Iterable[str]:
+def _describe_column(old: NestedField, new: NestedField, old_name: str, name: str) -> Iterable[str]:
     if old.name != new.name:
         yield f"renamed column {old_name} to {name}"
     if new.field_type.is_primitive and old.field_type != new.field_type:
@@ -59,34 +59,42 @@ def _column(old: NestedField, new: NestedField, old_name: str, name: str) -> Ite
         yield f"comment of {name}: {new.doc or 'none'}"
 
 
-def _order(old: Schema, new: Schema) -> Iterable[str]:
+def _describe_column_order(old: Schema, new: Schema) -> Iterable[str]:
     shared = {field.field_id for field in old.fields} & {field.field_id for field in new.fields}
-    was = [field.field_id for field in old.fields if field.field_id in shared]
-    now = [field.field_id for field in new.fields if field.field_id in shared]
-    if was != now:
+    old_ids = [field.field_id for field in old.fields if field.field_id in shared]
+    new_ids = [field.field_id for field in new.fields if field.field_id in shared]
+    if old_ids != new_ids:
         yield f"order of columns: {', '.join(field.name for field in new.fields)}"
 
 
-def _partitions(before: TableMetadata, after: TableMetadata) -> Iterable[str]:
-    def parts(spec: PartitionSpec) -> list[tuple[int, str]]:
+def _describe_partitions(before: TableMetadata, after: TableMetadata) -> Iterable[str]:
+    def list_transforms(spec: PartitionSpec) -> list[tuple[int, str]]:
         return [(field.source_id, str(field.transform)) for field in spec.fields]
 
-    if parts(before.spec()) != parts(after.spec()):
-        shown = [_transformed(after.schema(), *part) for part in parts(after.spec()) if part[1] != "void"]
-        yield f"partition by {', '.join(shown) or 'nothing'}"
+    if list_transforms(before.spec()) != list_transforms(after.spec()):
+        expressions = [
+            _format_transform(after.schema(), *part) for part in list_transforms(after.spec()) if part[1] != "void"
+        ]
+        yield f"partition by {', '.join(expressions) or 'nothing'}"
 
 
-def _sorting(before: TableMetadata, after: TableMetadata) -> Iterable[str]:
-    def order(metadata: TableMetadata) -> list[tuple[int, str, str]]:
-        found = next((o for o in metadata.sort_orders if o.order_id == metadata.default_sort_order_id), SortOrder())
-        return [(field.source_id, str(field.transform), field.direction.value) for field in found.fields]
+def _describe_sort_order(before: TableMetadata, after: TableMetadata) -> Iterable[str]:
+    def list_sort_fields(metadata: TableMetadata) -> list[tuple[int, str, str]]:
+        sort_order = next(
+            (candidate for candidate in metadata.sort_orders if candidate.order_id == metadata.default_sort_order_id),
+            SortOrder(),
+        )
+        return [(field.source_id, str(field.transform), field.direction.value) for field in sort_order.fields]
 
-    if order(before) != order(after):
-        shown = [f"{_transformed(after.schema(), source, how)} {way}" for source, how, way in order(after)]
-        yield f"sort by {', '.join(shown) or 'nothing'}"
+    if list_sort_fields(before) != list_sort_fields(after):
+        expressions = [
+            f"{_format_transform(after.schema(), source, transform)} {direction}"
+            for source, transform, direction in list_sort_fields(after)
+        ]
+        yield f"sort by {', '.join(expressions) or 'nothing'}"
 
 
-def _transformed(schema: Schema, source: int, transform: str) -> str:
+def _format_transform(schema: Schema, source: int, transform: str) -> str:
     """Return a partition or sort expression as it is written in SQL."""
     name = schema.find_column_name(source) or f"dropped column {source}"
     if transform == "identity":
@@ -95,7 +103,7 @@ def _transformed(schema: Schema, source: int, transform: str) -> str:
     return f"{head}({width.rstrip(']')}, {name})" if width else f"{head}({name})"
 
 
-def _properties(before: dict[str, str], after: dict[str, str]) -> Iterable[str]:
+def _describe_properties(before: dict[str, str], after: dict[str, str]) -> Iterable[str]:
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             old, new = before.get(name, "none"), after.get(name, "none")

@@ -1,52 +1,57 @@
-"""Make sure that a version which a run wrote descends from its base by snapshots of that run only.
+"""Check that a version which a run wrote descends from its base only through snapshots of that run.
 
-A straggler of an earlier run, or another engine, may have written into the slot. Reads metadata files; never writes.
+A leftover process of an earlier run, or another engine, may have written to the slot. Reads metadata files; never
+writes.
 """
 
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.table_metadata import load_metadata
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from runnel.lake.store import Store
 
-RUN = "runnel.run"
+RUN_PROPERTY = "runnel.run"
 """The property of a snapshot's summary that says which run wrote it."""
 
 
 def check_descent(store: "Store", base: str | None, written: str, run: str) -> None:
-    """Raise PUBLISH_FOREIGN_WRITE where the rows of `written` may be the work of another than `run`.
+    """Raise PUBLISH_FOREIGN_WRITE if something other than `run` may have written rows of `written`.
 
-    Every snapshot between the base's current one and the written one must be marked with the run. One that starts
-    anew, without a parent, replaces the base whole.
+    Every snapshot after the base's current one, up to the written one, must have the run in its summary. A snapshot
+    without a parent replaces the base completely.
     """
     if written == base:
         return
-    metadata = load(store, written)
-    start = load(store, base).current_snapshot_id if base is not None else None
-    known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    at = metadata.current_snapshot_id
-    if at is None and start is not None:
-        raise _foreign(metadata.location, "its rows are gone without a snapshot that says who removed them")
-    while at is not None and at != start:
-        snapshot = known.get(at)
+    metadata = load_metadata(store, written)
+    base_snapshot_id = load_metadata(store, base).current_snapshot_id if base is not None else None
+    snapshots_by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    snapshot_id = metadata.current_snapshot_id
+    if snapshot_id is None and base_snapshot_id is not None:
+        raise _foreign_write_error(metadata.location, "its rows are gone without a snapshot that says who removed them")
+    while snapshot_id is not None and snapshot_id != base_snapshot_id:
+        snapshot = snapshots_by_id.get(snapshot_id)
         if snapshot is None:
             if base is None:
-                return  # too many snapshots for all to be listed, and those that are listed are the run's
-            raise _foreign(metadata.location, "it does not descend from the version that the run started from")
-        if _writer(snapshot) != run:
-            raise _foreign(metadata.location, f"snapshot {at} was written by {_writer(snapshot) or 'another engine'}")
-        at = snapshot.parent_snapshot_id
+                return  # the oldest snapshots are not listed any more, and all that are listed are the run's
+            raise _foreign_write_error(
+                metadata.location, "it does not descend from the version that the run started from"
+            )
+        if _writing_run(snapshot) != run:
+            raise _foreign_write_error(
+                metadata.location, f"snapshot {snapshot_id} was written by {_writing_run(snapshot) or 'another engine'}"
+            )
+        snapshot_id = snapshot.parent_snapshot_id
 
 
-def _writer(snapshot: "Snapshot") -> str | None:
-    return snapshot.summary.additional_properties.get(RUN) if snapshot.summary else None
+def _writing_run(snapshot: "Snapshot") -> str | None:
+    return snapshot.summary.additional_properties.get(RUN_PROPERTY) if snapshot.summary else None
 
 
-def _foreign(location: str, why: str) -> RunnelError:
+def _foreign_write_error(location: str, why: str) -> RunnelError:
     return RunnelError(
         "PUBLISH_FOREIGN_WRITE",
         f"the table in {location} was changed by another while the run wrote it: {why}",

@@ -1,6 +1,6 @@
-"""Stage a new version of a table from files added and removed.
+"""Stage a new version of a table from added and removed files.
 
-The one way in which Runnel itself writes Iceberg: appends, overwrites, replays of merges, compactions. Files may
+All Iceberg snapshots that Runnel itself writes are made here: appends, overwrites, merges, compactions. Files may
 belong to any partition spec of the table; one manifest is written per spec.
 """
 
@@ -16,32 +16,39 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableUpdate
 
-from runnel.errors import Broken, Mistake
-from runnel.lake.iceberg.manifests import Entry, Pen, entries_in, has_equality_deletes, manifests, merged
-from runnel.lake.iceberg.table_metadata import check_writable, load, update
-from runnel.phase_timer import phase
+from runnel.errors import CorruptData, Mistake
+from runnel.lake.iceberg.manifests import (
+    FileEntry,
+    SnapshotManifestWriter,
+    has_equality_deletes,
+    merge_small_manifests,
+    read_manifest_entries,
+    read_manifests,
+)
+from runnel.lake.iceberg.table_metadata import check_writable, load_metadata, stage_update
+from runnel.phase_timer import measure_phase
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
 @dataclass(frozen=True)
-class Edit:
+class VersionEdit:
     """What a new version adds and removes. `removed` are entries of the base version, data or deletes."""
 
     added: Sequence[DataFile] = ()
-    removed: Sequence[Entry] = ()
-    taken: Sequence[Entry] = ()  # files that another version of the same table has, added with the age of their rows
-    rewrites: bool = False  # the rows stay the same: a compaction
-    sequence: int | None = None  # for rewritten rows: how old they are
+    removed: Sequence[FileEntry] = ()
+    reused: Sequence[FileEntry] = ()  # files of another version of the table; they keep their sequence numbers
+    is_rewrite: bool = False  # the rows stay the same: a compaction
+    sequence: int | None = None  # data sequence number of rewritten rows
     summary: dict[str, str] = field(default_factory=dict)
-    updates: tuple[TableUpdate, ...] = ()  # schema, spec or property changes that go along
-    gathers: bool = False  # write all manifests anew, in as few as possible
+    updates: tuple[TableUpdate, ...] = ()  # schema, spec or property changes in the same version
+    rewrites_manifests: bool = False  # rewrite all manifests into as few as possible
 
     @property
     def operation(self) -> Operation:
-        """Return what Iceberg calls it."""
-        if self.rewrites:
+        """Return the operation as Iceberg names it."""
+        if self.is_rewrite:
             return Operation.REPLACE
         if not self.removed:
             deletes = any(file.content != DataFileContent.DATA for file in self.files)
@@ -50,110 +57,142 @@ class Edit:
 
     @property
     def files(self) -> list[DataFile]:
-        """Return every file that comes."""
-        return [*self.added, *(entry.file for entry in self.taken)]
+        """Return every file that the version gains."""
+        return [*self.added, *(entry.file for entry in self.reused)]
 
 
-@phase("write")
-def stage(store: "Store", base_location: str, edit: Edit) -> str:
+@measure_phase("write")
+def stage_version(store: "Store", base_location: str, edit: VersionEdit) -> str:
     """Write a version that differs from `base_location` by `edit` and return its location; nothing points at it yet."""
-    base = load(store, base_location)
+    base = load_metadata(store, base_location)
     check_writable(base)
     if edit.updates:
         from pyiceberg.table.update import update_table_metadata
 
         base = update_table_metadata(base, edit.updates, metadata_location=base_location)
     snapshot_id = new_snapshot_id(base)
-    pen = Pen(store, base, snapshot_id)
-    found = pen.added(edit.added, edit.sequence) if edit.added else []
-    found += pen.taken(edit.taken, base.next_sequence_number()) if edit.taken else []
-    if edit.gathers:
-        found += _gathered(store, pen, manifests(store, base), edit.removed)
+    manifest_writer = SnapshotManifestWriter(store, base, snapshot_id)
+    manifest_files = manifest_writer.write_added(edit.added, edit.sequence) if edit.added else []
+    manifest_files += (
+        manifest_writer.write_from_other_version(edit.reused, base.next_sequence_number()) if edit.reused else []
+    )
+    if edit.rewrites_manifests:
+        manifest_files += _rewrite_manifests(store, manifest_writer, read_manifests(store, base), edit.removed)
     else:
-        found = merged(store, pen, found + _without(store, pen, manifests(store, base), edit.removed))
+        manifest_files = merge_small_manifests(
+            store,
+            manifest_writer,
+            manifest_files + _exclude_entries(store, manifest_writer, read_manifests(store, base), edit.removed),
+        )
     sequence, parent = base.next_sequence_number(), base.current_snapshot()
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=parent.snapshot_id if parent else None,
         sequence_number=sequence,
         timestamp_ms=max(int(time.time() * 1000), base.last_updated_ms + 1),
-        manifest_list=pen.manifest_list(found, sequence, parent.snapshot_id if parent else None),
-        summary=_summary(edit, parent, found),
+        manifest_list=manifest_writer.write_list(manifest_files, sequence, parent.snapshot_id if parent else None),
+        summary=_build_summary(edit, parent, manifest_files),
         schema_id=base.current_schema_id,
     )
-    current = {"ref-name": MAIN_BRANCH, "snapshot-id": snapshot_id, "type": SnapshotRefType.BRANCH}
-    updates = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(current))
-    return update(store, base, base_location, updates)[0]
+    branch_ref = {"ref-name": MAIN_BRANCH, "snapshot-id": snapshot_id, "type": SnapshotRefType.BRANCH}
+    updates = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(branch_ref))
+    return stage_update(store, base, base_location, updates)[0]
 
 
 def new_snapshot_id(metadata: TableMetadata) -> int:
     """Return an unused snapshot id."""
     used = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-    while (found := secrets.randbits(62)) in used:
+    while (snapshot_id := secrets.randbits(62)) in used:
         pass
-    return found
+    return snapshot_id
 
 
-def _without(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: Sequence[Entry]) -> list[ManifestFile]:
-    """Return the base's manifests, those with removed files rewritten; every removed file must be found."""
-    wanted = {entry.path for entry in removed}
-    named = {entry.manifest for entry in removed}
-    kept: list[ManifestFile] = []
-    # The manifests that the entries came from are looked into first; usually nothing else has to be read.
-    for manifest in sorted(found, key=lambda manifest: manifest.manifest_path not in named):
-        if not wanted:
-            kept.append(manifest)
+def _exclude_entries(
+    store: "Store",
+    manifest_writer: SnapshotManifestWriter,
+    manifest_files: Iterable[ManifestFile],
+    removed: Sequence[FileEntry],
+) -> list[ManifestFile]:
+    """Return the base's manifests with removed files taken out; raise if a removed file is not listed."""
+    remaining_paths = {entry.path for entry in removed}
+    likely_manifests = {entry.manifest for entry in removed}
+    new_manifests: list[ManifestFile] = []
+    # Manifests that the removed entries were read from come first; usually no other has to be read.
+    for manifest in sorted(manifest_files, key=lambda manifest: manifest.manifest_path not in likely_manifests):
+        if not remaining_paths:
+            new_manifests.append(manifest)
             continue
-        live = entries_in(store, manifest)
-        gone = [entry for entry in live if entry.path in wanted]
-        if not gone:
-            kept.append(manifest)
+        live_entries = read_manifest_entries(store, manifest)
+        removed_entries = [entry for entry in live_entries if entry.path in remaining_paths]
+        if not removed_entries:
+            new_manifests.append(manifest)
             continue
-        kept.extend(_rewritten(store, pen, manifest, [entry for entry in live if entry.path not in wanted], gone))
-        wanted -= {entry.path for entry in gone}
-    if wanted:
-        raise _not_listed(wanted)
-    return kept
+        new_manifests.extend(
+            _rewrite_manifest(
+                store,
+                manifest_writer,
+                manifest,
+                [entry for entry in live_entries if entry.path not in remaining_paths],
+                removed_entries,
+            )
+        )
+        remaining_paths -= {entry.path for entry in removed_entries}
+    if remaining_paths:
+        raise _not_listed_error(remaining_paths)
+    return new_manifests
 
 
-def _rewritten(
-    store: "Store", pen: Pen, manifest: ManifestFile, left: Sequence[Entry], gone: Sequence[Entry]
+def _rewrite_manifest(
+    store: "Store",
+    manifest_writer: SnapshotManifestWriter,
+    manifest: ManifestFile,
+    remaining_entries: Sequence[FileEntry],
+    removed_entries: Sequence[FileEntry],
 ) -> list[ManifestFile]:
     if not has_equality_deletes(store, manifest):
-        return pen.rewritten(left, gone)
-    if left:
+        return manifest_writer.write_rewritten(remaining_entries, removed_entries)
+    if remaining_entries:
         what = f"{manifest.manifest_path} lists deletes by value, which only another engine can write anew"
         raise Mistake("TABLE_EQUALITY_DELETES", what, fix="rewrite the table's files with Spark, then repeat")
-    return []  # nothing of it is left, so it is not needed; it would only tell what is gone
+    return []  # no entry is left, so the manifest is not needed
 
 
-def _gathered(store: "Store", pen: Pen, found: Iterable[ManifestFile], removed: Sequence[Entry]) -> list[ManifestFile]:
-    """Return new manifests that carry everything of the base over, except `removed`, files of a partition together."""
-    live = [entry for manifest in found for entry in entries_in(store, manifest)]
-    wanted = {entry.path for entry in removed}
-    gone = [entry for entry in live if entry.path in wanted]
-    if wanted - {entry.path for entry in gone}:
-        raise _not_listed(wanted - {entry.path for entry in gone})
-    kept = [entry for entry in live if entry.path not in wanted]
-    return pen.rewritten(sorted(kept, key=lambda entry: (str(entry.file.partition), entry.sequence)), gone)
+def _rewrite_manifests(
+    store: "Store",
+    manifest_writer: SnapshotManifestWriter,
+    manifest_files: Iterable[ManifestFile],
+    removed: Sequence[FileEntry],
+) -> list[ManifestFile]:
+    """Return new manifests with all entries of the base except `removed`, sorted by partition."""
+    live_entries = [entry for manifest in manifest_files for entry in read_manifest_entries(store, manifest)]
+    removed_paths = {entry.path for entry in removed}
+    removed_entries = [entry for entry in live_entries if entry.path in removed_paths]
+    if removed_paths - {entry.path for entry in removed_entries}:
+        raise _not_listed_error(removed_paths - {entry.path for entry in removed_entries})
+    remaining_entries = [entry for entry in live_entries if entry.path not in removed_paths]
+    return manifest_writer.write_rewritten(
+        sorted(remaining_entries, key=lambda entry: (str(entry.file.partition), entry.sequence)), removed_entries
+    )
 
 
-def _not_listed(wanted: set[str]) -> Broken:
-    return Broken("LAKE_FILE_NOT_LISTED", f"{sorted(wanted)[0]} is not part of the version that is to lose it")
+def _not_listed_error(paths: set[str]) -> CorruptData:
+    return CorruptData("LAKE_FILE_NOT_LISTED", f"{sorted(paths)[0]} is not part of the version that is to lose it")
 
 
-def _summary(edit: Edit, parent: Snapshot | None, found: Sequence[ManifestFile]) -> Summary:
-    came, went = _counted(edit.files), _counted([entry.file for entry in edit.removed])
-    before = parent.summary.additional_properties if parent and parent.summary else {}
-    shown = {}
-    for name, (added, removed) in _COUNTS.items():
-        shown[f"total-{name}"] = str(max(int(before.get(f"total-{name}", 0)) + came[name] - went[name], 0))
-        shown |= {added: str(came[name])} if came[name] else {}
-        shown |= {removed: str(went[name])} if went[name] else {}
-    return Summary(edit.operation, **{**shown, **edit.summary})
+def _build_summary(edit: VersionEdit, parent: Snapshot | None, manifest_files: Sequence[ManifestFile]) -> Summary:
+    added_counts, removed_counts = _count_files(edit.files), _count_files([entry.file for entry in edit.removed])
+    parent_properties = parent.summary.additional_properties if parent and parent.summary else {}
+    properties = {}
+    for name, (added_key, removed_key) in _SUMMARY_KEYS.items():
+        properties[f"total-{name}"] = str(
+            max(int(parent_properties.get(f"total-{name}", 0)) + added_counts[name] - removed_counts[name], 0)
+        )
+        properties |= {added_key: str(added_counts[name])} if added_counts[name] else {}
+        properties |= {removed_key: str(removed_counts[name])} if removed_counts[name] else {}
+    return Summary(edit.operation, **{**properties, **edit.summary})
 
 
-_COUNTS = {
+_SUMMARY_KEYS = {
     "data-files": ("added-data-files", "deleted-data-files"),
     "delete-files": ("added-delete-files", "removed-delete-files"),
     "records": ("added-records", "deleted-records"),
@@ -163,16 +202,16 @@ _COUNTS = {
 }
 
 
-def _counted(files: Sequence[DataFile]) -> dict[str, int]:
-    def rows(content: DataFileContent) -> int:
+def _count_files(files: Sequence[DataFile]) -> dict[str, int]:
+    def count_rows(content: DataFileContent) -> int:
         return sum(file.record_count for file in files if file.content == content)
 
-    data = sum(1 for file in files if file.content == DataFileContent.DATA)
+    data_file_count = sum(1 for file in files if file.content == DataFileContent.DATA)
     return {
-        "data-files": data,
-        "delete-files": len(files) - data,
-        "records": rows(DataFileContent.DATA),
+        "data-files": data_file_count,
+        "delete-files": len(files) - data_file_count,
+        "records": count_rows(DataFileContent.DATA),
         "files-size": sum(file.file_size_in_bytes for file in files),
-        "position-deletes": rows(DataFileContent.POSITION_DELETES),
-        "equality-deletes": rows(DataFileContent.EQUALITY_DELETES),
+        "position-deletes": count_rows(DataFileContent.POSITION_DELETES),
+        "equality-deletes": count_rows(DataFileContent.EQUALITY_DELETES),
     }

@@ -1,4 +1,4 @@
-"""What a table is besides its rows: columns, partitions, order and properties, and how two changes of it combine.
+"""Compare and combine table definitions: columns, partition specs, sort orders and properties.
 
 Pure: compares metadata that the caller has read.
 """
@@ -9,19 +9,19 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 
-class Clash(Exception):
-    """Two changes of a table don't combine; `reason` says why in words that a report can use."""
+class IncompatibleChanges(Exception):
+    """Two changes of a table can't be combined; `reason` says why, in words for a user."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-def definition(metadata: TableMetadata) -> tuple[object, ...]:
-    """Return what must be equal for files of one version to mean the same in another.
+def extract_definition(metadata: TableMetadata) -> tuple[object, ...]:
+    """Return what must be equal in two versions for a data file to mean the same in both.
 
-    All schemas and the last column id count, not just the current schema: a column that was added and dropped has
-    used up an id that files may hold, and the other side must not give it to another column.
+    Includes all schemas and the last column id, not just the current schema: a column that was added and dropped used
+    a field id that data files may contain, and the other side must not use it for another column.
     """
     return (
         metadata.format_version,
@@ -37,20 +37,20 @@ def definition(metadata: TableMetadata) -> tuple[object, ...]:
     )
 
 
-def combined_properties(
+def combine_properties(
     base: Mapping[str, str], start: Mapping[str, str], other: Mapping[str, str]
 ) -> tuple[TableUpdate, ...]:
-    """Return the updates that bring what `other` changed since `base` to `start`."""
+    """Return the updates that apply to `start` what `other` changed since `base`."""
     changed = [name for name in sorted(base.keys() | other.keys()) if base.get(name) != other.get(name)]
-    wanted = [name for name in changed if start.get(name) != other.get(name)]
-    against = [name for name in wanted if start.get(name) != base.get(name)]
-    if against:
-        raise Clash(f"both sides changed the property {against[0]}")
+    pending = [name for name in changed if start.get(name) != other.get(name)]
+    conflicting = [name for name in pending if start.get(name) != base.get(name)]
+    if conflicting:
+        raise IncompatibleChanges(f"both sides changed the property {conflicting[0]}")
     updates: list[TableUpdate] = []
-    set_to = {name: other[name] for name in wanted if name in other}
-    gone = [name for name in wanted if name not in other]
-    if set_to:
-        updates.append(SetPropertiesUpdate(updates=set_to))
-    if gone:
-        updates.append(RemovePropertiesUpdate(removals=gone))
+    new_values = {name: other[name] for name in pending if name in other}
+    removed = [name for name in pending if name not in other]
+    if new_values:
+        updates.append(SetPropertiesUpdate(updates=new_values))
+    if removed:
+        updates.append(RemovePropertiesUpdate(removals=removed))
     return tuple(updates)

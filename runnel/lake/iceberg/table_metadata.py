@@ -1,7 +1,7 @@
-"""Tables as Iceberg metadata: read a version, create a table, write a new version.
+"""Read and write Iceberg table metadata: load a version, create a table, write a new version.
 
-A version is its own metadata file. A new one need not list the old ones, so it keeps only recent snapshots and a
-history of any length slows nothing down.
+A version is one metadata file. A new version need not list the old ones: it retains only recent snapshots, so that a
+long history slows nothing down.
 """
 
 import threading
@@ -20,9 +20,9 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
-from runnel.errors import Broken, Mistake
+from runnel.errors import CorruptData, Mistake
 from runnel.lake import failpoints
-from runnel.lake.iceberg.file_io import missing
+from runnel.lake.iceberg.file_io import missing_file_error
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-KEPT_SNAPSHOTS = 10
-NEWEST_FORMAT = 2  # that Runnel writes
+RETAINED_SNAPSHOTS = 10
+MAX_FORMAT_VERSION = 2  # Iceberg format version that Runnel writes
 DEFAULT_PROPERTIES = {
     "format-version": "2",
     "gc.enabled": "false",  # only Runnel removes files
@@ -42,79 +42,79 @@ DEFAULT_PROPERTIES = {
     "commit.manifest.target-size-bytes": "1048576",
     "write.metadata.previous-versions-max": "10",
 }
-CACHED_PARTS = 40_000  # snapshots and columns, of all versions that are kept in memory: at most about 100 MB
+MAX_CACHED_PARTS = 40_000  # snapshots and columns of all cached versions: at most about 100 MB
 _cache: OrderedDict[str, TableMetadata] = OrderedDict()
 _cached_parts = 0
 _guard = threading.Lock()
 
 
-class Unwritable(Mistake):
-    """A table in a form that Runnel reads, and only another engine writes."""
+class UnwritableTable(Mistake):
+    """A table has a format version that Runnel can read but not write."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         super().__init__(
             "TABLE_FORMAT",
             f"the table in {metadata.location} has Iceberg's format version {metadata.format_version}; "
-            f"Runnel reads it, but writes up to version {NEWEST_FORMAT}",
+            f"Runnel reads it, but writes up to version {MAX_FORMAT_VERSION}",
             fix="change it with Spark, or copy its rows into a new table",
         )
 
 
 def check_writable(metadata: TableMetadata) -> None:
-    """Raise where a table can't be given a new version."""
-    if metadata.format_version > NEWEST_FORMAT:
-        raise Unwritable(metadata)
+    """Raise if Runnel can't write a new version of a table."""
+    if metadata.format_version > MAX_FORMAT_VERSION:
+        raise UnwritableTable(metadata)
 
 
-def load(store: "Store", location: str) -> TableMetadata:
-    """Return the metadata of a version; versions never change, so they are kept in memory."""
+def load_metadata(store: "Store", location: str) -> TableMetadata:
+    """Return the metadata of a version; it is cached, because versions never change."""
     with _guard:
         if location in _cache:
             _cache.move_to_end(location)
             return _cache[location]
     try:
-        found = FromInputFile.table_metadata(store.io.new_input(location))
+        metadata = FromInputFile.table_metadata(store.io.new_input(location))
     except FileNotFoundError as error:
-        raise missing(location) from error
+        raise missing_file_error(location) from error
     except (ValueError, ValidationError) as error:
-        raise Broken("LAKE_FILE_DAMAGED", f"the lake's file {location} is damaged: not table metadata") from error
-    remember(location, found)
-    return found
+        raise CorruptData("LAKE_FILE_DAMAGED", f"the lake's file {location} is damaged: not table metadata") from error
+    cache_metadata(location, metadata)
+    return metadata
 
 
-def remember(location: str, metadata: TableMetadata) -> None:
-    """Keep the metadata of a version in memory."""
+def cache_metadata(location: str, metadata: TableMetadata) -> None:
+    """Cache the metadata of a version in memory."""
     global _cached_parts
     with _guard:
         if (old := _cache.pop(location, None)) is not None:
-            _cached_parts -= _parts(old)
+            _cached_parts -= _count_parts(old)
         _cache[location] = metadata
-        _cached_parts += _parts(metadata)
-        while _cached_parts > CACHED_PARTS and len(_cache) > 1:
-            _cached_parts -= _parts(_cache.popitem(last=False)[1])
+        _cached_parts += _count_parts(metadata)
+        while _cached_parts > MAX_CACHED_PARTS and len(_cache) > 1:
+            _cached_parts -= _count_parts(_cache.popitem(last=False)[1])
 
 
-def _parts(metadata: TableMetadata) -> int:
-    """Return how many parts metadata has, which tells how much memory it takes."""
+def _count_parts(metadata: TableMetadata) -> int:
+    """Return the number of snapshots and columns in metadata, an estimate of its memory use."""
     return 8 + len(metadata.snapshots) + sum(len(schema.fields) for schema in metadata.schemas)
 
 
-def forget() -> None:
-    """Drop everything kept in memory: files were rewritten in place, or a test wants to read them anew."""
+def clear_cache() -> None:
+    """Clear the cache, because files were rewritten in place or a test must read them again."""
     global _cached_parts
     with _guard:
         _cache.clear()
         _cached_parts = 0
 
 
-def handle(store: "Store", name: "TableName", location: str) -> Table:
-    """Return a version as a PyIceberg table that can be read, and never committed to."""
+def open_table(store: "Store", name: "TableName", location: str) -> Table:
+    """Return a version as a read-only PyIceberg table."""
     from pyiceberg.catalog.noop import NoopCatalog
 
-    return Table((name.layer, name.name), load(store, location), location, store.io, NoopCatalog("runnel"))
+    return Table((name.layer, name.name), load_metadata(store, location), location, store.io, NoopCatalog("runnel"))
 
 
-def create(
+def create_table(
     store: "Store",
     name: "TableName",
     schema: "Schema",
@@ -125,34 +125,34 @@ def create(
 ) -> tuple[str, TableMetadata]:
     """Stage a new, empty table and return its first version; nothing points at it yet.
 
-    Its folder has a name of its own, so that two branches may each create the table.
+    Its folder has a unique name, so that two branches can each create the table.
     """
     location = f"{store.warehouse}/{name.layer}/{name.name}-{uuid.uuid4().hex[:8]}"
-    made = new_table_metadata(
+    metadata = new_table_metadata(
         schema=schema,
         partition_spec=spec,
         sort_order=sort,
         location=location,
         properties={**DEFAULT_PROPERTIES, **(properties or {})},
     )
-    return write(store, made, None), made
+    return write_metadata(store, metadata, None), metadata
 
 
-def update(
+def stage_update(
     store: "Store", base: TableMetadata, base_location: str | None, updates: Iterable[TableUpdate]
 ) -> tuple[str, TableMetadata]:
     """Stage a version that differs from `base` by Iceberg updates, and return it."""
     check_writable(base)
     changed = update_table_metadata(base, tuple(updates), metadata_location=base_location)
-    changed = trimmed(changed)
-    return write(store, changed, base_location), changed
+    changed = trim_snapshots(changed)
+    return write_metadata(store, changed, base_location), changed
 
 
-def trimmed(metadata: TableMetadata, kept: int = KEPT_SNAPSHOTS) -> TableMetadata:
-    """Return metadata that lists only recent snapshots, and those that a reference names."""
-    if len(metadata.snapshots) <= kept:
+def trim_snapshots(metadata: TableMetadata, retained: int = RETAINED_SNAPSHOTS) -> TableMetadata:
+    """Return metadata that lists only recent snapshots, and those that an Iceberg ref points at."""
+    if len(metadata.snapshots) <= retained:
         return metadata
-    newest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[-kept:]
+    newest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[-retained:]
     ids = {snapshot.snapshot_id for snapshot in newest} | {ref.snapshot_id for ref in metadata.refs.values()}
     if metadata.current_snapshot_id is not None:
         ids.add(metadata.current_snapshot_id)
@@ -165,12 +165,12 @@ def trimmed(metadata: TableMetadata, kept: int = KEPT_SNAPSHOTS) -> TableMetadat
     )
 
 
-def write(store: "Store", metadata: TableMetadata, base_location: str | None) -> str:
+def write_metadata(store: "Store", metadata: TableMetadata, base_location: str | None) -> str:
     """Write a metadata file under a fresh name and return its location."""
     number = MetastoreCatalog._parse_metadata_version(base_location) + 1 if base_location else 0
     provider = load_location_provider(metadata.location, metadata.properties)
     location = provider.new_table_metadata_file_location(max(number, 0))
     ToOutputFile.table_metadata(metadata, store.io.new_output(location))
-    remember(location, metadata)
+    cache_metadata(location, metadata)
     failpoints.reach(failpoints.WRITE_METADATA)
     return location

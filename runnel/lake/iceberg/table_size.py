@@ -1,4 +1,4 @@
-"""How large a version of a table is, from its own summary: no data and no manifest is read."""
+"""Read the size of a table's version from its snapshot summary; no data file or manifest is read."""
 
 from dataclasses import dataclass
 
@@ -6,24 +6,28 @@ from pyiceberg.table.metadata import TableMetadata
 
 
 @dataclass(frozen=True)
-class Size:
-    """Rows, bytes and data files; None where the engine that wrote the version did not say."""
+class SizeSummary:
+    """Rows, bytes and data files of a version; None if the engine that wrote it did not record them."""
 
     rows: int | None
     bytes: int | None
     files: int | None
 
 
-def size_of(metadata: TableMetadata) -> Size:
+def read_size(metadata: TableMetadata) -> SizeSummary:
     """Return the size of a version."""
     snapshot = metadata.current_snapshot()
     if snapshot is None:
-        return Size(0, 0, 0)
+        return SizeSummary(0, 0, 0)
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
 
-    def total(name: str) -> int | None:
+    def read_total(name: str) -> int | None:
         return int(summary[name]) if name in summary else None
 
-    rows, gone = total("total-records"), total("total-position-deletes") or 0
-    unknown = rows is None or (total("total-equality-deletes") or 0) > 0
-    return Size(None if rows is None or unknown else rows - gone, total("total-files-size"), total("total-data-files"))
+    rows, deleted_rows = read_total("total-records"), read_total("total-position-deletes") or 0
+    is_row_count_unknown = rows is None or (read_total("total-equality-deletes") or 0) > 0
+    return SizeSummary(
+        None if rows is None or is_row_count_unknown else rows - deleted_rows,
+        read_total("total-files-size"),
+        read_total("total-data-files"),
+    )

@@ -1,8 +1,8 @@
-"""Slots: private catalogs in which Spark reads and writes, so that it never sees a moving branch.
+"""Manage slots: private catalogs in which Spark reads and writes, so that it never sees a moving branch.
 
-A slot is a fixed catalog name of a worker, `run_<worker>_<n>`. It is no ref: not listed, not forkable. Its tables are
-exactly those that its user reads and writes, at one commit. Its name is used again, so whoever took it is known by a
-token: a process that was stopped for too long can't touch what another has taken meanwhile.
+A slot is a fixed catalog name of a worker, `run_<worker>_<n>`. It is no ref: it is not listed and can't be forked. It
+contains exactly the tables that its user reads and writes, at one commit. Slot names are reused, so a token identifies
+the holder: a process that was suspended for too long can't change a slot that another one acquired meanwhile.
 """
 
 import secrets
@@ -17,10 +17,10 @@ from runnel.errors import RunnelError
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.catalog.lock import lock
-from runnel.lake.history.branches import catalog_state, clear, ensure_layers, register
-from runnel.lake.history.commits import Change, Commit, State, find
-from runnel.lake.leases.pins import later, owner, renewing
+from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.history.branches import clear_catalog, ensure_layers, read_catalog_locations, register_tables
+from runnel.lake.history.commits import Commit, CommitChange, LakeState, find_commit
+from runnel.lake.leases.pins import current_lease_owner, lease_expires_at, start_lease_renewal
 from runnel.names import SLOT_PREFIX, TableName
 
 
@@ -30,111 +30,117 @@ class Slot:
 
     name: str
     commit: Commit
-    base: State
+    base: LakeState
     ended: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     token: str = ""
 
     @property
     def lease(self) -> tuple[str, str]:
-        """Return what a draft names so that it is published only while the slot is held."""
+        """Return the name and token that a commit draft carries, so that it is published only if the lease is valid."""
         return self.name, self.token
 
 
-def take(db: Database, worker: str, number: int, commit: Commit, tables: State, layers: Iterable[str] = ()) -> Slot:
-    """Fill a slot with `tables` as they are at `commit`, in one transaction.
+def acquire_slot(
+    db: Database, worker: str, number: int, commit: Commit, tables: LakeState, layers: Iterable[str] = ()
+) -> Slot:
+    """Acquire a slot and fill it with `tables` as they are at `commit`, in one transaction.
 
-    The caller has made sure that every thread and job that used the slot before has ended. `layers` are made known
-    even where they have no table yet.
+    The caller has made sure that every thread and job that used the slot before has ended. `layers` are created even
+    if they have no table yet.
     """
     name, token = f"{SLOT_PREFIX}{worker}_{number}", secrets.token_hex(16)
 
     def work(connection: Connection) -> Slot:
-        lock(connection)
-        current = find(connection, commit.id)
+        lock_lake(connection)
+        current = find_commit(connection, commit.id)
         if current is None or current.expired_at:
             raise RunnelError("REF_EXPIRED", f"the contents of commit {commit.id} are gone: its retention ended")
-        clear(connection, name)
+        clear_catalog(connection, name)
         now = db.now(connection)
         connection.execute(schema.slots.delete().where(schema.slots.c.name == name))
-        values = {"name": name, "owner": owner(), "commit_id": commit.id, "taken_at": now, "token": token}
-        connection.execute(schema.slots.insert().values(**values, expires_at=later(now)))
-        register(connection, name, {table: version.location for table, version in tables.items()})
+        values = {"name": name, "owner": current_lease_owner(), "commit_id": commit.id, "taken_at": now, "token": token}
+        connection.execute(schema.slots.insert().values(**values, expires_at=lease_expires_at(now)))
+        register_tables(connection, name, {table: version.location for table, version in tables.items()})
         ensure_layers(connection, name, set(layers))
         return Slot(name, commit, tables, token=token)
 
-    taken = db.write(work)
-    renewing(db, schema.slots, _held((name, token)), taken.ended)
-    return taken
+    slot = db.write(work)
+    start_lease_renewal(db, schema.slots, _is_leased((name, token)), slot.ended)
+    return slot
 
 
-def place(db: Database, slot: Slot, locations: Mapping[TableName, str | None]) -> None:
-    """Make tables of a slot be at these versions, whatever they were; None removes one. Layers come with them."""
+def place_tables(db: Database, slot: Slot, locations: Mapping[TableName, str | None]) -> None:
+    """Set tables of a slot to these versions, creating their layers; None removes a table."""
 
     def work(connection: Connection) -> None:
-        lock(connection)
-        hold(connection, slot.lease)
+        lock_lake(connection)
+        check_lease(connection, slot.lease)
         rows, columns = schema.iceberg_tables, schema.iceberg_tables.c
         for table in locations:
-            here = sa.and_(columns.table_namespace == table.layer, columns.table_name == table.name)
-            connection.execute(rows.delete().where(columns.catalog_name == slot.name, here))
-        register(connection, slot.name, {table: at for table, at in locations.items() if at is not None})
+            is_table = sa.and_(columns.table_namespace == table.layer, columns.table_name == table.name)
+            connection.execute(rows.delete().where(columns.catalog_name == slot.name, is_table))
+        register_tables(
+            connection,
+            slot.name,
+            {table: table_location for table, table_location in locations.items() if table_location is not None},
+        )
         failpoints.reach(failpoints.SLOT_PLACED)
 
     db.write(work)
 
 
-def location(db: Database, slot: Slot, table: TableName) -> str | None:
-    """Return where a table of a slot is now, or None where it has none of that name."""
+def read_location(db: Database, slot: Slot, table: TableName) -> str | None:
+    """Return the current location of a slot's table, or None if the slot does not have the table."""
     columns = schema.iceberg_tables.c
-    here = (columns.table_namespace == table.layer, columns.table_name == table.name)
+    table_conditions = (columns.table_namespace == table.layer, columns.table_name == table.name)
 
     def work(connection: Connection) -> str | None:
-        hold(connection, slot.lease)
-        query = sa.select(columns.metadata_location).where(columns.catalog_name == slot.name, *here)
+        check_lease(connection, slot.lease)
+        query = sa.select(columns.metadata_location).where(columns.catalog_name == slot.name, *table_conditions)
         return connection.execute(query).scalar()
 
     return db.read(work)
 
 
-def written(db: Database, slot: Slot) -> tuple[Change, ...]:
-    """Return what was written in a slot since it was taken, as changes that can be published."""
+def list_changes(db: Database, slot: Slot) -> tuple[CommitChange, ...]:
+    """Return what was written in a slot since it was acquired, as changes that can be published."""
 
     def work(connection: Connection) -> dict[TableName, str]:
-        hold(connection, slot.lease)  # else its emptied catalog would look like dropped tables
-        return catalog_state(connection, slot.name)
+        check_lease(connection, slot.lease)  # otherwise its cleared catalog would look like dropped tables
+        return read_catalog_locations(connection, slot.name)
 
-    now = db.read(work)
-    base: dict[TableName, str] = {table: version.location for table, version in slot.base.items()}
+    current_locations = db.read(work)
+    base_locations: dict[TableName, str] = {table: version.location for table, version in slot.base.items()}
     return tuple(
-        Change(table, base.get(table), now.get(table))
-        for table in sorted(base.keys() | now.keys())
-        if base.get(table) != now.get(table)
+        CommitChange(table, base_locations.get(table), current_locations.get(table))
+        for table in sorted(base_locations.keys() | current_locations.keys())
+        if base_locations.get(table) != current_locations.get(table)
     )
 
 
 def release(db: Database, slot: Slot) -> None:
-    """Empty a slot, unless another has it by now. What it wrote and nobody published is swept later."""
+    """Release and clear a slot, unless another process has acquired it. Unpublished files are swept later."""
     slot.ended.set()
 
     def work(connection: Connection) -> None:
-        lock(connection)
-        if connection.execute(schema.slots.delete().where(_held(slot.lease))).rowcount:
-            clear(connection, slot.name)
+        lock_lake(connection)
+        if connection.execute(schema.slots.delete().where(_is_leased(slot.lease))).rowcount:
+            clear_catalog(connection, slot.name)
 
     db.write(work)
 
 
-def hold(connection: Connection, lease: tuple[str, str]) -> None:
-    """Raise where a slot, known by its name and token, is no longer held by whoever took it."""
-    if connection.execute(sa.select(schema.slots.c.name).where(_held(lease))).first() is None:
+def check_lease(connection: Connection, lease: tuple[str, str]) -> None:
+    """Raise if the lease on a slot, given by name and token, was lost."""
+    if connection.execute(sa.select(schema.slots.c.name).where(_is_leased(lease))).first() is None:
         what = f"slot {lease[0]} was not renewed for so long that it was taken away and its files may be swept"
         raise RunnelError("PUBLISH_LEASE_LOST", what, fix="run it again")
 
 
-def in_use(connection: Connection) -> list[str]:
-    """Return the names of all slots that are taken."""
+def list_slots_in_use(connection: Connection) -> list[str]:
+    """Return the names of all slots in use."""
     return list(connection.execute(sa.select(schema.slots.c.name).order_by(schema.slots.c.name)).scalars())
 
 
-def _held(lease: tuple[str, str]) -> "sa.ColumnElement[bool]":
+def _is_leased(lease: tuple[str, str]) -> "sa.ColumnElement[bool]":
     return sa.and_(schema.slots.c.name == lease[0], schema.slots.c.token == lease[1])

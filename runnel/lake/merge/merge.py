@@ -1,45 +1,44 @@
-"""Merge a branch into another, as one commit, or report what stands against it.
+"""Merge a branch into another as one commit, or report the conflicts.
 
-The commit takes in what the branch held when the merge was planned. When the target moves meanwhile, it is planned
-again; so is a decision about a table that the commit leaves as it is.
+The commit merges the state of the source branch when the merge was planned. If the target branch moves meanwhile, even
+in a table that the commit does not change, the merge is planned again.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Conflict, Moved, listed
+from runnel.errors import Conflict, VersionConflict, join_names
 from runnel.lake import failpoints
-from runnel.lake.history.commits import Change, Commit, State, Version, sequence
-from runnel.lake.leases.pins import pinned
-from runnel.lake.merge.merge_plan import Decision, MergePlan, plan_merge
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.commits import Commit, CommitChange, LakeState, read_sequence
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.merge.merge_plan import MergeDecision, MergePlan, plan_merge
+from runnel.lake.publish import CommitDraft, publish
+from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-
-__all__ = ["Decision", "MergeConflict", "MergePlan", "Merged", "NeedsRun", "merge", "plan_merge"]
 
 _ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
-class Merged:
-    """A merge that was carried out; `commit` is None where there was nothing to merge."""
+class MergeResult:
+    """The result of a merge; `commit` is None if there was nothing to merge."""
 
     commit: Commit | None
     plan: MergePlan
 
 
 class MergeConflict(Conflict):
-    """Tables that both branches changed in ways that don't combine."""
+    """Both branches changed some tables in ways that can't be combined."""
 
-    def __init__(self, source: str, into: str, tables: Sequence[Decision]) -> None:
-        told = "; ".join(f"`{step.table}`: {step.reason}" for step in tables[:5])
+    def __init__(self, source: str, into: str, tables: Sequence[MergeDecision]) -> None:
+        reasons = "; ".join(f"`{step.table}`: {step.reason}" for step in tables[:5])
         more = f"; and {len(tables) - 5} more" if len(tables) > 5 else ""
         super().__init__(
             "MERGE_CONFLICT",
-            f"branch `{source}` can't be merged into `{into}`: {told}{more}",
+            f"branch `{source}` can't be merged into `{into}`: {reasons}{more}",
             fix=f"revert the change on one of the branches (`runnel log TABLE` shows it), then repeat; "
             f"`runnel diff {into} {source}` shows both",
         )
@@ -47,116 +46,143 @@ class MergeConflict(Conflict):
 
 
 class NeedsRun(Conflict):
-    """Tables that tasks make and that moved on both branches: not a conflict but work."""
+    """Tables that tasks make changed on both branches: no conflict, but they must be computed again."""
 
-    def __init__(self, source: str, into: str, tables: Sequence[Decision]) -> None:
+    def __init__(self, source: str, into: str, tables: Sequence[MergeDecision]) -> None:
         super().__init__(
             "MERGE_NEEDS_RUN",
-            f"{listed([str(step.table) for step in tables])} must be computed again to merge `{source}` into `{into}`",
+            f"{join_names([str(step.table) for step in tables])} must be "
+            f"computed again to merge `{source}` into `{into}`",
             fix=f"runnel merge {source} --into {into} --run",
         )
         self.tables = tuple(tables)
 
 
-Finish = Callable[[tuple[Change, ...], tuple[str, str] | None, str], Commit]
-"""Publishes a merge with what was computed for it: the changes, the slot that they were made in, and the run."""
-Compute = Callable[[MergePlan, State, int, Finish], Commit]
-"""Computes what a merge needs, given the state that the target will have but for that, and finishes it.
+PublishMerge = Callable[[tuple[CommitChange, ...], tuple[str, str] | None, str], Commit]
+"""Publishes a merge with what was computed for it: the changes, the slot that they were written in, and the run."""
+ComputeMerge = Callable[[MergePlan, LakeState, int, PublishMerge], Commit]
+"""Computes the tables that a merge needs, from the state that the target will otherwise have, and publishes it.
 
 The number is the lake's sequence when the merge was planned."""
 
 
-def merge(
-    store: "Store", source: str, into: str = "main", message: str | None = None, compute: Compute | None = None
-) -> Merged:
+def merge_branch(
+    store: "Store", source: str, into: str = "main", message: str | None = None, compute: ComputeMerge | None = None
+) -> MergeResult:
     """Merge the branch `source` into the branch `into`.
 
-    Raises MergeConflict or NeedsRun, naming the tables that stand against it; then nothing has changed. With
-    `compute`, tables that tasks make are computed into the same commit.
+    Raises MergeConflict or NeedsRun with the tables that prevent the merge; then nothing has changed. With `compute`,
+    tables that tasks make are computed again, in the same commit.
     """
     staged: dict[tuple[object, ...], str] = {}
-    with pinned(store.db, "write") as pin:
+    with acquire_pin(store.db, "write") as pin:
         for attempt in range(1, _ATTEMPTS + 1):
-            planned = store.db.read(sequence)
+            planned_sequence = store.db.read(read_sequence)
             plan = plan_merge(store, source, into)
-            # Where both sides came to the same by themselves, a commit without changes says that they agree: if the
-            # target is set back later, the next merge starts from here and does not bring the change back.
-            if not any(step.changes or step.is_agreed or step.action == "conflict" for step in plan.steps):
-                return Merged(None, plan)
-            _refuse(plan, source, computes=compute is not None)
-            with pinned(store.db, "read", plan.source.id):
-                draft = replace(_draft(store, plan, message or f"merge {source}", pin, staged), planned=planned)
+            # If both sides reached the same content independently, a commit without changes records that: if the
+            # target is rewound later, the next merge starts from this commit and does not bring the change back.
+            if not any(step.changes_table or step.is_agreed or step.action == "conflict" for step in plan.steps):
+                return MergeResult(None, plan)
+            _raise_for_conflicts(plan, source, computes=compute is not None)
+            with acquire_pin(store.db, "read", plan.source.id):
+                draft = replace(
+                    _build_draft(store, plan, message or f"merge {source}", pin, staged),
+                    planned_sequence=planned_sequence,
+                )
                 failpoints.reach(failpoints.MERGE_STAGED)
                 try:
-                    if compute is not None and plan.having("compute"):
-                        return Merged(compute(plan, _state(store, plan, draft), planned, _finish(store, draft)), plan)
-                    return Merged(publish(store.db, draft), plan)
-                except Moved:
+                    if compute is not None and plan.with_action("compute"):
+                        return MergeResult(
+                            compute(
+                                plan,
+                                _expected_state(store, plan, draft),
+                                planned_sequence,
+                                _create_publisher(store, draft),
+                            ),
+                            plan,
+                        )
+                    return MergeResult(publish(store.db, draft), plan)
+                except VersionConflict:
                     if attempt == _ATTEMPTS:
                         raise
     raise AssertionError("unreachable")
 
 
-def _state(store: "Store", plan: MergePlan, draft: Draft) -> State:
-    """Return what the target will hold, but for what is to be computed: that is as it is."""
+def _expected_state(store: "Store", plan: MergePlan, draft: CommitDraft) -> LakeState:
+    """Return the state of the target after the merge; tables that are still to be computed are at their old version."""
     state = dict(store.state(plan.target))
     for change in draft.changes:
         if change.after is None:
             state.pop(change.table, None)
         else:
-            state[change.table] = Version(change.after, change.content or change.after)
+            state[change.table] = TableVersion(change.after, change.content or change.after)
     return state
 
 
-def _finish(store: "Store", draft: Draft) -> Finish:
-    def finish(computed: tuple[Change, ...], slot: tuple[str, str] | None, run: str) -> Commit:
-        made = {change.table: change for change in draft.changes}
-        relied = dict(draft.unmoved)
+def _create_publisher(store: "Store", draft: CommitDraft) -> PublishMerge:
+    def publish_computed(computed: tuple[CommitChange, ...], slot: tuple[str, str] | None, run: str) -> Commit:
+        changes_by_table = {change.table: change for change in draft.changes}
+        unmoved = dict(draft.required_versions)
         for change in computed:
-            # What the merge itself changed starts from where the target is, not from what was computed on.
-            before = made[change.table].before if change.table in made else change.before
-            made[change.table] = replace(change, before=before, detail={**change.detail, "merged": draft.merged})
-            relied.pop(change.table, None)
-        changes = tuple(made[table] for table in sorted(made))
-        return publish(store.db, replace(draft, changes=changes, unmoved=tuple(relied.items()), slot=slot, run=run))
+            # A table that the merge itself changed starts from the target's version, not from the computed input.
+            before = changes_by_table[change.table].before if change.table in changes_by_table else change.before
+            changes_by_table[change.table] = replace(
+                change, before=before, detail={**change.detail, "merged": draft.merged}
+            )
+            unmoved.pop(change.table, None)
+        changes = tuple(changes_by_table[table] for table in sorted(changes_by_table))
+        return publish(
+            store.db, replace(draft, changes=changes, required_versions=tuple(unmoved.items()), slot=slot, run=run)
+        )
 
-    return finish
+    return publish_computed
 
 
-def _refuse(plan: MergePlan, source: str, *, computes: bool = False) -> None:
-    if conflicts := plan.having("conflict"):
+def _raise_for_conflicts(plan: MergePlan, source: str, *, computes: bool = False) -> None:
+    if conflicts := plan.with_action("conflict"):
         raise MergeConflict(source, plan.into, conflicts)
-    if not computes and (work := plan.having("compute")):
-        raise NeedsRun(source, plan.into, work)
+    if not computes and (needed := plan.with_action("compute")):
+        raise NeedsRun(source, plan.into, needed)
 
 
-def _draft(store: "Store", plan: MergePlan, message: str, pin: str, staged: dict[tuple[object, ...], str]) -> Draft:
+def _build_draft(
+    store: "Store", plan: MergePlan, message: str, pin: str, staged: dict[tuple[object, ...], str]
+) -> CommitDraft:
     detail = {"merged": plan.source.id}
     changes = tuple(
-        _change(store, step, detail, staged) for step in plan.steps if step.changes and step.action != "compute"
+        _build_change(store, step, detail, staged)
+        for step in plan.steps
+        if step.changes_table and step.action != "compute"
     )
-    left = [step for step in plan.steps if not step.changes or step.action == "compute"]
-    relied_on = tuple((step.table, step.ours.location if step.ours else None) for step in left)
-    return Draft(
+    unchanged_steps = [step for step in plan.steps if not step.changes_table or step.action == "compute"]
+    relied_on = tuple((step.table, step.ours.location if step.ours else None) for step in unchanged_steps)
+    return CommitDraft(
         plan.into,
         message,
         store.author,
         changes,
         kind="merge",
         merged=plan.source.id,
-        unmoved=relied_on,
-        seen=tuple((step.table, one) for step in plan.steps if step.changes for one in step.seen),
+        required_versions=relied_on,
+        processed_files=tuple(
+            (step.table, processed_file)
+            for step in plan.steps
+            if step.changes_table
+            for processed_file in step.processed_files
+        ),
         pin=pin,
     )
 
 
-def _change(store: "Store", step: Decision, detail: dict[str, str], staged: dict[tuple[object, ...], str]) -> Change:
+def _build_change(
+    store: "Store", step: MergeDecision, detail: dict[str, str], staged: dict[tuple[object, ...], str]
+) -> CommitChange:
     before = step.ours.location if step.ours else None
-    told = {**detail, "action": step.action}
+    change_detail = {**detail, "action": step.action}
     if step.replay is None:
         after = step.theirs.location if step.theirs else None
-        return Change(step.table, before, after, step.theirs.content if step.theirs else None, told)
+        return CommitChange(step.table, before, after, step.theirs.content if step.theirs else None, change_detail)
     if step.replay.result not in staged:  # the same for every attempt to publish
         staged[step.replay.result] = step.replay.stage(store)
         failpoints.reach(failpoints.MERGE_REPLAYED)
-    return Change(step.table, before, staged[step.replay.result], step.content, told)
+    return CommitChange(step.table, before, staged[step.replay.result], step.content, change_detail)

@@ -1,8 +1,8 @@
-"""Undo a commit with a new one that points at the old contents; history is never rewritten.
+"""Revert a commit with a new one that points at the old contents; history is never rewritten.
 
-A table that nobody changed since goes back to the version before. One that was changed since keeps those changes,
-where they don't touch what is undone. The position of a source stays as it is. After a merge was reverted, merging the
-same commits again brings nothing: revert the revert.
+A table that was not changed since returns to its previous version. One that was changed since keeps those changes, if
+they don't overlap with what is undone. The position of a source is not changed. After a merge was reverted, merging
+the same commits again changes nothing: revert the revert instead.
 """
 
 from dataclasses import dataclass
@@ -13,105 +13,121 @@ from sqlalchemy.engine import Connection
 
 from runnel.errors import Conflict, Mistake
 from runnel.lake import failpoints
-from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.flow_state.ingest_positions import has_ingested
-from runnel.lake.history.adopt import adopt
-from runnel.lake.history.ancestry import contains, reach
-from runnel.lake.history.branches import branch
-from runnel.lake.history.commits import Change, Commit, Version, changes_of, find, history, path, sequence, version_at
-from runnel.lake.history.refs import head, readable
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish_again
+from runnel.lake.history.adopt import adopt_outside_changes
+from runnel.lake.history.ancestry import is_ancestor, read_ancestor_sequences
+from runnel.lake.history.branches import get_branch
+from runnel.lake.history.commits import (
+    Commit,
+    CommitChange,
+    find_commit,
+    find_version,
+    read_changes,
+    read_history,
+    read_sequence,
+    walk_lines,
+)
+from runnel.lake.history.refs import check_retained, read_head
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish_with_retry
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
-    from runnel.lake.merge.revert_sources import ReadFiles
+    from runnel.lake.merge.revert_sources import RevertPositions
     from runnel.lake.store import Store
 
 
 class RevertConflict(Conflict):
-    """Tables that later commits changed in ways that can't be kept."""
+    """Later commits changed tables in ways that can't be combined with the revert."""
 
-    def __init__(self, commit: Commit, branch: str, found: "list[tuple[_Undo, str]]") -> None:
-        told = "; ".join(f"`{undo.table}` ({_named(undo.later)}): {reason}" for undo, reason in found[:5])
-        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+    def __init__(self, commit: Commit, branch: str, conflicts: "list[tuple[_Undo, str]]") -> None:
+        reasons = "; ".join(
+            f"`{undo.table}` ({_format_commits(undo.later_commits)}): {reason}" for undo, reason in conflicts[:5]
+        )
+        more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
         super().__init__(
             "REVERT_CONFLICT",
-            f"commit {commit.id[:8]} can't be reverted on branch `{branch}`, because of later ones: {told}{more}",
+            f"commit {commit.id[:8]} can't be reverted on branch `{branch}`, because of later ones: {reasons}{more}",
             fix="revert the later commits first, newest first",
         )
-        self.tables = tuple((undo.table, reason) for undo, reason in found)
-        self.later = {undo.table: undo.later for undo, _ in found}
+        self.tables = tuple((undo.table, reason) for undo, reason in conflicts)
+        self.later = {undo.table: undo.later_commits for undo, _ in conflicts}
 
 
 @dataclass(frozen=True)
 class _Undo:
-    """One table of the commit: its versions before and after it, and now, and who changed it since."""
+    """One table of the commit: its versions before it, after it and now, and the later commits that changed it."""
 
     table: TableName
-    before: Version | None
-    after: Version | None
-    now: Version | None
-    later: tuple[Commit, ...]
-    files: "ReadFiles | None" = None  # of a source, what was read of its files
-    is_fed: bool = False  # a source fills the table
+    before: TableVersion | None
+    after: TableVersion | None
+    current: TableVersion | None
+    later_commits: tuple[Commit, ...]
+    positions: "RevertPositions | None" = None  # positions of the file source that fills the table
+    has_source: bool = False  # a source fills the table
 
     @property
     def is_untouched(self) -> bool:
-        """Tell whether the table is what the commit made it, and each of its rows of the file that it was of."""
-        same = self.now == self.after or self.files is None or self.files.is_same
-        return same and _content(self.now) == _content(self.after)
+        """Tell whether the table still has the content that the commit gave it, and the same source files."""
+        has_same_files = self.current == self.after or self.positions is None or self.positions.is_unchanged
+        return has_same_files and _content_of(self.current) == _content_of(self.after)
 
 
-def revert(store: "Store", commit: str, branch: str = "main", message: str | None = None) -> Commit:
-    """Undo what a commit changed, as a new commit on `branch`, which must have it behind it."""
+def revert_commit(store: "Store", commit: str, branch: str = "main", message: str | None = None) -> Commit:
+    """Undo what a commit changed, as a new commit on `branch`, whose history must contain it."""
     undone = store.commit(commit)
-    parent = store.db.read(lambda connection: _check(connection, undone, branch))
-    adopt(store.db, branch)
+    parent = store.db.read(lambda connection: _check_revertible(connection, undone, branch))
+    adopt_outside_changes(store.db, branch)
     staged: dict[tuple[object, ...], str] = {}
 
     with (
-        pinned(store.db, "write") as pin,
-        pinned(store.db, "read", parent.id),
-        pinned(store.db, "read", undone.id),
+        acquire_pin(store.db, "write") as pin,
+        acquire_pin(store.db, "read", parent.id),
+        acquire_pin(store.db, "read", undone.id),
     ):
 
-        def draft() -> Draft:
-            planned = store.db.read(sequence)
-            found = _undos(store, undone, parent, branch)
-            changes = _changes(store, undone, branch, found, staged)
+        def make_draft() -> CommitDraft:
+            planned = store.db.read(read_sequence)
+            undos = _read_undos(store, undone, parent, branch)
+            changes = _build_changes(store, undone, branch, undos, staged)
             if not changes:
                 what = f"there is nothing to revert: what commit {undone.id[:8]} changed is as it was before"
                 raise Mistake("REVERT_NOTHING", what, fix=f"`runnel show {undone.id[:8]}` lists its changes")
             failpoints.reach(failpoints.REVERT_STAGED)
-            kept = {change.table for change in changes}
-            relied_on = tuple((u.table, u.now.location if u.now else None) for u in found if u.table not in kept)
+            changed_tables = {change.table for change in changes}
+            required_versions = tuple(
+                (undo.table, undo.current.location if undo.current else None)
+                for undo in undos
+                if undo.table not in changed_tables
+            )
             text = message or f"revert {undone.id[:8]}: {undone.message}"
-            return Draft(
+            return CommitDraft(
                 branch,
                 text,
                 store.author,
                 changes,
                 kind="revert",
-                unmoved=relied_on,
-                planned=planned,
+                required_versions=required_versions,
+                planned_sequence=planned,
                 pin=pin,
-                seen=_inherited(store, found, changes),
+                processed_files=_collect_inherited_files(store, undos, changes),
             )
 
-        return publish_again(store.db, draft)
+        return publish_with_retry(store.db, make_draft)
 
 
-def _check(connection: Connection, commit: Commit, name: str) -> Commit:
-    """Return the commit's parent, having made sure that both can be used."""
-    branch(connection, name)
-    tip = head(connection, name)
-    if not any(line == commit.line and commit.seq <= seq for line, seq in path(connection, tip.line, tip.seq)):
-        raise _elsewhere(connection, commit, tip, name)
-    parent = find(connection, commit.parent) if commit.parent else None
+def _check_revertible(connection: Connection, commit: Commit, name: str) -> Commit:
+    """Return the commit's parent; raise unless the commit can be reverted on the branch."""
+    get_branch(connection, name)
+    tip = read_head(connection, name)
+    if not any(line == commit.line and commit.seq <= seq for line, seq in walk_lines(connection, tip.line, tip.seq)):
+        raise _not_on_branch_error(connection, commit, tip, name)
+    parent = find_commit(connection, commit.parent) if commit.parent else None
     if parent is None:
         raise Mistake("REVERT_ROOT", f"commit {commit.id[:8]} is the lake's first; there is nothing before it")
-    readable(commit)
+    check_retained(commit)
     if commit.kind == "rewind":
         what = f"commit {commit.id[:8]} took a source back to be read again; reverting it would have its rows twice"
         raise Mistake("REVERT_REWIND", what, fix=f"runnel rewind SOURCE --to {parent.id[:8]} takes it forward again")
@@ -121,69 +137,95 @@ def _check(connection: Connection, commit: Commit, name: str) -> Commit:
     return parent
 
 
-def _elsewhere(connection: Connection, commit: Commit, tip: Commit, name: str) -> Mistake:
+def _not_on_branch_error(connection: Connection, commit: Commit, tip: Commit, name: str) -> Mistake:
     what = f"commit {commit.id[:8]} of branch `{commit.branch}` is not on branch `{name}`"
     fix = f"`runnel log --at {name}` lists its commits"
-    if contains(reach(connection, tip), commit):
-        taken = _taken_in(connection, commit, tip)
-        what += f"; it came with merge {taken.id[:8]}" if taken else ""
-        fix = f"revert that merge, which undoes it whole: runnel revert {taken.id[:8]}" if taken else fix
+    if is_ancestor(read_ancestor_sequences(connection, tip), commit):
+        merge = _find_merge_of(connection, commit, tip)
+        what += f"; it came with merge {merge.id[:8]}" if merge else ""
+        fix = f"revert that merge, which undoes it whole: runnel revert {merge.id[:8]}" if merge else fix
     return Mistake("REVERT_ELSEWHERE", what, fix=fix)
 
 
-def _taken_in(connection: Connection, commit: Commit, tip: Commit) -> Commit | None:
-    """Return the oldest merge of a branch that brought a commit in."""
-    merges = [found for found in history(connection, tip) if found.merged and found.seq > commit.seq]
-    return next((merge for merge in reversed(merges) if contains(reach(connection, merge), commit)), None)
+def _find_merge_of(connection: Connection, commit: Commit, tip: Commit) -> Commit | None:
+    """Return the oldest merge on a branch that contains a commit."""
+    merges = [
+        candidate for candidate in read_history(connection, tip) if candidate.merged and candidate.seq > commit.seq
+    ]
+    return next(
+        (merge for merge in reversed(merges) if is_ancestor(read_ancestor_sequences(connection, merge), commit)), None
+    )
 
 
-def _inherited(store: "Store", undos: list[_Undo], changes: tuple[Change, ...]) -> tuple[tuple[TableName, Seen], ...]:
-    """Return what is recorded of sources whose rows come back, those in quarantine too."""
-    from runnel.lake.merge.revert_sources import owners_back
+def _collect_inherited_files(
+    store: "Store", undos: list[_Undo], changes: tuple[CommitChange, ...]
+) -> tuple[tuple[TableName, ProcessedFile], ...]:
+    """Return the source positions to record for rows that return, including quarantined ones."""
+    from runnel.lake.merge.revert_sources import list_returning_owners
 
-    files = {undo.table: undo.files for undo in undos if undo.files is not None}
-    back: dict[TableName, set[str]] = {}
+    positions_by_table = {undo.table: undo.positions for undo in undos if undo.positions is not None}
+    returning_owners: dict[TableName, set[str]] = {}
     for change in changes:
-        if (read := files.get(change.table)) is not None:
-            back.setdefault(read.source, set()).update(owners_back(store, change.before, change.after))
-    by_source = {read.source: read for read in files.values()}
-    return tuple((source, seen) for source, owners in back.items() for seen in by_source[source].inherited(owners))
+        if (positions := positions_by_table.get(change.table)) is not None:
+            returning_owners.setdefault(positions.source, set()).update(
+                list_returning_owners(store, change.before, change.after)
+            )
+    by_source = {positions.source: positions for positions in positions_by_table.values()}
+    return tuple(
+        (source, processed_file)
+        for source, owners in returning_owners.items()
+        for processed_file in by_source[source].find_inherited_files(owners)
+    )
 
 
-def _undos(store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:
-    return store.db.read(lambda connection: _undos_in(connection, store, commit, parent, name))
+def _read_undos(store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:
+    return store.db.read(lambda connection: _read_undos_in_transaction(connection, store, commit, parent, name))
 
 
-def _undos_in(connection: Connection, store: "Store", commit: Commit, parent: Commit, name: str) -> list[_Undo]:
-    from runnel.lake.merge.revert_sources import read_files, source_of
+def _read_undos_in_transaction(
+    connection: Connection, store: "Store", commit: Commit, parent: Commit, name: str
+) -> list[_Undo]:
+    from runnel.lake.merge.revert_sources import find_source_table, read_source_positions
 
-    tip = head(connection, name)
-    found = []
-    for change in changes_of(connection, commit.id):
+    tip = read_head(connection, name)
+    undos = []
+    for change in read_changes(connection, commit.id):
         table = change.table
-        before, after, now = (version_at(connection, at, table) for at in (parent, commit, tip))
-        later = _later(connection, tip, commit, table) if now != after else ()
-        files = read_files(connection, source_of(store, table, (now, after, before)), parent, commit, tip)
-        found.append(_Undo(table, before, after, now, later, files, has_ingested(connection, tip, table)))
-    return found
+        before, after, current = (find_version(connection, at_commit, table) for at_commit in (parent, commit, tip))
+        later_commits = _list_later_commits(connection, tip, commit, table) if current != after else ()
+        positions = read_source_positions(
+            connection, find_source_table(store, table, (current, after, before)), parent, commit, tip
+        )
+        undos.append(
+            _Undo(table, before, after, current, later_commits, positions, has_ingested(connection, tip, table))
+        )
+    return undos
 
 
-def _later(connection: Connection, tip: Commit, commit: Commit, table: TableName) -> tuple[Commit, ...]:
-    return tuple(found for found in history(connection, tip, table=table, limit=20) if found.seq > commit.seq)
+def _list_later_commits(connection: Connection, tip: Commit, commit: Commit, table: TableName) -> tuple[Commit, ...]:
+    return tuple(
+        later_commit
+        for later_commit in read_history(connection, tip, table=table, limit=20)
+        if later_commit.seq > commit.seq
+    )
 
 
-def _changes(
+def _build_changes(
     store: "Store", commit: Commit, name: str, undos: list[_Undo], staged: dict[tuple[object, ...], str]
-) -> tuple[Change, ...]:
-    from runnel.lake.iceberg.table_definition import Clash
+) -> tuple[CommitChange, ...]:
+    from runnel.lake.iceberg.table_definition import IncompatibleChanges
 
     changes, clashes = [], []
     for undo in undos:
         try:
-            change = _change(store, commit, name, undo, staged)
-            if change is not None and undo.files is not None and (path := undo.files.read_since(store)):
-                raise Clash(f"{path} was read again since, or its rows were released or taken back")
-        except Clash as clash:
+            change = _build_change(store, commit, name, undo, staged)
+            if (
+                change is not None
+                and undo.positions is not None
+                and (path := undo.positions.find_file_read_since(store))
+            ):
+                raise IncompatibleChanges(f"{path} was read again since, or its rows were released or taken back")
+        except IncompatibleChanges as clash:
             clashes.append((undo, clash.reason))
         else:
             changes += [change] if change else []
@@ -192,67 +234,73 @@ def _changes(
     return tuple(changes)
 
 
-def _change(
+def _build_change(
     store: "Store", commit: Commit, name: str, undo: _Undo, staged: dict[tuple[object, ...], str]
-) -> Change | None:
-    from runnel.lake.iceberg.table_definition import Clash
+) -> CommitChange | None:
+    from runnel.lake.iceberg.table_definition import IncompatibleChanges
 
-    now, before, after = undo.now, _before(store, undo, staged), undo.after
-    detail, here = {"reverts": commit.id}, now.location if now else None
-    if _content(now) == _content(before):
+    current, before, after = undo.current, _find_previous_version(store, undo, staged), undo.after
+    detail, current_location = {"reverts": commit.id}, current.location if current else None
+    if _content_of(current) == _content_of(before):
         return None
     if undo.is_untouched:
-        return Change(undo.table, here, before.location if before else None, _content(before), detail)
-    if now is None:
-        raise Clash("it was dropped")
+        return CommitChange(
+            undo.table, current_location, before.location if before else None, _content_of(before), detail
+        )
+    if current is None:
+        raise IncompatibleChanges("it was dropped")
     if before is None:
-        raise Clash("it was created by this commit, and would be dropped with what came later")
+        raise IncompatibleChanges("it was created by this commit, and would be dropped with what came later")
     if after is None:
-        raise Clash("it was dropped by this commit, and created anew")
-    location = _replayed(store, commit, name, undo, (before, after, now), staged)
-    return Change(undo.table, here, location, None, detail) if location else None
+        raise IncompatibleChanges("it was dropped by this commit, and created anew")
+    location = _stage_without_commit(store, commit, name, undo, (before, after, current), staged)
+    return CommitChange(undo.table, current_location, location, None, detail) if location else None
 
 
-def _before(store: "Store", undo: _Undo, staged: dict[tuple[object, ...], str]) -> Version | None:
-    """Return what a table goes back to. One that a source fills stays, without rows: so does its position."""
-    if undo.before is not None or undo.after is None or not undo.is_fed:
+def _find_previous_version(store: "Store", undo: _Undo, staged: dict[tuple[object, ...], str]) -> TableVersion | None:
+    """Return the version a table returns to; a source's table is emptied instead of dropped, like its position."""
+    if undo.before is not None or undo.after is None or not undo.has_source:
         return undo.before
-    from runnel.lake.merge.revert_sources import emptied
+    from runnel.lake.merge.revert_sources import stage_empty_version
 
     key = ("emptied", undo.after.location)
     if key not in staged:
-        staged[key] = emptied(store, undo.after).location
-    return undo.after if staged[key] == undo.after.location else Version(staged[key], staged[key])
+        staged[key] = stage_empty_version(store, undo.after).location
+    return undo.after if staged[key] == undo.after.location else TableVersion(staged[key], staged[key])
 
 
-def _replayed(
+def _stage_without_commit(
     store: "Store",
     commit: Commit,
     name: str,
     undo: _Undo,
-    versions: tuple[Version, Version, Version],
+    versions: tuple[TableVersion, TableVersion, TableVersion],
     staged: dict[tuple[object, ...], str],
 ) -> str | None:
-    """Stage what a table is now without what the commit did; None where there is nothing left of it."""
-    from runnel.lake.merge.merge_plan import combine, history_of
-    from runnel.lake.merge.three_way import Side
+    """Stage the current version without the commit's change; None if nothing of that change is left."""
+    from runnel.lake.merge.merge_plan import combine_changes, read_table_history
+    from runnel.lake.merge.three_way import MergeSide
 
-    before, after, now = versions
-    tip = store.db.read(lambda connection: head(connection, name))
-    ours = Side(f"branch {name}", now.location, partial(history_of, store, commit, after, tip, undo.table))
-    paths = undo.files.paths if undo.files else None
-    found = combine(store, after.location, ours, Side("the commit", before.location), undo=True, paths=paths)
-    if found.is_empty:
+    before, after, current = versions
+    tip = store.db.read(lambda connection: read_head(connection, name))
+    ours = MergeSide(
+        f"branch {name}", current.location, partial(read_table_history, store, commit, after, tip, undo.table)
+    )
+    paths = undo.positions.paths if undo.positions else None
+    edit = combine_changes(
+        store, after.location, ours, MergeSide("the commit", before.location), undo=True, paths=paths
+    )
+    if edit.is_empty:
         return None
-    if found.result not in staged:  # the same for every attempt to publish
-        staged[found.result] = found.stage(store)
-    return staged[found.result]
+    if edit.result not in staged:  # the same for every attempt to publish
+        staged[edit.result] = edit.stage(store)
+    return staged[edit.result]
 
 
-def _content(version: Version | None) -> str | None:
+def _content_of(version: TableVersion | None) -> str | None:
     return version.content if version else None
 
 
-def _named(commits: tuple[Commit, ...]) -> str:
-    shown = ", ".join(commit.id[:8] for commit in commits[:3])
-    return shown + (f" and {len(commits) - 3} more" if len(commits) > 3 else "")
+def _format_commits(commits: tuple[Commit, ...]) -> str:
+    short_ids = ", ".join(commit.id[:8] for commit in commits[:3])
+    return short_ids + (f" and {len(commits) - 3} more" if len(commits) > 3 else "")

@@ -1,7 +1,8 @@
-"""What a revert has to know of sources: which file each data file belongs to, and what their position becomes.
+"""Relate a revert to sources: which source file each data file belongs to, and the resulting position.
 
-A revert takes rows back and keeps the position. So the table of a source stays, though without rows, where the commit
-that created it is undone; and rows that come back belong to the file that they were read from, whatever its name is.
+A revert removes or restores rows but keeps the position. So if the commit that created a source's table is undone, the
+table stays, without rows; and restored rows belong to the source file that they were read from, whatever its name is
+now.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,124 +11,152 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
-from runnel.declare.model.flow import quarantine_of
-from runnel.lake.diff.file_delta import delta
-from runnel.lake.flow_state.ingest_position import STATE, Seen
-from runnel.lake.flow_state.ingest_positions import has_ingested, position
-from runnel.lake.history.commits import Commit, Version, version_at
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.lake.diff.file_delta import compute_file_delta
+from runnel.lake.flow_state.ingest_position import STATE_PATH, ProcessedFile
+from runnel.lake.flow_state.ingest_positions import has_ingested, read_position
+from runnel.lake.history.commits import Commit, find_version
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.data_file_owners import prefix_of
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.data_file_owners import read_owner_prefix
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 _QUARANTINE = "quarantine"
-Position = Mapping[str, Seen]
+Position = Mapping[str, ProcessedFile]
 
 
 @dataclass(frozen=True)
-class ReadFiles:
-    """The position of a source of files before the commit that is undone, after it, and now."""
+class RevertPositions:
+    """The position of a file source before the commit that is undone, after it, and now."""
 
     source: TableName
     before: Position
     after: Position
-    now: Position
-    versions: tuple[tuple[Version | None, Version | None, Version | None], ...]  # of its table and its quarantine
+    current: Position
+    versions: tuple[
+        tuple[TableVersion | None, TableVersion | None, TableVersion | None], ...
+    ]  # of its table and its quarantine
 
-    def read_since(self, store: "Store") -> str | None:
-        """Return a file that the commit read and that was read again, or its rows released, since; None if none was.
+    def find_file_read_since(self, store: "Store") -> str | None:
+        """Return a file that the commit read and that was read again or released since; None if there is none.
 
-        Its table and its quarantine are looked at together: a row that left one may have come to the other.
+        Examines the table and its quarantine together: a row may have moved from one to the other.
         """
-        by_commit, since = set[str](), set[str]()
-        for before, after, now in self.versions:
-            by_commit |= _owners_apart(store, before, after)
-            since |= _owners_apart(store, after, now)
-        return min((self.paths.get(owner, owner) for owner in by_commit & since), default=None)
+        owners_by_commit, owners_since = set[str](), set[str]()
+        for before, after, current in self.versions:
+            owners_by_commit |= _list_changed_owners(store, before, after)
+            owners_since |= _list_changed_owners(store, after, current)
+        return min((self.paths.get(owner, owner) for owner in owners_by_commit & owners_since), default=None)
 
     @property
     def paths(self) -> dict[str, str]:
-        """Return the path of each owner of data files, the newest that is known."""
-        found = (self.before, self.after, self.now)
-        return {owner: path for at in found for path, seen in at.items() for owner in seen.owned}
+        """Return the newest known path of each owner of data files."""
+        positions = (self.before, self.after, self.current)
+        return {
+            owner: path
+            for file_position in positions
+            for path, processed_file in file_position.items()
+            for owner in processed_file.all_owners
+        }
 
     @property
-    def is_same(self) -> bool:
-        """Tell whether each file counts as read now with what it had after the commit."""
-        return _contents(self.after) == _contents(self.now)
+    def is_unchanged(self) -> bool:
+        """Tell whether each file is still recorded with the contents that it had after the commit."""
+        return _map_identities(self.after) == _map_identities(self.current)
 
-    def inherited(self, back: Collection[str]) -> tuple[Seen, ...]:
-        """Return what is recorded so that the rows of every owner that come `back` belong to a path of the position.
+    def find_inherited_files(self, returning_owners: Collection[str]) -> tuple[ProcessedFile, ...]:
+        """Return the position entries by which the rows of all returning owners belong to a path again.
 
-        Their path is another file's by now, or one that counts as never read: it inherits them.
+        Their path now belongs to another file, or to one that counts as never read: that file inherits the rows.
         """
-        owned = {owner for seen in self.now.values() for owner in seen.owned}
-        found: dict[str, Seen] = {}
-        for path, seen in self.before.items():
-            lost = tuple(owner for owner in seen.owned if owner in back and owner not in owned)
-            if lost and path in self.now:
-                now = self.now[path]
-                found[path] = replace(now, owners=(*now.owned, *lost))
-        return tuple(found.values())
+        current_owners = {owner for processed_file in self.current.values() for owner in processed_file.all_owners}
+        inheriting: dict[str, ProcessedFile] = {}
+        for path, processed_file in self.before.items():
+            lost_owners = tuple(
+                owner
+                for owner in processed_file.all_owners
+                if owner in returning_owners and owner not in current_owners
+            )
+            if lost_owners and path in self.current:
+                current_file = self.current[path]
+                inheriting[path] = replace(current_file, owners=(*current_file.all_owners, *lost_owners))
+        return tuple(inheriting.values())
 
 
-def read_files(
+def read_source_positions(
     connection: Connection, source: TableName, parent: Commit, undone: Commit, tip: Commit
-) -> ReadFiles | None:
-    """Return the positions of a source of files; None for any other table."""
+) -> RevertPositions | None:
+    """Return the positions of a file source; None for any other table."""
     if not has_ingested(connection, tip, source, files=True):
         return None
-    found = (position(connection, commit, source) for commit in (parent, undone, tip))
-    before, after, now = ({path: seen for path, seen in at.items() if path != STATE or not seen.state} for at in found)
+    positions = (read_position(connection, commit, source) for commit in (parent, undone, tip))
+    before, after, current = (
+        {
+            path: processed_file
+            for path, processed_file in file_position.items()
+            if path != STATE_PATH or not processed_file.state
+        }
+        for file_position in positions
+    )
     versions = tuple(
         (
-            version_at(connection, parent, table),
-            version_at(connection, undone, table),
-            version_at(connection, tip, table),
+            find_version(connection, parent, table),
+            find_version(connection, undone, table),
+            find_version(connection, tip, table),
         )
-        for table in (source, quarantine_of(source))
+        for table in (source, quarantine_table_of(source))
     )
-    return ReadFiles(source, before, after, now, versions)
+    return RevertPositions(source, before, after, current, versions)
 
 
-def source_of(store: "Store", table: TableName, versions: Iterable[Version | None]) -> TableName:
-    """Return the table that a source fills: the table itself, or the one that a quarantine table is of."""
+def find_source_table(store: "Store", table: TableName, versions: Iterable[TableVersion | None]) -> TableName:
+    """Return the table that a source fills: the table itself, or the table that a quarantine table belongs to."""
     if table.layer != _QUARANTINE:
         return table
     location = next((version.location for version in versions if version is not None), None)
-    of = load(store, location).properties.get(table_properties.QUARANTINE_OF) if location is not None else None
-    return TableName.stored(of) if of else table
+    source_name = (
+        load_metadata(store, location).properties.get(table_properties.QUARANTINE_OF) if location is not None else None
+    )
+    return TableName.parse_unchecked(source_name) if source_name else table
 
 
-def _owners_apart(store: "Store", before: Version | None, after: Version | None) -> set[str]:
+def _list_changed_owners(store: "Store", before: TableVersion | None, after: TableVersion | None) -> set[str]:
     if before == after:
         return set()
-    found = delta(store, before.location if before else None, after.location if after else None)
-    named = (prefix_of(entry.path) for entry in (*found.added, *found.removed) if entry.is_data)
-    return {owner for owner in named if owner}
+    file_changes = compute_file_delta(store, before.location if before else None, after.location if after else None)
+    prefixes = (
+        read_owner_prefix(entry.path) for entry in (*file_changes.added, *file_changes.removed) if entry.is_data
+    )
+    return {owner for owner in prefixes if owner}
 
 
-def owners_back(store: "Store", before: str | None, after: str | None) -> set[str]:
-    """Return the owners of the data files that a change brings to a table."""
+def list_returning_owners(store: "Store", before: str | None, after: str | None) -> set[str]:
+    """Return the owners of the data files that a change adds to a table."""
     if after is None:
         return set()
-    found = delta(store, before, after).added
-    return {owner for entry in found if entry.is_data and (owner := prefix_of(entry.path))}
+    added_entries = compute_file_delta(store, before, after).added
+    return {owner for entry in added_entries if entry.is_data and (owner := read_owner_prefix(entry.path))}
 
 
-def emptied(store: "Store", version: Version) -> Version:
-    """Return a version without rows, staged where there are any."""
-    live = list(entries(store, load(store, version.location)))
-    if not live:
+def stage_empty_version(store: "Store", version: TableVersion) -> TableVersion:
+    """Return a version without rows; stage one if the version has rows."""
+    live_entries = list(read_entries(store, load_metadata(store, version.location)))
+    if not live_entries:
         return version
-    location = stage(store, version.location, Edit(removed=live))
-    return Version(location, location)
+    location = stage_version(store, version.location, VersionEdit(removed=live_entries))
+    return TableVersion(location, location)
 
 
-def _contents(at: Position) -> dict[str, str]:
-    return {owner: seen.identity for seen in at.values() if not seen.is_gone for owner in seen.owned}
+def _map_identities(file_position: Position) -> dict[str, str]:
+    return {
+        owner: processed_file.identity
+        for processed_file in file_position.values()
+        if not processed_file.is_removed
+        for owner in processed_file.all_owners
+    }

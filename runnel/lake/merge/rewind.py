@@ -1,7 +1,7 @@
-"""Take a source's table back to an earlier version together with its position, so that the source is read again.
+"""Reset a source's table and its position to an earlier version, so that the source is read again.
 
-A revert takes rows back and keeps the position: what was bad is not read again. A rewind takes both back, in one
-commit, so that the next run reads everything since, each row once. Its quarantine table goes along.
+A revert removes rows and keeps the position: bad rows are not read again. A rewind resets both in one commit, so that
+the next run reads everything since, each row once. The source's quarantine table is reset, too.
 """
 
 from collections.abc import Mapping
@@ -10,114 +10,135 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, nearest
-from runnel.lake.flow_state.ingest_position import STATE, Seen
-from runnel.lake.flow_state.ingest_positions import has_ingested, position
-from runnel.lake.history.adopt import adopt
-from runnel.lake.history.commits import Change, Commit, Version, sequence, version_at
-from runnel.lake.history.refs import head, readable
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish_again
+from runnel.errors import Mistake, find_nearest
+from runnel.lake.flow_state.ingest_position import STATE_PATH, ProcessedFile
+from runnel.lake.flow_state.ingest_positions import has_ingested, read_position
+from runnel.lake.history.adopt import adopt_outside_changes
+from runnel.lake.history.commits import Commit, CommitChange, find_version, read_sequence
+from runnel.lake.history.refs import check_retained, read_head
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish_with_retry
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-KIND = "rewind"
+KIND = "rewind_table"
 
 
 @dataclass(frozen=True)
-class Rewound:
-    """What a rewind did, or would do: `files` are read again, or everything since a state where it is no files."""
+class RewindResult:
+    """What a rewind did or would do: `files` is the number of files to read again; other sources have a state."""
 
     table: TableName
     to: Commit
     files: int
     has_state: bool
-    drops: bool  # the table was not there yet
+    drops: bool  # the table did not exist yet
     commit: Commit | None = None
 
 
-def rewind(
+def rewind_table(
     store: "Store",
     table: TableName,
     to: str,
     *,
     branch: str = "main",
-    also: tuple[TableName, ...] = (),
-    dry: bool = False,
-) -> Rewound:
-    """Make a source's table, and the tables `also` where they exist, what they were at a ref, with its position."""
-    adopt(store.db, branch)
-    target = readable(store.commit(to))
-    with pinned(store.db, "write") as pin, pinned(store.db, "read", target.id):
-        told: list[Rewound] = []
+    other_tables: tuple[TableName, ...] = (),
+    dry_run: bool = False,
+) -> RewindResult:
+    """Reset a source's table, its position and the existing `other_tables` to what they were at a ref."""
+    adopt_outside_changes(store.db, branch)
+    target = check_retained(store.commit(to))
+    with acquire_pin(store.db, "write") as pin, acquire_pin(store.db, "read", target.id):
+        results: list[RewindResult] = []
 
-        def draft() -> Draft:
-            planned = store.db.read(sequence)
-            changes, seen, found = store.db.read(lambda con: _difference(con, store, branch, target, table, also))
-            told.append(found)
-            if not changes and not seen:
+        def make_draft() -> CommitDraft:
+            planned = store.db.read(read_sequence)
+            changes, processed_files, result = store.db.read(
+                lambda connection: _plan_rewind(connection, store, branch, target, table, other_tables)
+            )
+            results.append(result)
+            if not changes and not processed_files:
                 what = f"`{table}` and what was read for it are as they were at {target.id[:8]} already"
                 raise Mistake("REWIND_NOTHING", what, fix=f"`runnel log {table}` lists its versions")
             message = f"rewind {table} to {target.id[:8]}"
-            return Draft(
+            return CommitDraft(
                 branch,
                 message,
                 store.author,
                 changes,
                 kind=KIND,
-                planned=planned,
+                planned_sequence=planned,
                 pin=pin,
-                seen=tuple((table, one) for one in seen),
+                processed_files=tuple((table, processed_file) for processed_file in processed_files),
             )
 
-        if dry:
-            draft()
-            return told[-1]
-        commit = publish_again(store.db, draft)
-    return replace(told[-1], commit=commit)
+        if dry_run:
+            make_draft()
+            return results[-1]
+        commit = publish_with_retry(store.db, make_draft)
+    return replace(results[-1], commit=commit)
 
 
-def _difference(
+def _plan_rewind(
     connection: Connection,
     store: "Store",
     branch: str,
     target: Commit,
     table: TableName,
-    also: tuple[TableName, ...],
-) -> tuple[tuple[Change, ...], tuple[Seen, ...], Rewound]:
-    tip = head(connection, branch)
+    other_tables: tuple[TableName, ...],
+) -> tuple[tuple[CommitChange, ...], tuple[ProcessedFile, ...], RewindResult]:
+    tip = read_head(connection, branch)
     if not has_ingested(connection, tip, table):
-        raise _no_source(connection, store, tip, table)
-    now, then = position(connection, tip, table), position(connection, target, table)
-    version = version_at(connection, target, table)
-    seen = _seen(now, then if version is not None else {})
+        raise _no_source_error(connection, store, tip, table)
+    current_position, target_position = read_position(connection, tip, table), read_position(connection, target, table)
+    version = find_version(connection, target, table)
+    processed_files = _restore_position(current_position, target_position if version is not None else {})
     changes = [
-        _change(one, version_at(connection, tip, one), version_at(connection, target, one)) for one in (table, *also)
+        _build_change(item, find_version(connection, tip, item), find_version(connection, target, item))
+        for item in (table, *other_tables)
     ]
-    files = sum(one.path != STATE for one in seen)
-    found = Rewound(table, target, files, any(one.path == STATE for one in seen), version is None)
-    return tuple(change for change in changes if change is not None), seen, found
+    files = sum(item.path != STATE_PATH for item in processed_files)
+    result = RewindResult(
+        table, target, files, any(item.path == STATE_PATH for item in processed_files), version is None
+    )
+    return tuple(change for change in changes if change is not None), processed_files, result
 
 
-def _seen(now: Mapping[str, Seen], then: Mapping[str, Seen]) -> tuple[Seen, ...]:
-    """Return what makes the position what it was: what was read since is gone."""
-    back = [one for path, one in then.items() if now.get(path) != one]
-    gone = [one.removed() for path, one in now.items() if path not in then and one != one.removed()]
-    return (*back, *gone)
+def _restore_position(
+    current_position: Mapping[str, ProcessedFile], target_position: Mapping[str, ProcessedFile]
+) -> tuple[ProcessedFile, ...]:
+    """Return the entries that restore an earlier position; files read since are recorded as removed."""
+    restored = [
+        processed_file
+        for path, processed_file in target_position.items()
+        if current_position.get(path) != processed_file
+    ]
+    removed = [
+        processed_file.as_removed()
+        for path, processed_file in current_position.items()
+        if path not in target_position and processed_file != processed_file.as_removed()
+    ]
+    return (*restored, *removed)
 
 
-def _change(table: TableName, now: Version | None, then: Version | None) -> Change | None:
-    if now == then:
+def _build_change(table: TableName, current: TableVersion | None, target: TableVersion | None) -> CommitChange | None:
+    if current == target:
         return None
-    return Change(table, now.location if now else None, then.location if then else None, then.content if then else None)
+    return CommitChange(
+        table,
+        current.location if current else None,
+        target.location if target else None,
+        target.content if target else None,
+    )
 
 
-def _no_source(connection: Connection, store: "Store", tip: Commit, table: TableName) -> Mistake:
-    if version_at(connection, tip, table) is None:
+def _no_source_error(connection: Connection, store: "Store", tip: Commit, table: TableName) -> Mistake:
+    if find_version(connection, tip, table) is None:
         names = [str(name) for name in store.state(tip.branch)]
-        close = nearest(str(table), names)
+        close = find_nearest(str(table), names)
         what = f"there is no table `{table}` on branch `{tip.branch}`" + (f"; close: `{close}`" if close else "")
         return Mistake("REWIND_UNKNOWN", what, fix="`runnel tables` lists them")
     what = f"nothing was read into `{table}` by a source: there is nothing to read again"

@@ -1,8 +1,8 @@
-"""Combine two changes of one table, file by file, without computing anything.
+"""Merge two changes of one table file by file (three-way merge), without reading rows.
 
-Both start from one version. Partition by partition: what only one side changed is taken from it; where both only
-appended, both appends are taken; where one side only compacted, the other one's change is taken; a change that both
-made is taken once. Anything else clashes. Position deletes belong to the partition of their rows and go along.
+Both changes start from one version. For each partition: if only one side changed it, that change is taken; if both
+only appended, both appends are taken; if one side only compacted, the other side's change is taken; a change that both
+made is taken once. Anything else is a conflict. Position deletes belong to the partition of their rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,83 +11,85 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.update import TableUpdate
 
-from runnel.lake.diff.file_delta import Delta, delta
-from runnel.lake.iceberg.data_file_owners import prefix_of
-from runnel.lake.iceberg.manifests import Entry
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_definition import Clash, combined_properties, definition
-from runnel.lake.iceberg.table_metadata import Unwritable, check_writable, load
+from runnel.lake.diff.file_delta import FileDelta, compute_file_delta
+from runnel.lake.iceberg.data_file_owners import read_owner_prefix
+from runnel.lake.iceberg.manifests import FileEntry
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_definition import IncompatibleChanges, combine_properties, extract_definition
+from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, load_metadata
 from runnel.lake.scan.scan_sql import partition_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from runnel.lake.merge.merge_sources import Sources
+    from runnel.lake.merge.merge_sources import ThreeWayPositions
     from runnel.lake.store import Store
 
-Key = tuple[int, object] | str | None
-"""A partition, by its spec and values; None is the whole table, where partitions can't be compared.
+PartitionId = tuple[int, object] | str | None
+"""A partition, by its spec and values; None is the whole table, if partitions can't be compared.
 
-Text is a file of the table's source, whose rows have data files of their own.
+A string is the path of a source file, whose rows have data files of their own.
 """
 
 
 @dataclass(frozen=True)
-class Step:
-    """One change of a table in a history; `rewrites` tells that its rows stayed the same."""
+class MergeStep:
+    """One change of a table in its history; `is_rewrite` if its rows stayed the same."""
 
     before: str | None
     after: str | None
-    rewrites: bool
+    is_rewrite: bool
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two versions: what it is called in reasons, and the history that led to it, read when needed."""
+class MergeSide:
+    """One of the two versions: its name in conflict messages, and the history that led to it, read on demand."""
 
     name: str
     location: str
-    steps: Callable[[], Sequence[Step]] = field(default=lambda: (), compare=False)
+    read_steps: Callable[[], Sequence[MergeStep]] = field(default=lambda: (), compare=False)
 
 
 @dataclass(frozen=True)
-class Replay:
-    """A version to start from and the edit that brings the other side's change to it."""
+class MergeEdit:
+    """A version to start from, and the edit that applies the other side's change to it."""
 
-    onto: str
-    taken: tuple[Entry, ...] = ()
-    removed: tuple[Entry, ...] = ()
+    base_location: str
+    added: tuple[FileEntry, ...] = ()
+    removed: tuple[FileEntry, ...] = ()
     updates: tuple[TableUpdate, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the version to start from has everything already."""
-        return not (self.taken or self.removed or self.updates)
+        """Tell whether the version to start from already contains the other side's change."""
+        return not (self.added or self.removed or self.updates)
 
     @property
     def result(self) -> tuple[object, ...]:
-        """Return what two replays share if they make the same version."""
-        paths = (frozenset(entry.path for entry in found) for found in (self.taken, self.removed))
-        return (self.onto, *paths, str(self.updates))
+        """Return a value that is equal for two edits that produce the same version."""
+        paths = (frozenset(entry.path for entry in side_entries) for side_entries in (self.added, self.removed))
+        return (self.base_location, *paths, str(self.updates))
 
     def stage(self, store: "Store") -> str:
         """Write the version and return its location; nothing points at it yet."""
-        return stage(store, self.onto, Edit(taken=self.taken, removed=self.removed, updates=self.updates))
+        return stage_version(
+            store, self.base_location, VersionEdit(reused=self.added, removed=self.removed, updates=self.updates)
+        )
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What one side did to one partition, by path."""
+class _PartitionChange:
+    """The files that one side added to and removed from one partition, by path."""
 
-    added: dict[str, Entry] = field(default_factory=dict)
-    removed: dict[str, Entry] = field(default_factory=dict)
+    added: dict[str, FileEntry] = field(default_factory=dict)
+    removed: dict[str, FileEntry] = field(default_factory=dict)
 
     @property
-    def appends(self) -> bool:
+    def is_append(self) -> bool:
         return not self.removed and all(entry.is_data for entry in self.added.values())
 
     @property
-    def undoes_append(self) -> bool:
+    def is_undone_append(self) -> bool:
         return not self.added and all(entry.is_data for entry in self.removed.values())
 
     @property
@@ -95,182 +97,242 @@ class _Part:
         return frozenset(self.added), frozenset(self.removed)
 
 
-def replay(
+def plan_merge_edit(
     store: "Store",
     base: str,
-    ours: Side,
-    theirs: Side,
+    ours: MergeSide,
+    theirs: MergeSide,
     *,
     undo: bool = False,
-    read: "Sources | None" = None,
+    source_positions: "ThreeWayPositions | None" = None,
     paths: Mapping[str, str] | None = None,
-) -> Replay:
-    """Return how to bring what `theirs` changed since `base` to `ours`, or raise Clash.
+) -> MergeEdit:
+    """Return the edit that applies to `ours` what `theirs` changed since `base`, or raise Clash.
 
-    The result starts from the side that changed columns or partitions, if one did. With `undo` the change is a commit
-    turned round: files that it appended go, whatever others did since, as long as they are still there. Rows that
-    came from files of a source are told apart by them: `read` says what both sides have read. For an undo `paths` does,
-    by the owners of data files: a file that was read again since clashes.
+    The edit starts from the side that changed columns or partitions, if one did. With `undo` the change is the inverse
+    of a commit: files that it appended are removed, whatever others did since, if they still exist. Rows of source
+    files are merged per source file: `source_positions` says what both sides have read. For an undo, `paths` maps the
+    owners of data files to source files; a source file that was read again since is a conflict.
     """
-    start, other = _roles(store, base, ours, theirs, undo)
-    mine, news = delta(store, base, start.location), delta(store, base, other.location)
-    for side, found in ((start, mine), (other, news)):
-        if any(entry.is_equality_delete for entry in (*found.added, *found.removed)):
-            raise Clash(f"rows were deleted by value on {side.name}, by another engine")
-    specs = {entry.file.spec_id for found in (mine, news) for entry in (*found.added, *found.removed)}
-    whole = len(specs) > 1
-    if not specs <= load(store, start.location).specs().keys():
-        raise Clash(f"{start.name} no longer knows a partition spec that {other.name} has files of")
-    updates = combined_properties(*(load(store, at).properties for at in (base, start.location, other.location)))
-    owners = _owners(read, mine, news) if paths is None else _paths_of(paths, mine, news)
-    parts = _Parts(
+    start, other = _choose_start(store, base, ours, theirs, undo)
+    start_changes, other_changes = (
+        compute_file_delta(store, base, start.location),
+        compute_file_delta(store, base, other.location),
+    )
+    for side, file_changes in ((start, start_changes), (other, other_changes)):
+        if any(entry.is_equality_delete for entry in (*file_changes.added, *file_changes.removed)):
+            raise IncompatibleChanges(f"rows were deleted by value on {side.name}, by another engine")
+    specs = {
+        entry.file.spec_id
+        for file_changes in (start_changes, other_changes)
+        for entry in (*file_changes.added, *file_changes.removed)
+    }
+    ignore_partitions = len(specs) > 1
+    if not specs <= load_metadata(store, start.location).specs().keys():
+        raise IncompatibleChanges(f"{start.name} no longer knows a partition spec that {other.name} has files of")
+    updates = combine_properties(
+        *(load_metadata(store, location).properties for location in (base, start.location, other.location))
+    )
+    owners = (
+        _map_owners(source_positions, start_changes, other_changes)
+        if paths is None
+        else _map_owner_paths(paths, start_changes, other_changes)
+    )
+    merge = _PartitionMerge(
         store,
         start,
         other,
-        _by_partition(mine, whole, owners),
-        _by_partition(news, whole, owners),
-        whole,
+        _group_by_partition(start_changes, ignore_partitions, owners),
+        _group_by_partition(other_changes, ignore_partitions, owners),
+        ignore_partitions,
         undo,
         owners,
-        read.same if read else frozenset(),
-        read.apart if read else frozenset(),
+        source_positions.same_paths if source_positions else frozenset(),
+        source_positions.differing_paths if source_positions else frozenset(),
     )
-    taken: list[Entry] = []
-    removed: list[Entry] = []
-    for key in parts.news:
-        came, went = parts.resolve(key)
-        taken += came
-        removed += went
-    made = Replay(start.location, tuple(taken), tuple(removed), updates)
+    added: list[FileEntry] = []
+    removed: list[FileEntry] = []
+    for key in merge.other_changes:
+        added_in_partition, removed_in_partition = merge.resolve(key)
+        added += added_in_partition
+        removed += removed_in_partition
+    edit = MergeEdit(start.location, tuple(added), tuple(removed), updates)
     try:
-        if not made.is_empty:
-            check_writable(load(store, start.location))
-    except Unwritable as error:
-        raise Clash(error.what) from error
-    return made
+        if not edit.is_empty:
+            check_writable(load_metadata(store, start.location))
+    except UnwritableTable as error:
+        raise IncompatibleChanges(error.what) from error
+    return edit
 
 
-def _roles(store: "Store", base: str, ours: Side, theirs: Side, undo: bool) -> tuple[Side, Side]:
-    """Return the side to start from and the side to bring: who changed the definition of the table stays whole."""
-    was, mine, news = (load(store, location) for location in (base, ours.location, theirs.location))
-    for side, metadata in ((ours, mine), (theirs, news)):
-        if metadata.table_uuid != was.table_uuid:
-            raise Clash(f"it was dropped and created anew on {side.name}")
-    before, here, there = definition(was), definition(mine), definition(news)
-    if there in (before, here):
+def _choose_start(
+    store: "Store", base: str, ours: MergeSide, theirs: MergeSide, undo: bool
+) -> tuple[MergeSide, MergeSide]:
+    """Return the side to start from and the side to apply; a side that changed the table's definition is the start."""
+    base_metadata, our_metadata, their_metadata = (
+        load_metadata(store, location) for location in (base, ours.location, theirs.location)
+    )
+    for side, metadata in ((ours, our_metadata), (theirs, their_metadata)):
+        if metadata.table_uuid != base_metadata.table_uuid:
+            raise IncompatibleChanges(f"it was dropped and created anew on {side.name}")
+    base_definition, our_definition, their_definition = (
+        extract_definition(base_metadata),
+        extract_definition(our_metadata),
+        extract_definition(their_metadata),
+    )
+    if their_definition in (base_definition, our_definition):
         return ours, theirs
     if undo:
-        # Files written since hold columns under ids that the old schema would give away again.
-        raise Clash("the commit changed its columns, partitions or order, and rows were written since")
-    if here == before:
+        # Files written since use field ids that the old schema would assign again.
+        raise IncompatibleChanges("the commit changed its columns, partitions or order, and rows were written since")
+    if our_definition == base_definition:
         return theirs, ours
-    raise Clash("both sides changed its columns, partitions or order")
+    raise IncompatibleChanges("both sides changed its columns, partitions or order")
 
 
-def _owners(read: "Sources | None", mine: Delta, news: Delta) -> Mapping[str, str]:
-    """Return which file of the source each data file belongs to; deletes belong to partitions, so none may be there."""
-    if read is None:
+def _map_owners(
+    source_positions: "ThreeWayPositions | None", start_changes: FileDelta, other_changes: FileDelta
+) -> Mapping[str, str]:
+    """Return the source file of each data file; raise if there are deletes, which belong to partitions."""
+    if source_positions is None:
         return {}
-    if all(entry.is_data for found in (mine, news) for entry in (*found.added, *found.removed)):
-        return {**_paths_of(read.paths, mine, news), **read.owners}
-    if both := sorted(read.same | read.apart):
-        raise Clash(f"both sides read {both[0]}, and rows were deleted by another engine")
+    if all(
+        entry.is_data
+        for file_changes in (start_changes, other_changes)
+        for entry in (*file_changes.added, *file_changes.removed)
+    ):
+        return {
+            **_map_owner_paths(source_positions.paths_by_owner, start_changes, other_changes),
+            **source_positions.owners,
+        }
+    if shared_paths := sorted(source_positions.same_paths | source_positions.differing_paths):
+        raise IncompatibleChanges(f"both sides read {shared_paths[0]}, and rows were deleted by another engine")
     return {}
 
 
-def _paths_of(paths: Mapping[str, str], mine: Delta, news: Delta) -> dict[str, str]:
-    """Return which file of the source each data file belongs to, by how its name starts."""
-    found = (entry.path for side in (mine, news) for entry in (*side.added, *side.removed) if entry.is_data)
-    return {path: paths[owner] for path in found if (owner := prefix_of(path) or "") in paths}
+def _map_owner_paths(paths: Mapping[str, str], start_changes: FileDelta, other_changes: FileDelta) -> dict[str, str]:
+    """Return the source file of each data file, by the prefix of its name."""
+    data_files = (
+        entry.path
+        for file_changes in (start_changes, other_changes)
+        for entry in (*file_changes.added, *file_changes.removed)
+        if entry.is_data
+    )
+    return {path: paths[owner] for path in data_files if (owner := read_owner_prefix(path) or "") in paths}
 
 
-def _by_partition(found: Delta, whole: bool, owners: Mapping[str, str]) -> dict[Key, _Part]:
-    parts: dict[Key, _Part] = {}
-    for entry in found.added:
-        parts.setdefault(_key(entry, whole, owners), _Part()).added[entry.path] = entry
-    for entry in found.removed:
-        parts.setdefault(_key(entry, whole, owners), _Part()).removed[entry.path] = entry
-    return parts
+def _group_by_partition(
+    file_changes: FileDelta, ignore_partitions: bool, owners: Mapping[str, str]
+) -> dict[PartitionId, _PartitionChange]:
+    partitions: dict[PartitionId, _PartitionChange] = {}
+    for entry in file_changes.added:
+        partitions.setdefault(_partition_id(entry, ignore_partitions, owners), _PartitionChange()).added[entry.path] = (
+            entry
+        )
+    for entry in file_changes.removed:
+        partitions.setdefault(_partition_id(entry, ignore_partitions, owners), _PartitionChange()).removed[
+            entry.path
+        ] = entry
+    return partitions
 
 
-def _key(entry: Entry, whole: bool, owners: Mapping[str, str]) -> Key:
-    return owners.get(entry.path) or (None if whole else partition_of(entry))
+def _partition_id(entry: FileEntry, ignore_partitions: bool, owners: Mapping[str, str]) -> PartitionId:
+    return owners.get(entry.path) or (None if ignore_partitions else partition_of(entry))
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _PartitionMerge:
     """Both sides' changes, by partition."""
 
     store: "Store"
-    start: Side
-    other: Side
-    mine: Mapping[Key, _Part]
-    news: Mapping[Key, _Part]
-    whole: bool
+    start: MergeSide
+    other: MergeSide
+    start_changes: Mapping[PartitionId, _PartitionChange]
+    other_changes: Mapping[PartitionId, _PartitionChange]
+    ignore_partitions: bool
     undo: bool
     owners: Mapping[str, str]
-    same: frozenset[str]
-    apart: frozenset[str]
-    _told: dict[str, dict[Key, bool]] = field(default_factory=dict)
+    same_paths: frozenset[str]
+    different_paths: frozenset[str]
+    _append_only: dict[str, dict[PartitionId, bool]] = field(default_factory=dict)
 
-    def resolve(self, key: Key) -> tuple[Iterable[Entry], Iterable[Entry]]:
-        """Return the files that the start must take and lose in one partition."""
-        mine, news = self.mine.get(key, _Part()), self.news[key]
-        if mine.paths == news.paths or key in self.same:
+    def resolve(self, key: PartitionId) -> tuple[Iterable[FileEntry], Iterable[FileEntry]]:
+        """Return the files to add to and to remove from one partition of the start."""
+        start_change, other_change = self.start_changes.get(key, _PartitionChange()), self.other_changes[key]
+        if start_change.paths == other_change.paths or key in self.same_paths:
             return (), ()
-        if key in self.apart:
-            raise Clash(f"both sides read {key}, with different contents")
-        if not (mine.added or mine.removed):
-            return news.added.values(), news.removed.values()
+        if key in self.different_paths:
+            raise IncompatibleChanges(f"both sides read {key}, with different contents")
+        if not (start_change.added or start_change.removed):
+            return other_change.added.values(), other_change.removed.values()
         if self.undo and isinstance(key, str):
-            raise Clash(f"{key} was read again since, or its rows were released or taken back")
-        if mine.appends and news.appends:
-            return _absent(news.added, mine.added), ()
-        if self.undo and news.undoes_append and not news.removed.keys() & mine.removed.keys():
-            return (), news.removed.values()
-        return self._despite_rewrites(key, mine, news)
+            raise IncompatibleChanges(f"{key} was read again since, or its rows were released or taken back")
+        if start_change.is_append and other_change.is_append:
+            return _exclude_present(other_change.added, start_change.added), ()
+        if (
+            self.undo
+            and other_change.is_undone_append
+            and not other_change.removed.keys() & start_change.removed.keys()
+        ):
+            return (), other_change.removed.values()
+        return self._resolve_rewritten(key, start_change, other_change)
 
-    def _despite_rewrites(self, key: Key, mine: _Part, news: _Part) -> tuple[Iterable[Entry], Iterable[Entry]]:
-        """Resolve a partition in which files went: did rows change, or was it compacted?"""
-        we_appended, they_appended = self._appended(self.start, key), self._appended(self.other, key)
-        if they_appended is None:
+    def _resolve_rewritten(
+        self, key: PartitionId, start_change: _PartitionChange, other_change: _PartitionChange
+    ) -> tuple[Iterable[FileEntry], Iterable[FileEntry]]:
+        """Resolve a partition from which files were removed: either rows changed, or it was compacted."""
+        start_appended, other_appended = (
+            self._has_only_appended(self.start, key),
+            self._has_only_appended(self.other, key),
+        )
+        if other_appended is None:
             return (), ()
-        if we_appended is None:  # only compacted here: the partition becomes what it is there
-            came = [*_absent(news.added, mine.added), *_absent(mine.removed, news.removed)]
-            return came, [*_absent(mine.added, news.added), *_absent(news.removed, mine.removed)]
-        if we_appended and they_appended:
-            if news.appends:
-                return _absent(news.added, mine.added), ()
-            if mine.appends:
-                return _absent(news.added, mine.added), news.removed.values()
-            raise Clash(f"both sides appended to and compacted {self._named(key)}")
-        raise Clash(f"both sides changed {self._named(key)}")
+        if start_appended is None:  # the start only compacted: take the other side's files
+            added = [
+                *_exclude_present(other_change.added, start_change.added),
+                *_exclude_present(start_change.removed, other_change.removed),
+            ]
+            return added, [
+                *_exclude_present(start_change.added, other_change.added),
+                *_exclude_present(other_change.removed, start_change.removed),
+            ]
+        if start_appended and other_appended:
+            if other_change.is_append:
+                return _exclude_present(other_change.added, start_change.added), ()
+            if start_change.is_append:
+                return _exclude_present(other_change.added, start_change.added), other_change.removed.values()
+            raise IncompatibleChanges(f"both sides appended to and compacted {self._describe_partition(key)}")
+        raise IncompatibleChanges(f"both sides changed {self._describe_partition(key)}")
 
-    def _appended(self, side: Side, key: Key) -> bool | None:
-        """Tell whether a side only appended to a partition, compactions left out; None: it did nothing to it."""
-        if side.name not in self._told:
-            self._told[side.name] = self._history(side)
-        return self._told[side.name].get(key)
+    def _has_only_appended(self, side: MergeSide, key: PartitionId) -> bool | None:
+        """Tell whether a side only appended to a partition, not counting compactions; None if it did not change it."""
+        if side.name not in self._append_only:
+            self._append_only[side.name] = self._read_append_only(side)
+        return self._append_only[side.name].get(key)
 
-    def _history(self, side: Side) -> dict[Key, bool]:
-        steps = side.steps()
-        found: dict[Key, bool] = {}
-        several_specs = len(load(self.store, side.location).partition_specs) > 1 and not self.whole
-        if several_specs or not any(step.rewrites for step in steps):
-            # A compaction may carry rows into another spec, where the steps before it would not be found.
-            direct = self.mine if side is self.start else self.news
-            return {key: part.appends for key, part in direct.items()}
+    def _read_append_only(self, side: MergeSide) -> dict[PartitionId, bool]:
+        steps = side.read_steps()
+        append_only: dict[PartitionId, bool] = {}
+        has_several_specs = (
+            len(load_metadata(self.store, side.location).partition_specs) > 1 and not self.ignore_partitions
+        )
+        if has_several_specs or not any(step.is_rewrite for step in steps):
+            # A compaction may move rows to another partition spec, in which the earlier steps can't be found.
+            side_changes = self.start_changes if side is self.start else self.other_changes
+            return {key: change.is_append for key, change in side_changes.items()}
         for step in steps:
-            if not step.rewrites:
-                for key, part in self._grouped(step):
-                    found[key] = found.get(key, True) and part.appends
-        return found
+            if not step.is_rewrite:
+                for key, change in self._group_step(step):
+                    append_only[key] = append_only.get(key, True) and change.is_append
+        return append_only
 
-    def _grouped(self, step: Step) -> Iterable[tuple[Key, _Part]]:
-        return _by_partition(delta(self.store, step.before, step.after), self.whole, self.owners).items()
+    def _group_step(self, step: MergeStep) -> Iterable[tuple[PartitionId, _PartitionChange]]:
+        return _group_by_partition(
+            compute_file_delta(self.store, step.before, step.after), self.ignore_partitions, self.owners
+        ).items()
 
-    def _named(self, key: Key) -> str:
-        metadata: TableMetadata = load(self.store, self.start.location)
+    def _describe_partition(self, key: PartitionId) -> str:
+        metadata: TableMetadata = load_metadata(self.store, self.start.location)
         if key is None:
             return "its rows, under different partitions"
         if isinstance(key, str):
@@ -281,5 +343,5 @@ class _Parts:
         return f"rows of {spec.partition_to_path(key[1], metadata.schema())}"  # type: ignore[arg-type]
 
 
-def _absent(found: Mapping[str, Entry], present: Mapping[str, Entry]) -> list[Entry]:
-    return [entry for path, entry in found.items() if path not in present]
+def _exclude_present(entries_by_path: Mapping[str, FileEntry], present: Mapping[str, FileEntry]) -> list[FileEntry]:
+    return [entry for path, entry in entries_by_path.items() if path not in present]

@@ -1,7 +1,7 @@
-"""DuckDB connections for the lake's own work: no extensions are fetched, nothing but named files is read.
+"""Open DuckDB connections for the lake's own queries: no extensions are downloaded, only named files are read.
 
-To start a DuckDB takes longer than most of what it is asked, so a process has one, and every work a connection of its
-own to it: the temporary tables, views and settings of one are not seen by another.
+Starting a DuckDB takes longer than most queries, so a process has one instance, and each caller a connection of its
+own to it: connections don't see each other's temporary tables, views and settings.
 """
 
 import atexit
@@ -13,79 +13,79 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.errors import Broken, RunnelError
+from runnel.errors import CorruptData, RunnelError
 
 if TYPE_CHECKING:
     import duckdb
 
 
-class _Running:
+class _DuckdbInstance:
     """The DuckDB of this process."""
 
     def __init__(self) -> None:
         import duckdb
 
-        self.spill = temp_dirs.path("duckdb")
+        self.spill_dir = temp_dirs.create("duckdb")
         settings: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
-            "enable_external_file_cache": False,  # a user's file that was written anew is another one at once
-            "temp_directory": self.spill,
+            "enable_external_file_cache": False,  # so that a user's rewritten file is read again at once
+            "temp_directory": self.spill_dir,
             "threads": os.cpu_count() or 1,
         }
-        self._first = duckdb.connect(":memory:", config=settings)
+        self._first_connection = duckdb.connect(":memory:", config=settings)
 
-    def session(self) -> "duckdb.DuckDBPyConnection":
-        session = self._first.cursor()
+    def open_session(self) -> "duckdb.DuckDBPyConnection":
+        session = self._first_connection.cursor()
         session.execute("SET TimeZone = 'UTC'")
         return session
 
     def close(self) -> None:
-        self._first.close()
-        shutil.rmtree(self.spill, ignore_errors=True)
+        self._first_connection.close()
+        shutil.rmtree(self.spill_dir, ignore_errors=True)
 
 
-_running: _Running | None = None
-_abandoned: list[object] = []
-_guard = threading.Lock()
+_instance: _DuckdbInstance | None = None
+_parent_instances: list[object] = []
+_lock = threading.Lock()
 
 
-def connect() -> "duckdb.DuckDBPyConnection":
-    """Return a connection that has no tables, and whose times are in UTC, as Spark's are."""
+def connect_duckdb() -> "duckdb.DuckDBPyConnection":
+    """Return a connection without tables, with the time zone UTC as in Spark."""
     import duckdb
 
-    global _running
-    with _guard:
-        if _running is not None:
-            with suppress(duckdb.Error):  # after some errors a DuckDB answers nobody any more
-                return _running.session()
-        _running = _Running()
-        return _running.session()
+    global _instance
+    with _lock:
+        if _instance is not None:
+            with suppress(duckdb.Error):  # after some errors an instance refuses every query
+                return _instance.open_session()
+        _instance = _DuckdbInstance()
+        return _instance.open_session()
 
 
-def _close() -> None:
-    global _running
-    with _guard:
-        if _running is not None:
-            _running.close()
-        _running = None
+def _close_instance() -> None:
+    global _instance
+    with _lock:
+        if _instance is not None:
+            _instance.close()
+        _instance = None
 
 
-def _forget() -> None:
-    """Give a forked child a DuckDB of its own; closing its parent's would wait for threads that it does not have."""
-    global _guard, _running
-    _guard = threading.Lock()
-    _abandoned.append(_running)
-    _running = None
+def _reset_after_fork() -> None:
+    """Let a forked child start its own DuckDB; closing its parent's would wait for threads that the child lacks."""
+    global _lock, _instance
+    _lock = threading.Lock()
+    _parent_instances.append(_instance)
+    _instance = None
 
 
-atexit.register(_close)
-os.register_at_fork(after_in_child=_forget)
+atexit.register(_close_instance)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn what DuckDB says about files and memory into errors that a user can act on."""
+def translate_duckdb_errors() -> Iterator[None]:
+    """Turn DuckDB's errors about files and memory into RunnelErrors with a fix."""
     import duckdb
 
     try:
@@ -95,4 +95,4 @@ def told() -> Iterator[None]:
         raise RunnelError("DIFF_TOO_LARGE", what, fix="compare with a query of your own, over fewer rows") from error
     except (duckdb.IOException, duckdb.InvalidInputException) as error:
         what = f"a file of the lake can't be read: {str(error).splitlines()[0]}"
-        raise Broken("LAKE_FILE_UNREADABLE", what, fix="run `runnel fsck` to see which commits need it") from error
+        raise CorruptData("LAKE_FILE_UNREADABLE", what, fix="run `runnel fsck` to see which commits need it") from error

@@ -1,4 +1,4 @@
-"""How Iceberg's types, names and paths are written in DuckDB's SQL."""
+"""Write Iceberg types, names and paths as DuckDB SQL."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from pyiceberg.types import (
 
 from runnel.errors import RunnelError
 
-_SIMPLE: dict[Any, str] = {
+_PRIMITIVE_TYPES: dict[Any, str] = {
     BooleanType: "BOOLEAN",
     IntegerType: "INTEGER",
     LongType: "BIGINT",
@@ -42,52 +42,54 @@ _SIMPLE: dict[Any, str] = {
 }
 
 
-class Unscannable(RunnelError):
+class DuckdbScanError(RunnelError):
     """DuckDB can't read these files faithfully; Spark can."""
 
     def __init__(self, what: str) -> None:
         super().__init__("SCAN_NEEDS_SPARK", what, fix="ask Spark: runnel query --engine spark")
 
 
-def duckdb_type(kind: IcebergType) -> str:
+def to_duckdb_type(kind: IcebergType) -> str:
     """Return the DuckDB type that holds an Iceberg type.
 
-    >>> duckdb_type(ListType(1, DecimalType(9, 2)))
+    >>> to_duckdb_type(ListType(1, DecimalType(9, 2)))
     'DECIMAL(9,2)[]'
     """
     if isinstance(kind, DecimalType):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if isinstance(kind, ListType):
-        return f"{duckdb_type(kind.element_type)}[]"
+        return f"{to_duckdb_type(kind.element_type)}[]"
     if isinstance(kind, MapType):
-        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.value_type)})"
+        return f"MAP({to_duckdb_type(kind.key_type)}, {to_duckdb_type(kind.value_type)})"
     if isinstance(kind, StructType):
-        fields = ", ".join(f"{quoted(field.name)} {duckdb_type(field.field_type)}" for field in kind.fields)
+        fields = ", ".join(
+            f"{quote_identifier(field.name)} {to_duckdb_type(field.field_type)}" for field in kind.fields
+        )
         return f"STRUCT({fields})"
-    found = _SIMPLE.get(type(kind))
-    if found is None:
-        raise Unscannable(f"DuckDB has no faithful form of the type {kind}")
-    return found
+    type_name = _PRIMITIVE_TYPES.get(type(kind))
+    if type_name is None:
+        raise DuckdbScanError(f"DuckDB has no faithful form of the type {kind}")
+    return type_name
 
 
-def quoted(name: str) -> str:
-    """Return a DuckDB identifier.
+def quote_identifier(name: str) -> str:
+    """Return a name as a quoted DuckDB identifier.
 
-    >>> quoted('a"b')
+    >>> quote_identifier('a"b')
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
-    """Return a DuckDB string."""
+def quote_literal(text: str) -> str:
+    """Return a text as a DuckDB string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def exact_path(path: str) -> str:
-    """Return a DuckDB string that names one file, though its path may look like a pattern.
+def quote_exact_path(path: str) -> str:
+    """Return a DuckDB string literal that matches exactly one file, even if its path looks like a glob.
 
-    >>> exact_path("/lake/[a]/b*.parquet")
+    >>> quote_exact_path("/lake/[a]/b*.parquet")
     "'/lake/[[]a]/b[*].parquet'"
     """
-    return literal("".join(f"[{character}]" if character in "*?[" else character for character in path))
+    return quote_literal("".join(f"[{character}]" if character in "*?[" else character for character in path))

@@ -1,6 +1,6 @@
-"""Data files that no Iceberg writer made: registered Parquet, whose columns are found by the table's name mapping.
+"""Read registered Parquet files, which have no Iceberg field ids: the table's name mapping finds their columns.
 
-Reads the footers of files on this machine, and returns SQL; it reads no rows.
+Reads the footers of files on this machine, and returns SQL; reads no rows.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import Entry
-from runnel.lake.scan.duckdb_types import Unscannable, duckdb_type, literal, quoted
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import FileEntry
+from runnel.lake.scan.duckdb_types import DuckdbScanError, quote_identifier, quote_literal, to_duckdb_type
 
 
 @dataclass(frozen=True)
-class Footer:
+class ParquetFooter:
     """The columns of a Parquet file, and the field ids of those that have one."""
 
     names: tuple[str, ...]
@@ -27,88 +27,106 @@ class Footer:
 
     @property
     def has_ids(self) -> bool:
-        """Tell whether columns are known by id: Iceberg never mixes ids and names in one file."""
-        return any(known is not None for known in self.ids)
+        """Return whether columns have field ids: Iceberg never mixes ids and names in one file."""
+        return any(field_id is not None for field_id in self.ids)
 
     @property
-    def named(self) -> dict[int, str]:
+    def names_by_id(self) -> dict[int, str]:
         """Return the names of the columns by field id."""
-        return {known: name for known, name in zip(self.ids, self.names, strict=True) if known is not None}
+        return {field_id: name for field_id, name in zip(self.ids, self.names, strict=True) if field_id is not None}
 
 
 @lru_cache(maxsize=65536)
-def footer(path: str) -> Footer:
-    """Return the columns of a file; files never change, so they are kept in memory."""
+def read_footer(path: str) -> ParquetFooter:
+    """Return the columns of a file; cached in memory, because files never change."""
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
-    found = [(field.metadata or {}).get(b"PARQUET:field_id") for field in schema]
-    ids = tuple(int(text) if text is not None else None for text in found)
-    return Footer(tuple(schema.names), tuple(schema.types), ids)
+    id_texts = [(field.metadata or {}).get(b"PARQUET:field_id") for field in schema]
+    ids = tuple(int(text) if text is not None else None for text in id_texts)
+    return ParquetFooter(tuple(schema.names), tuple(schema.types), ids)
 
 
-def is_foreign(metadata: TableMetadata, entry: Entry) -> bool:
-    """Tell whether a file's columns must be found by name. Only files outside the table's folder are opened."""
-    if plain(entry.path).startswith(plain(metadata.location) + "/"):
+def is_read_by_name(metadata: TableMetadata, entry: FileEntry) -> bool:
+    """Return whether a file's columns must be found by name. Opens only files outside the table's folder."""
+    if normalize_location(entry.path).startswith(normalize_location(metadata.location) + "/"):
         return False
-    found = footer(plain(entry.path))
-    if not found.has_ids and metadata.name_mapping() is None:
-        raise Unscannable(f"{plain(entry.path)} has no field ids, and its table maps no names to columns")
-    return not found.has_ids
+    file_footer = read_footer(normalize_location(entry.path))
+    if not file_footer.has_ids and metadata.name_mapping() is None:
+        raise DuckdbScanError(
+            f"{normalize_location(entry.path)} has no field ids, and its table maps no names to columns"
+        )
+    return not file_footer.has_ids
 
 
-def groups(metadata: TableMetadata, data: Sequence[Entry]) -> list[list[Entry]]:
-    """Return files in groups that one SELECT can read: the same columns and the same constants."""
-    found: dict[Any, list[Entry]] = {}
+def group_files(metadata: TableMetadata, data: Sequence[FileEntry]) -> list[list[FileEntry]]:
+    """Group files that one SELECT can read: they have the same columns and the same partition constants."""
+    groups_by_columns: dict[Any, list[FileEntry]] = {}
     for entry in data:
-        shape = footer(plain(entry.path))
-        found.setdefault((shape, tuple(columns(metadata, entry))), []).append(entry)
-    return list(found.values())
+        file_footer = read_footer(normalize_location(entry.path))
+        groups_by_columns.setdefault((file_footer, tuple(map_columns(metadata, entry))), []).append(entry)
+    return list(groups_by_columns.values())
 
 
-def columns(metadata: TableMetadata, entry: Entry) -> list[str]:
-    """Return the table's columns as expressions over a file's own: by mapped name, else its partition's value."""
-    shape = footer(plain(entry.path))
-    if len({name.lower() for name in shape.names}) < len(shape.names):
-        raise Unscannable(f"{plain(entry.path)} has columns whose names differ only in case")
-    return [f"{_column(metadata, field, shape, entry)} AS {quoted(field.name)}" for field in metadata.schema().fields]
+def map_columns(metadata: TableMetadata, entry: FileEntry) -> list[str]:
+    """Return the table's columns as expressions over a file's columns: by mapped name, else the partition's value."""
+    file_footer = read_footer(normalize_location(entry.path))
+    if len({name.lower() for name in file_footer.names}) < len(file_footer.names):
+        raise DuckdbScanError(f"{normalize_location(entry.path)} has columns whose names differ only in case")
+    return [
+        f"{_map_column(metadata, field, file_footer, entry)} AS {quote_identifier(field.name)}"
+        for field in metadata.schema().fields
+    ]
 
 
-def _column(metadata: TableMetadata, field: NestedField, shape: Footer, entry: Entry) -> str:
+def _map_column(metadata: TableMetadata, field: NestedField, file_footer: ParquetFooter, entry: FileEntry) -> str:
     mapping = metadata.name_mapping()
-    aliases = next((found.names for found in mapping.root if found.field_id == field.field_id), []) if mapping else []
-    kind = duckdb_type(field.field_type)
+    aliases = (
+        next((mapped_field.names for mapped_field in mapping.root if mapped_field.field_id == field.field_id), [])
+        if mapping
+        else []
+    )
+    kind = to_duckdb_type(field.field_type)
     for alias in aliases:
-        if alias in shape.names:
-            if not _fits(shape.types[shape.names.index(alias)], field.field_type):
-                raise Unscannable(f"column {alias} of {plain(entry.path)} is nested otherwise than the table's")
-            return f"CAST({quoted(alias)} AS {kind})"
+        if alias in file_footer.names:
+            if not _has_expected_fields(file_footer.types[file_footer.names.index(alias)], field.field_type):
+                raise DuckdbScanError(
+                    f"column {alias} of {normalize_location(entry.path)} is nested otherwise than the table's"
+                )
+            return f"CAST({quote_identifier(alias)} AS {kind})"
     spec = metadata.specs()[entry.file.spec_id]
-    for position, part in enumerate(spec.fields):
-        if part.source_id == field.field_id and isinstance(part.transform, IdentityTransform):
+    for position, partition_field in enumerate(spec.fields):
+        if partition_field.source_id == field.field_id and isinstance(partition_field.transform, IdentityTransform):
             value = entry.file.partition[position]
-            shown = "NULL" if value is None else literal(part.transform.to_human_string(field.field_type, value))
-            return f"CAST({shown} AS {kind})"
+            value_sql = (
+                "NULL"
+                if value is None
+                else quote_literal(partition_field.transform.to_human_string(field.field_type, value))
+            )
+            return f"CAST({value_sql} AS {kind})"
     return f"CAST(NULL AS {kind})"
 
 
-def _fits(stored: Any, wanted: IcebergType) -> bool:
-    """Tell whether a stored type has the fields that the table's type has, by name and in order."""
+def _has_expected_fields(stored: Any, expected: IcebergType) -> bool:
+    """Return whether a stored type has the same fields as the table's type, by name and in order."""
     import pyarrow as pa
 
-    if isinstance(wanted, StructType):
+    if isinstance(expected, StructType):
         return (
             pa.types.is_struct(stored)
-            and [field.name for field in stored] == [field.name for field in wanted.fields]
-            and all(_fits(part.type, field.field_type) for part, field in zip(stored, wanted.fields, strict=True))
+            and [field.name for field in stored] == [field.name for field in expected.fields]
+            and all(
+                _has_expected_fields(stored_field.type, field.field_type)
+                for stored_field, field in zip(stored, expected.fields, strict=True)
+            )
         )
-    if isinstance(wanted, ListType):
+    if isinstance(expected, ListType):
         is_list = pa.types.is_list(stored) or pa.types.is_large_list(stored)
-        return is_list and _fits(stored.value_type, wanted.element_type)
-    if isinstance(wanted, MapType):
+        return is_list and _has_expected_fields(stored.value_type, expected.element_type)
+    if isinstance(expected, MapType):
         return (
             pa.types.is_map(stored)
-            and _fits(stored.key_type, wanted.key_type)
-            and _fits(stored.item_type, wanted.value_type)
+            and _has_expected_fields(stored.key_type, expected.key_type)
+            and _has_expected_fields(stored.item_type, expected.value_type)
         )
     return not pa.types.is_nested(stored)

@@ -1,8 +1,8 @@
-"""Rewrite the tape of a stream so that it lists other files, and Spark goes on reading where it was.
+"""Rewrite the append log of a stream so that it lists other files, and Spark continues reading where it was.
 
-Spark knows by a snapshot's id, and by how many of the files that the snapshot added, how far a stream has read. So
-every snapshot stays, with its id and its summary, and each file that a snapshot adds has another one in its place, even
-if no row is left. Nothing points at a rewritten tape until the caller says so.
+Spark stores how far a stream has read as a snapshot's id and a number of files that the snapshot added. So every
+snapshot stays, with its id and its summary, and each file that a snapshot adds is replaced by another file, even if no
+row is left. Nothing points at a rewritten append log until the caller publishes it.
 """
 
 from collections.abc import Mapping
@@ -10,73 +10,83 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 
-from runnel.errors import Broken
-from runnel.lake.iceberg.file_io import missing
-from runnel.lake.iceberg.manifests import Pen, listed_in
-from runnel.lake.iceberg.table_metadata import write
+from runnel.errors import CorruptData
+from runnel.lake.iceberg.file_io import missing_file_error
+from runnel.lake.iceberg.manifests import SnapshotManifestWriter, read_listed_manifests
+from runnel.lake.iceberg.table_metadata import write_metadata
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from runnel.lake.store import Store
-    from runnel.lake.upkeep.erase.version_rewriter import Held
+    from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion
 
 
-class TapeRewriter:
-    """Writes one tape anew; a manifest that several snapshots share is written once."""
+class AppendLogRewriter:
+    """Rewrites one append log; a manifest that several snapshots share is rewritten once."""
 
-    def __init__(self, store: "Store", held: "Held", replaced: Mapping[str, DataFile | None]) -> None:
+    def __init__(self, store: "Store", version: "LoadedVersion", replacements: Mapping[str, DataFile | None]) -> None:
         self._store = store
-        self._held = held
-        self._replaced = replaced
+        self._version = version
+        self._replacements = replacements
         self._manifests: dict[str, list[ManifestFile]] = {}
 
-    def rewritten(self) -> str:
-        """Return the tape with other files in the place of some; None takes out a file that was read long ago."""
-        metadata = self._held.metadata
+    def rewrite(self) -> str:
+        """Write the append log with the replacements, and return it; None removes a file that was read long ago."""
+        metadata = self._version.metadata
         update: dict[str, object] = {"metadata_log": [], "statistics": [], "partition_statistics": []}
-        update["snapshots"] = [self._snapshot(snapshot) for snapshot in metadata.snapshots]
-        known = {name: value for name, value in update.items() if name in type(metadata).model_fields}
-        return write(self._store, metadata.model_copy(update=known), self._held.location)
+        update["snapshots"] = [self._rewrite_snapshot(snapshot) for snapshot in metadata.snapshots]
+        supported_update = {name: value for name, value in update.items() if name in type(metadata).model_fields}
+        return write_metadata(self._store, metadata.model_copy(update=supported_update), self._version.location)
 
-    def _snapshot(self, snapshot: "Snapshot") -> "Snapshot":
-        current = self._held.metadata.current_snapshot_id
+    def _rewrite_snapshot(self, snapshot: "Snapshot") -> "Snapshot":
+        current_snapshot_id = self._version.metadata.current_snapshot_id
         try:
-            listed = listed_in(self._store, snapshot.manifest_list)
-            found = [made for manifest in listed for made in self._rewritten_manifest(manifest)]
-        except Broken:
-            if snapshot.snapshot_id == current:
+            old_manifests = read_listed_manifests(self._store, snapshot.manifest_list)
+            new_manifests = [
+                new_manifest for manifest in old_manifests for new_manifest in self._rewrite_manifest_once(manifest)
+            ]
+        except CorruptData:
+            if snapshot.snapshot_id == current_snapshot_id:
                 raise
-            return snapshot  # it was read long ago, and swept
-        if [made.manifest_path for made in found] == [manifest.manifest_path for manifest in listed]:
+            return snapshot  # it was read long ago, and gc has deleted it
+        if [new_manifest.manifest_path for new_manifest in new_manifests] == [
+            manifest.manifest_path for manifest in old_manifests
+        ]:
             return snapshot
-        pen = Pen(self._store, self._held.metadata, snapshot.snapshot_id)
-        written = pen.manifest_list(found, snapshot.sequence_number or 0, snapshot.parent_snapshot_id)
-        return snapshot.model_copy(update={"manifest_list": written})
+        pen = SnapshotManifestWriter(self._store, self._version.metadata, snapshot.snapshot_id)
+        manifest_list = pen.write_list(new_manifests, snapshot.sequence_number or 0, snapshot.parent_snapshot_id)
+        return snapshot.model_copy(update={"manifest_list": manifest_list})
 
-    def _rewritten_manifest(self, manifest: ManifestFile) -> list[ManifestFile]:
+    def _rewrite_manifest_once(self, manifest: ManifestFile) -> list[ManifestFile]:
         if manifest.manifest_path not in self._manifests:
-            self._manifests[manifest.manifest_path] = self._written(manifest)
+            self._manifests[manifest.manifest_path] = self._rewrite_manifest(manifest)
         return self._manifests[manifest.manifest_path]
 
-    def _written(self, manifest: ManifestFile) -> list[ManifestFile]:
+    def _rewrite_manifest(self, manifest: ManifestFile) -> list[ManifestFile]:
         try:
             entries = manifest.fetch_manifest_entry(self._store.io, discard_deleted=False)
         except FileNotFoundError as error:
-            raise missing(manifest.manifest_path) from error
-        if not any(entry.data_file.file_path in self._replaced for entry in entries):
+            raise missing_file_error(manifest.manifest_path) from error
+        if not any(entry.data_file.file_path in self._replacements for entry in entries):
             return [manifest]
-        kept = [entry for entry in map(self._entry, entries) if entry is not None]
-        made = Pen(self._store, self._held.metadata, manifest.added_snapshot_id or 0).carried(kept) if kept else []
-        for written in made:  # it is as old as the one that it stands for
-            written.sequence_number = manifest.sequence_number or 0
-        return made
+        retained_entries = [entry for entry in map(self._replace_entry, entries) if entry is not None]
+        new_manifests = (
+            SnapshotManifestWriter(self._store, self._version.metadata, manifest.added_snapshot_id or 0).write_entries(
+                retained_entries
+            )
+            if retained_entries
+            else []
+        )
+        for new_manifest in new_manifests:  # it keeps the age of the manifest that it replaces
+            new_manifest.sequence_number = manifest.sequence_number or 0
+        return new_manifests
 
-    def _entry(self, entry: ManifestEntry) -> ManifestEntry | None:
-        """Return an entry with the file that stands for its own; None where nothing is to tell of it any more."""
+    def _replace_entry(self, entry: ManifestEntry) -> ManifestEntry | None:
+        """Return an entry with the replacement of its file; None if the entry has to be removed."""
         path = entry.data_file.file_path
-        file = self._replaced.get(path, entry.data_file)
-        if file is None or (path in self._replaced and entry.status == ManifestEntryStatus.DELETED):
+        file = self._replacements.get(path, entry.data_file)
+        if file is None or (path in self._replacements and entry.status == ManifestEntryStatus.DELETED):
             return None
         return ManifestEntry.from_args(
             status=entry.status,

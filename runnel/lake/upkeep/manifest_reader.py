@@ -1,7 +1,7 @@
-"""Read manifest lists and manifests for upkeep, and never half of one.
+"""Read manifest lists and manifests for upkeep, and raise if one is truncated.
 
-An Avro file that was cut off can read as one with fewer records. Whoever deletes files by what is not listed must not
-fall for that, so sizes and counts are compared with what was recorded.
+A truncated Avro file can read as a file with fewer records. Since upkeep deletes files that are not listed, sizes and
+counts are compared with what was recorded.
 """
 
 import json
@@ -30,51 +30,56 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from runnel.errors import Broken, RunnelError
-from runnel.lake.iceberg.file_io import missing, plain
+from runnel.errors import CorruptData, RunnelError
+from runnel.lake.iceberg.file_io import missing_file_error, normalize_location
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 
-def _place(struct: StructType, name: str) -> int:
-    return next(place for place, field in enumerate(struct.fields) if field.name == name)
+def _find_position(struct: StructType, name: str) -> int:
+    return next(position for position, field in enumerate(struct.fields) if field.name == name)
 
 
-_LIST, _ENTRY = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
-_STATUS = _place(_ENTRY.as_struct(), "status")
-_FILE = _place(_ENTRY.as_struct(), "data_file")
+_LIST_SCHEMA, _ENTRY_SCHEMA = (
+    MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
+    MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION],
+)
+_STATUS = _find_position(_ENTRY_SCHEMA.as_struct(), "status")
+_FILE = _find_position(_ENTRY_SCHEMA.as_struct(), "data_file")
 _CONTENT, _PATH, _FORMAT, _RECORDS, _BYTES = (
-    _place(DATA_FILE_TYPE[DEFAULT_READ_VERSION], name)
+    _find_position(DATA_FILE_TYPE[DEFAULT_READ_VERSION], name)
     for name in ("content", "file_path", "file_format", "record_count", "file_size_in_bytes")
 )
 
 
-class _Quick(AvroFile[Any]):
-    """An Avro file whose schema was met before, as nearly all were; working it out takes longer than the records."""
+class _CachedSchemaAvroFile(AvroFile[Any]):
+    """An Avro file whose reader is cached by schema; resolving a schema takes longer than reading the records."""
 
-    def __enter__(self) -> "_Quick":
+    def __enter__(self) -> "_CachedSchemaAvroFile":
         with self.input_file.open() as stream:
             self.decoder = new_decoder(stream.read())
-        self.header = _HEADER.read(self.decoder)
-        self.reader = _reader(self.header.meta["avro.schema"], self.read_schema is _LIST)
+        self.header = _HEADER_READER.read(self.decoder)
+        self.reader = _build_reader(self.header.meta["avro.schema"], self.read_schema is _LIST_SCHEMA)
         return self
 
 
-_HEADER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
+_HEADER_READER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
 @lru_cache(maxsize=256)
-def _reader(schema: str, is_list: bool) -> Reader:
-    written = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
+def _build_reader(schema: str, is_list: bool) -> Reader:
+    written_schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
     if is_list:
-        return resolve_reader(written, _LIST, {-1: ManifestFile, 508: PartitionFieldSummary}, {517: ManifestContent})
-    return resolve_reader(written, _ENTRY)
+        return resolve_reader(
+            written_schema, _LIST_SCHEMA, {-1: ManifestFile, 508: PartitionFieldSummary}, {517: ManifestContent}
+        )
+    return resolve_reader(written_schema, _ENTRY_SCHEMA)
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A file that a manifest lists, with what it promises."""
+class ListedFile:
+    """A file that a manifest lists, with its recorded size and row count."""
 
     path: str
     bytes: int
@@ -83,83 +88,87 @@ class Listed:
     is_parquet: bool
 
 
-def promised_snapshots(metadata: TableMetadata) -> list[Snapshot]:
-    """Return the snapshots of a version that can be read: the current one, and those with a name.
+def find_readable_snapshots(metadata: TableMetadata) -> list[Snapshot]:
+    """Return the snapshots of a version that must be readable: the current one, and those with a ref.
 
-    Others that it still lists are leftovers of Iceberg's own history; the lake's history is its commits.
+    Other snapshots are leftovers of Iceberg's own history; the lake's history is its commits.
     """
-    wanted = {metadata.current_snapshot_id} | {ref.snapshot_id for ref in metadata.refs.values()}
-    return [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
+    snapshot_ids = {metadata.current_snapshot_id} | {ref.snapshot_id for ref in metadata.refs.values()}
+    return [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in snapshot_ids]
 
 
-def statistics_of(metadata: TableMetadata, snapshots: Sequence[Snapshot]) -> list[str]:
+def list_statistics_files(metadata: TableMetadata, snapshots: Sequence[Snapshot]) -> list[str]:
     """Return the statistics files of snapshots."""
-    wanted = {snapshot.snapshot_id for snapshot in snapshots}
-    found = [entry.statistics_path for entry in metadata.statistics if entry.snapshot_id in wanted]
-    return found + [entry.statistics_path for entry in metadata.partition_statistics if entry.snapshot_id in wanted]
+    snapshot_ids = {snapshot.snapshot_id for snapshot in snapshots}
+    paths = [entry.statistics_path for entry in metadata.statistics if entry.snapshot_id in snapshot_ids]
+    return paths + [
+        entry.statistics_path for entry in metadata.partition_statistics if entry.snapshot_id in snapshot_ids
+    ]
 
 
-def is_whole(reader: AvroFile[Any], *, may_be_empty: bool) -> bool:
-    """Tell whether a file that was read to its end is all there: cut off, it ends without a block, or within one.
+def ended_cleanly(reader: AvroFile[Any], *, may_be_empty: bool) -> bool:
+    """Return whether a file that was read to its end is complete: a truncated one ends without a block, or within one.
 
-    Without records Java writes no block at all, and PyIceberg an empty one, of which the end is left unread.
+    For no records Java writes no block at all, and PyIceberg an empty block, whose end is not read.
     """
-    left = len(reader.input_file) - reader.decoder.tell()
+    bytes_left = len(reader.input_file) - reader.decoder.tell()
     if reader.block is None:
-        return may_be_empty and left == 0
-    return left == (0 if reader.block.block_records else SYNC_SIZE)
+        return may_be_empty and bytes_left == 0
+    return bytes_left == (0 if reader.block.block_records else SYNC_SIZE)
 
 
 def has_no_files(summary: Mapping[str, str] | None) -> bool:
-    """Tell whether a snapshot's summary says that it has no files, so that its manifest list may be empty."""
+    """Return whether a snapshot's summary says that it has no files, so that its manifest list may be empty."""
     totals = ("total-data-files", "total-delete-files")
     return summary is not None and all(summary.get(name) == "0" for name in totals)
 
 
-def manifests_in(store: "Store", snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-    """Return the manifests that a snapshot's list names, or raise Broken."""
+def read_manifest_list(store: "Store", snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    """Return the manifests of a snapshot's manifest list, or raise CorruptData."""
     manifest_list = snapshot.manifest_list
     try:
         source = store.io.new_input(manifest_list)
-        with _Quick(source, _LIST) as reader:
-            found = tuple(reader)
-            whole = is_whole(reader, may_be_empty=has_no_files(snapshot.summary))
+        with _CachedSchemaAvroFile(source, _LIST_SCHEMA) as reader:
+            manifests = tuple(reader)
+            is_complete = ended_cleanly(reader, may_be_empty=has_no_files(snapshot.summary))
     except FileNotFoundError as error:
-        raise missing(manifest_list) from error
+        raise missing_file_error(manifest_list) from error
     except Exception as error:  # whatever a damaged Avro file makes of the decoder
-        raise damaged(manifest_list, "it can't be read as a manifest list") from error
-    if not whole:
-        raise damaged(manifest_list, "it is cut off")
-    return found
+        raise damaged_file_error(manifest_list, "it can't be read as a manifest list") from error
+    if not is_complete:
+        raise damaged_file_error(manifest_list, "it is cut off")
+    return manifests
 
 
-def files_in(store: "Store", manifest: ManifestFile) -> Iterator[Listed]:
-    """Yield the live files of a manifest, or raise Broken."""
+def read_manifest_files(store: "Store", manifest: ManifestFile) -> Iterator[ListedFile]:
+    """Yield the live files of a manifest, or raise CorruptData."""
     path = manifest.manifest_path
     try:
         source = store.io.new_input(path)
         size = len(source)
         if size != manifest.manifest_length:
-            raise damaged(path, f"it has {size:,} bytes, not {manifest.manifest_length:,}")
-        with _Quick(source, _ENTRY) as reader:
+            raise damaged_file_error(path, f"it has {size:,} bytes, not {manifest.manifest_length:,}")
+        with _CachedSchemaAvroFile(source, _ENTRY_SCHEMA) as reader:
             entries = list(reader)
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing_file_error(path) from error
     except RunnelError:
         raise
     except Exception as error:  # whatever a damaged Avro file makes of the decoder
-        raise damaged(path, "it can't be read as a manifest") from error
+        raise damaged_file_error(path, "it can't be read as a manifest") from error
     counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
     if None not in counts and sum(count or 0 for count in counts) != len(entries):
-        raise damaged(path, f"it lists {len(entries):,} files, not {sum(count or 0 for count in counts):,}")
+        raise damaged_file_error(path, f"it lists {len(entries):,} files, not {sum(count or 0 for count in counts):,}")
     for entry in entries:
         if entry[_STATUS] != int(ManifestEntryStatus.DELETED):
             file = entry[_FILE]
             is_data = file[_CONTENT] in (None, int(DataFileContent.DATA))
-            yield Listed(file[_PATH], file[_BYTES], file[_RECORDS], is_data, file[_FORMAT].upper() == "PARQUET")
+            yield ListedFile(file[_PATH], file[_BYTES], file[_RECORDS], is_data, file[_FORMAT].upper() == "PARQUET")
 
 
-def damaged(location: str, why: str) -> Broken:
-    """Return the error that says that a file of the lake is not what was written."""
+def damaged_file_error(location: str, reason: str) -> CorruptData:
+    """Return the error for a file of the lake that is damaged."""
     fix = "run `runnel fsck` to see which commits need it, and restore it from a backup"
-    return Broken("LAKE_FILE_DAMAGED", f"the lake's file {plain(location)} is damaged: {why}", fix=fix)
+    return CorruptData(
+        "LAKE_FILE_DAMAGED", f"the lake's file {normalize_location(location)} is damaged: {reason}", fix=fix
+    )

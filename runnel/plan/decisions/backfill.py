@@ -5,94 +5,117 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.plan import reasons
-from runnel.plan.date_range import Asked, Dated, Days
-from runnel.plan.slices import Slices, is_most, union
+from runnel.plan.date_range import DateRange, DateSlices, RequestedDays
+from runnel.plan.slices import SliceSelection, is_most_slices, union_keys
 
 if TYPE_CHECKING:
+    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
-    from runnel.plan.decisions.expected import Pending
-    from runnel.plan.decisions.task import Case
-    from runnel.plan.facts import Facts, Head, Result
-    from runnel.plan.steps import Step
+    from runnel.plan.decisions.expected import PendingTable
+    from runnel.plan.decisions.task import TaskCase
+    from runnel.plan.facts import Facts, TaskResult
+    from runnel.plan.steps import PlanStep
 
 
-def dated(case: "Case", head: "Head", facts: "Facts") -> Dated | None:
+def find_date_slices(case: "TaskCase", head: "TableVersion", facts: "Facts") -> DateSlices | None:
     """Return the slices that are asked for, or None where the task has no slices by date."""
     by = case.task.options.by
-    return facts.dated(case.task.table, head, by, case.days) if by and case.days is not None else None
+    return facts.date_slices(case.task.table, head, by, case.days) if by and case.days is not None else None
 
 
-def whole_reason(days: Days) -> str:
+def describe_full_backfill(days: DateRange) -> str:
     """Return why a task is computed in full."""
-    return f"{reasons.asked(days)}; it has no slices by date"
+    return f"{reasons.describe_backfill(days)}; it has no slices by date"
 
 
-def with_days(
-    usual: "Step", days: Days, base: "Result", found: Dated, held: tuple[int | None, int | None]
-) -> "Step | str":
-    """Return a step by slices with those that are asked for, or why all is computed; `usual` is what changed anyway.
+def add_requested_days(
+    usual_step: "PlanStep",
+    days: DateRange,
+    base: "TaskResult",
+    date_slices: DateSlices,
+    input_size: tuple[int | None, int | None],
+) -> "PlanStep | str":
+    """Return a step by slices with the requested ones, or why all is computed; `usual_step` is the step without days.
 
-    `held` are the rows and bytes of all inputs.
+    `input_size` are the rows and bytes of all inputs.
     """
-    changed = usual.slices.keys if usual.slices is not None else () if not usual.changed else None
-    keys = None if changed is None or found.keys is None else union([changed, found.keys])
-    number = len(keys) if keys is not None else found.number
-    why = _told(usual, days, number, base.slices)
-    if number is not None and is_most(number, base.slices):
-        return f"{why}: that is most of them"
-    share = min(1.0, number / base.slices) if number is not None and base.slices else None
-    rows, size = (int(one * share) if one is not None and share is not None else None for one in held)
+    changed = usual_step.slices.keys if usual_step.slices is not None else () if not usual_step.changed else None
+    keys = None if changed is None or date_slices.keys is None else union_keys([changed, date_slices.keys])
+    count = len(keys) if keys is not None else date_slices.count
+    reason = _describe_slices(usual_step, days, count, base.slices)
+    if count is not None and is_most_slices(count, base.slices):
+        return f"{reason}: that is most of them"
+    share = min(1.0, count / base.slices) if count is not None and base.slices else None
+    rows, size = (int(amount * share) if amount is not None and share is not None else None for amount in input_size)
     return replace(
-        usual,
+        usual_step,
         action="slices",
-        reason=why,
+        reason=reason,
         head=None,
-        known=None,
+        existing_result=None,
         base=base,
-        slices=Slices(keys, base.slices),
+        slices=SliceSelection(keys, base.slices),
         rows=rows,
         bytes=size,
-        asked=Asked(days, found.column),
+        requested_days=RequestedDays(days, date_slices.column),
     )
 
 
-def expected(case: "Case", usual: "Step", pending: "Mapping[TableName, Pending]", facts: "Facts") -> "Step":
-    """Return the expected step for a task some of whose inputs are still to be computed; `usual` is it without days.
+def expect_backfill(
+    case: "TaskCase", usual_step: "PlanStep", pending: "Mapping[TableName, PendingTable]", facts: "Facts"
+) -> "PlanStep":
+    """Return the expected step of a task with inputs still to be computed; `usual_step` is the step without days.
 
     An input that is computed because it was asked for most likely stays as it is.
     """
-    from runnel.plan.decisions.base_result import unfit
-    from runnel.plan.decisions.task import whole
+    from runnel.plan.decisions.base_result import explain_unusable_base
+    from runnel.plan.decisions.task import total_input_size
 
     table, days = case.task.table, case.days
     head = facts.head(table)
-    base = facts.made(table, head) if head is not None else None
-    if days is None or head is None or base is None or unfit(case, head, base) is not None:
-        return usual
-    found = dated(case, head, facts)
-    if found is None:
-        return _unsliced(usual, head, days, pending)
-    if any(each.step.action == "full" and each.step.asked is None for each in pending.values()):
-        return usual
-    before = [(above, facts.head(above)) for above in pending]
-    held = whole([*case.inputs.items(), *before], facts)
-    plain = replace(usual, changed=(), slices=None)
-    step = with_days(plain, days, base, found, held)
+    base = facts.latest_result(table, head) if head is not None else None
+    if days is None or head is None or base is None or explain_unusable_base(case, head, base) is not None:
+        return usual_step
+    date_slices = find_date_slices(case, head, facts)
+    if date_slices is None:
+        return _expect_unsliced(usual_step, head, days, pending)
+    if any(upstream.step.action == "full" and upstream.step.requested_days is None for upstream in pending.values()):
+        return usual_step
+    pending_versions = [(above, facts.head(above)) for above in pending]
+    input_size = total_input_size([*case.inputs.items(), *pending_versions], facts)
+    unchanged_step = replace(usual_step, changed=(), slices=None)
+    step = add_requested_days(unchanged_step, days, base, date_slices, input_size)
     if isinstance(step, str):
-        return replace(usual, action="full", reason=step, slices=None, rows=held[0], bytes=held[1], asked=Asked(days))
+        return replace(
+            usual_step,
+            action="full",
+            reason=step,
+            slices=None,
+            rows=input_size[0],
+            bytes=input_size[1],
+            requested_days=RequestedDays(days),
+        )
     return replace(step, key=None, is_expected=True)
 
 
-def _unsliced(usual: "Step", head: "Head", days: Days, pending: "Mapping[TableName, Pending]") -> "Step":
+def _expect_unsliced(
+    usual_step: "PlanStep", head: "TableVersion", days: DateRange, pending: "Mapping[TableName, PendingTable]"
+) -> "PlanStep":
     if days.is_start:
-        return replace(usual, action="full", reason=whole_reason(days), slices=None, asked=Asked(days))
-    if all(each.step.asked is not None for each in pending.values()):
-        why = "computed in full with the first chunk; again only if what it reads changes"
-        return replace(usual, action="skip", reason=why, head=head, slices=None, rows=None, bytes=None)
-    return usual
+        return replace(
+            usual_step,
+            action="full",
+            reason=describe_full_backfill(days),
+            slices=None,
+            requested_days=RequestedDays(days),
+        )
+    if all(upstream.step.requested_days is not None for upstream in pending.values()):
+        reason = "computed in full with the first chunk; again only if what it reads changes"
+        return replace(usual_step, action="skip", reason=reason, head=head, slices=None, rows=None, bytes=None)
+    return usual_step
 
 
-def _told(usual: "Step", days: Days, number: int | None, of: int | None) -> str:
-    count = f"{number:,} of {max(number, of):,}, " if number is not None and of is not None else ""
-    also = f"; {usual.reason}" if usual.changed else ""
-    return f"{count}{reasons.asked(days)}{also}"
+def _describe_slices(usual_step: "PlanStep", days: DateRange, count: int | None, total: int | None) -> str:
+    count_text = f"{count:,} of {max(count, total):,}, " if count is not None and total is not None else ""
+    change_text = f"; {usual_step.reason}" if usual_step.changed else ""
+    return f"{count_text}{reasons.describe_backfill(days)}{change_text}"

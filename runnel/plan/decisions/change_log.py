@@ -7,34 +7,42 @@ import hashlib
 from dataclasses import replace
 
 from runnel.declare.model.endpoints import Changes
-from runnel.declare.model.flow import Source, log_of
+from runnel.declare.model.flow import Source, log_table_of
+from runnel.model.table_version import TableVersion
 from runnel.plan import reasons
-from runnel.plan.facts import Facts, Head
-from runnel.plan.steps import Step
+from runnel.plan.facts import Facts
+from runnel.plan.steps import PlanStep
 
-_RULES = "1"  # of applying; another number applies every log anew
+_RULES_VERSION = "1"  # of applying; another number applies every log anew
 
 
-def content_of(source: Source, log: str) -> str:
+def compute_content_id(source: Source, log: str) -> str:
     """Return the content of a table that follows from a log with the content `log`, and from how it is applied."""
     changes = source.origin
     assert isinstance(changes, Changes)
-    how = (_RULES, changes.key, changes.sequence_by, changes.delete_when, changes.scd, source.partition)
-    return "changes:" + hashlib.sha256(repr((how, log)).encode()).hexdigest()[:40]
+    apply_options = (
+        _RULES_VERSION,
+        changes.key,
+        changes.sequence_by,
+        changes.delete_when,
+        changes.scd,
+        source.partition,
+    )
+    return "changes:" + hashlib.sha256(repr((apply_options, log)).encode()).hexdigest()[:40]
 
 
-def decide_changes(source: Source, log: Head | None, why: str | None, facts: Facts) -> Step:
+def decide_change_log(source: Source, log: TableVersion | None, log_reason: str | None, facts: Facts) -> PlanStep:
     """Return the step of a table, given its log as it will be; None where that is not known before it is read.
 
-    `why` says what the log gets, where it gets something.
+    `log_reason` says what the log gets, where it gets something.
     """
     table, head = source.table, facts.head(source.table)
-    content = content_of(source, log.content) if log is not None else None
+    content = compute_content_id(source, log.content) if log is not None else None
     if head is not None and content == head.content:
-        step = Step(table, "skip", reasons.UNCHANGED, head=head)
-    elif content is not None and (known := facts.known(table, content)) is not None:
-        step = Step(table, "reuse", f"{why or reasons.REAPPLIED}, known from before", head=known)
+        step = PlanStep(table, "skip", reasons.UNCHANGED, head=head)
+    elif content is not None and (existing_version := facts.find_version(table, content)) is not None:
+        step = PlanStep(table, "reuse", f"{log_reason or reasons.REAPPLIED}, known from before", head=existing_version)
     else:
-        told = why or (reasons.NOT_YET if head is None else reasons.REAPPLIED)
-        step = Step(table, "ingest", told, head=Head("", content) if content is not None else None)
-    return replace(step, needs=(log_of(table),), is_expected=why is not None)
+        reason = log_reason or (reasons.NOT_YET if head is None else reasons.REAPPLIED)
+        step = PlanStep(table, "ingest", reason, head=TableVersion("", content) if content is not None else None)
+    return replace(step, needs=(log_table_of(table),), is_expected=log_reason is not None)

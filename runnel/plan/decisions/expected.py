@@ -8,89 +8,107 @@ from dataclasses import dataclass
 
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.decisions.base_result import changed_inputs, unfit, unheld_results
-from runnel.plan.decisions.task import Case, whole
-from runnel.plan.facts import Arrivals, Facts, Result
-from runnel.plan.slices import Slices, expressions, in_full_reason, is_reference
-from runnel.plan.steps import Step
+from runnel.plan.decisions.base_result import explain_unusable_base, find_changed_inputs, iter_detached_results
+from runnel.plan.decisions.task import TaskCase, total_input_size
+from runnel.plan.facts import Facts, SourceChanges, TaskResult
+from runnel.plan.slices import SliceSelection, full_computation_reason, is_reference, slice_expressions
+from runnel.plan.steps import PlanStep
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingTable:
     """A table whose version is not there yet: the step that makes it, and what arrives where it is a source."""
 
-    step: Step
-    arrivals: Arrivals | None = None
+    step: PlanStep
+    source_changes: SourceChanges | None = None
 
     @property
     def reason(self) -> str:
         """Return what happens to the table, as a reason for who reads it."""
-        if self.arrivals is None:
+        if self.source_changes is None:
             return f"{self.step.table} {'may be' if self.step.analyse else 'is'} computed"
-        arrives = self.arrivals.new or self.arrivals.changed
-        return f"{self.step.table}{' gets' if arrives else ':'} {reasons.arrived(self.arrivals)}"
+        has_arrivals = self.source_changes.new or self.source_changes.changed
+        return (
+            f"{self.step.table}{' gets' if has_arrivals else ':'} "
+            f"{reasons.describe_source_changes(self.source_changes)}"
+        )
 
     @property
-    def only_adds(self) -> bool:
+    def only_adds_rows(self) -> bool:
         """Tell whether no row that was there goes away, as far as one can say."""
-        if self.arrivals is not None:
-            return not (self.arrivals.changed or self.arrivals.gone)
+        if self.source_changes is not None:
+            return not (self.source_changes.changed or self.source_changes.removed)
         return self.step.action == "rows"
 
 
-def expect_task(case: Case, pending: Mapping[TableName, Pending], facts: Facts) -> Step:
+def expect_task(case: TaskCase, pending: Mapping[TableName, PendingTable], facts: Facts) -> PlanStep:
     """Return the expected step for a task; `case` has the inputs that are there, `pending` the others."""
     table = case.task.table
     head = facts.head(table)
-    base = facts.made(table, head) if head is not None and not case.forced else None
-    reason, start = case.forced or unfit(case, head, base), ""
-    if reason is not None and not case.forced and (left := next(unheld_results(case, facts), None)) is not None:
-        base, reason, start = left, None, f"; {reasons.starting_from(left, case.branch)}"
+    base = facts.latest_result(table, head) if head is not None and not case.forced_reason else None
+    reason, start_note = case.forced_reason or explain_unusable_base(case, head, base), ""
+    if (
+        reason is not None
+        and not case.forced_reason
+        and (detached_result := next(iter_detached_results(case, facts), None)) is not None
+    ):
+        base, reason, start_note = detached_result, None, f"; {reasons.describe_start(detached_result, case.branch)}"
     if reason is not None or base is None:
-        return _full(case, pending, facts, reason or reasons.NOT_YET)
-    changed = changed_inputs(case, base)
-    moves = [reasons.moved(each, facts.movement(each, base.inputs[each], case.inputs[each])) for each in changed]
-    why = reasons.joined([*(each.reason for each in pending.values()), *moves])
-    if whole := in_full_reason(case.task, base.why_whole):
-        return _full(case, pending, facts, f"{why}; {whole}")
-    if case.task.options.by and not _concerns_all(case, base, pending, changed, facts):
-        return Step(
+        return _expected_full_step(case, pending, facts, reason or reasons.NOT_YET)
+    changed = find_changed_inputs(case, base)
+    change_reasons = [
+        reasons.describe_change(upstream, facts.change_size(upstream, base.inputs[upstream], case.inputs[upstream]))
+        for upstream in changed
+    ]
+    change_reason = reasons.join_reasons([*(upstream.reason for upstream in pending.values()), *change_reasons])
+    if full_reason := full_computation_reason(case.task, base.full_reason):
+        return _expected_full_step(case, pending, facts, f"{change_reason}; {full_reason}")
+    if case.task.options.by and not _affects_all_slices(case, base, pending, changed, facts):
+        return PlanStep(
             table,
             "slices",
-            f"{why}; its slices are found first{start}",
+            f"{change_reason}; its slices are found first{start_note}",
             base=base,
             changed=(*pending, *changed),
             is_expected=True,
-            slices=Slices(None, base.slices),
+            slices=SliceSelection(None, base.slices),
         )
-    if changed or not _is_by_rows(case, pending):
-        return _full(case, pending, facts, why)
-    return Step(table, "rows", why + start, base=base, changed=tuple(pending), is_expected=True)
+    if changed or not _can_update_rows(case, pending):
+        return _expected_full_step(case, pending, facts, change_reason)
+    return PlanStep(table, "rows", change_reason + start_note, base=base, changed=tuple(pending), is_expected=True)
 
 
-def _is_by_rows(case: Case, pending: Mapping[TableName, Pending]) -> bool:
+def _can_update_rows(case: TaskCase, pending: Mapping[TableName, PendingTable]) -> bool:
     options = case.task.options
-    if not options.rowwise or any(each.step.action == "full" for each in pending.values()):
+    if not options.rowwise or any(upstream.step.action == "full" for upstream in pending.values()):
         return False
-    return bool(options.key) or all(each.only_adds for each in pending.values())
+    return bool(options.key) or all(upstream.only_adds_rows for upstream in pending.values())
 
 
-def _concerns_all(
-    case: Case, base: Result, pending: Mapping[TableName, Pending], changed: Sequence[TableName], facts: Facts
+def _affects_all_slices(
+    case: TaskCase,
+    base: TaskResult,
+    pending: Mapping[TableName, PendingTable],
+    changed: Sequence[TableName],
+    facts: Facts,
 ) -> bool:
     """Tell whether all slices are likely to be computed: an input that names none changes, or one changes whole."""
     task = case.task
     for table in (*pending, *changed):
         if is_reference(task, table):
             continue
-        whole = table in pending and pending[table].step.action == "full" and not pending[table].step.analyse
-        if whole or expressions(task, table, facts.columns(table, base.inputs[table])) is None:
+        is_computed_in_full = (
+            table in pending and pending[table].step.action == "full" and not pending[table].step.analyse
+        )
+        if is_computed_in_full or slice_expressions(task, table, facts.columns(table, base.inputs[table])) is None:
             return True
     return False
 
 
-def _full(case: Case, pending: Mapping[TableName, Pending], facts: Facts, reason: str) -> Step:
+def _expected_full_step(
+    case: TaskCase, pending: Mapping[TableName, PendingTable], facts: Facts, reason: str
+) -> PlanStep:
     """Return a full computation, sized by the inputs as they are now."""
-    before = [(table, facts.head(table)) for table in pending]
-    rows, size = whole([*case.inputs.items(), *before], facts)
-    return Step(case.task.table, "full", reason, rows=rows, bytes=size, is_expected=True)
+    pending_versions = [(table, facts.head(table)) for table in pending]
+    rows, size = total_input_size([*case.inputs.items(), *pending_versions], facts)
+    return PlanStep(case.task.table, "full", reason, rows=rows, bytes=size, is_expected=True)

@@ -5,103 +5,115 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
-from runnel.errors import listed
+from runnel.errors import join_names
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.slices import MOST, Slice, Slices, expressions, told, touched
+from runnel.plan.slices import MOST, ChangedSlice, SliceSelection, describe_slices, find_touched_keys, slice_expressions
 
 if TYPE_CHECKING:
-    from runnel.plan.facts import Facts, Head, Movement, Result
+    from runnel.model.table_version import TableVersion
+    from runnel.plan.facts import ChangeSize, Facts, TaskResult
 
-_CHEAP = 64 << 20  # so many bytes are looked through whatever comes of it
+_CHEAP_BYTES = 64 << 20  # so many bytes are looked through whatever comes of it
 
 
 @dataclass(frozen=True)
-class Sliced:
+class SlicePlan:
     """A computation by slices: which, why, and how much it reads. `reason` is None where Spark finds them."""
 
-    slices: Slices
+    slices: SliceSelection
     reason: str | None = None
     rows: int | None = None
     bytes: int | None = None
 
 
-def by_slices(
+def plan_slices(
     task: Task,
-    inputs: "Mapping[TableName, Head]",
-    base: "Result",
-    moves: "Mapping[TableName, Movement]",
+    inputs: "Mapping[TableName, TableVersion]",
+    base: "TaskResult",
+    change_sizes: "Mapping[TableName, ChangeSize]",
     facts: "Facts",
-    held: tuple[int | None, int | None],
-) -> Sliced | str:
-    """Return what to compute by slices, or why all has to be computed; `held` are the rows and bytes of all inputs."""
-    known: dict[TableName, tuple[Slice, ...] | None] = {}
-    for table, move in moves.items():
-        texts = expressions(task, table, facts.columns(table, inputs[table]))
-        if texts is None:
-            return f"it has no {listed(task.options.by)} to tell slices by"
-        if not move.is_known or move.columns_changed or move.columns_added:
+    input_size: tuple[int | None, int | None],
+) -> SlicePlan | str:
+    """Return what to compute by slices, or why everything is computed; `input_size`: rows and bytes of all inputs."""
+    changed_slices: dict[TableName, tuple[ChangedSlice, ...] | None] = {}
+    for table, change in change_sizes.items():
+        key_expressions = slice_expressions(task, table, facts.columns(table, inputs[table]))
+        if key_expressions is None:
+            return f"it has no {join_names(task.options.by)} to tell slices by"
+        if not change.is_known or change.columns_changed or change.columns_added:
             return ""
-        known[table] = facts.slices(table, base.inputs[table], inputs[table], texts)
-    named = {table: found for table, found in known.items() if found is not None}
-    keys = touched(task, named) if len(named) == len(known) else None  # what is wrong with a lookback, the run says
-    slices = Slices(keys, base.slices)
+        changed_slices[table] = facts.changed_slices(table, base.inputs[table], inputs[table], key_expressions)
+    known_slices = {table: table_slices for table, table_slices in changed_slices.items() if table_slices is not None}
+    keys = (
+        find_touched_keys(task, known_slices) if len(known_slices) == len(changed_slices) else None
+    )  # what is wrong with a lookback, the run says
+    slices = SliceSelection(keys, base.slices)
     if slices.is_most:  # of a task that leaves out most of what it reads
-        slices = Slices(keys, slices_to_read(task, inputs, base, facts))
-    checked = _checked(task, base)
+        slices = SliceSelection(keys, count_slices_to_read(task, inputs, base, facts))
+    key_check_note = _describe_key_check(task, base)
     if keys is None:
-        if _is_most(task, inputs, moves, facts):
+        if _moves_most_rows(task, inputs, change_sizes, facts):
             return "that is most of it"
-        return Sliced(slices, None)
-    why = told(named, len(keys), slices.of)
+        return SlicePlan(slices, None)
+    reason = describe_slices(known_slices, len(keys), slices.total)
     if slices.is_most:
-        return f"{why}: that is most of them"
+        return f"{reason}: that is most of them"
     share = slices.share
-    rows, size = (int(one * share) if one is not None and share is not None else None for one in held)
-    return Sliced(slices, why + checked, rows, size)
+    rows, size = (int(amount * share) if amount is not None and share is not None else None for amount in input_size)
+    return SlicePlan(slices, reason + key_check_note, rows, size)
 
 
-def slices_to_read(
-    task: Task, inputs: "Mapping[TableName, Head]", base: "Result", facts: "Facts", *more: int
+def count_slices_to_read(
+    task: Task,
+    inputs: "Mapping[TableName, TableVersion]",
+    base: "TaskResult",
+    facts: "Facts",
+    *other_counts: int,
 ) -> int | None:
     """Return how many slices a full computation would read: those of its inputs, or of the table if it has more.
 
-    `more` are the numbers of slices of inputs that only Spark can count. Looks through the keys of whole inputs where
-    files don't tell, so it is only asked where all of them would be read otherwise.
+    `other_counts` are the numbers of slices of inputs that only Spark can count. Reads the keys of whole inputs if
+    their files don't tell, so call it only if everything would be read otherwise.
     """
-    known = [base.slices, *more]
+    counts = [base.slices, *other_counts]
     for table, head in inputs.items():
-        texts = expressions(task, table, facts.columns(table, head))
-        if texts is not None:
-            known.append(facts.slice_count(table, head, texts))
-    return max((number for number in known if number is not None), default=None)
+        key_expressions = slice_expressions(task, table, facts.columns(table, head))
+        if key_expressions is not None:
+            counts.append(facts.slice_count(table, head, key_expressions))
+    return max((number for number in counts if number is not None), default=None)
 
 
-def _is_most(
-    task: Task, inputs: "Mapping[TableName, Head]", moves: "Mapping[TableName, Movement]", facts: "Facts"
+def _moves_most_rows(
+    task: Task,
+    inputs: "Mapping[TableName, TableVersion]",
+    change_sizes: "Mapping[TableName, ChangeSize]",
+    facts: "Facts",
 ) -> bool:
     """Tell whether so many rows of the sliced inputs moved that looking for their slices is not worth it."""
-    moved = sum(_moved(move) for move in moves.values())
-    sliced = [table for table, head in inputs.items() if expressions(task, table, facts.columns(table, head))]
-    sizes = [size.rows if (size := facts.size(table, inputs[table])) else 0 for table in sliced]
-    return moved > MOST * sum(sizes)
+    moved_rows = sum(_count_moved_rows(change) for change in change_sizes.values())
+    sliced_tables = [
+        table for table, head in inputs.items() if slice_expressions(task, table, facts.columns(table, head))
+    ]
+    sizes = [size.rows if (size := facts.size(table, inputs[table])) else 0 for table in sliced_tables]
+    return moved_rows > MOST * sum(sizes)
 
 
-def _moved(move: "Movement") -> int:
+def _count_moved_rows(change: "ChangeSize") -> int:
     """Return how many rows moved, as far as files tell.
 
     A file that was written anew holds mostly rows that were there before, as after a change of one slice of the task
     that makes the table; how many, only a look at them tells, which is worth it unless they are very many.
     """
-    if move.files_added and move.files_removed and move.bytes_added + move.bytes_removed <= _CHEAP:
-        return abs(move.rows_added - move.rows_removed)
-    return max(move.rows_added, move.rows_removed)
+    if change.files_added and change.files_removed and change.bytes_added + change.bytes_removed <= _CHEAP_BYTES:
+        return abs(change.rows_added - change.rows_removed)
+    return max(change.rows_added, change.rows_removed)
 
 
-def _checked(task: Task, base: "Result") -> str:
+def _describe_key_check(task: Task, base: "TaskResult") -> str:
     """Return what is said of a key that has to be unique beyond its slice."""
     names = {name.lower() for name in task.options.key}
     if not names or names.issuperset(name.lower() for name in task.options.by):
         return ""
-    rows = f" of {reasons.counted(base.rows, 'row')}" if base.rows is not None else ""
+    rows = f" of {reasons.format_count(base.rows, 'row')}" if base.rows is not None else ""
     return f"; reads the key {', '.join(task.options.key)}{rows} to check that it is unique"

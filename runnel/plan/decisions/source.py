@@ -5,13 +5,14 @@ Pure: the facts say what the source has.
 
 from runnel.declare.model.endpoints import Files, Manual
 from runnel.declare.model.flow import Source
+from runnel.model.table_version import TableVersion
 from runnel.plan import reasons
-from runnel.plan.facts import Arrivals, Facts, Head
-from runnel.plan.missing_inputs import no_files
-from runnel.plan.steps import Step
+from runnel.plan.facts import Facts, SourceChanges
+from runnel.plan.missing_inputs import describe_no_files
+from runnel.plan.steps import PlanStep
 
 
-def decide_source(source: Source, facts: Facts) -> tuple[Step, Arrivals]:
+def decide_source(source: Source, facts: Facts) -> tuple[PlanStep, SourceChanges]:
     """Return the step of a source with what arrives for it.
 
     A source that has nothing to read and never had is a mistake; a manual one may be empty.
@@ -19,28 +20,32 @@ def decide_source(source: Source, facts: Facts) -> tuple[Step, Arrivals]:
     table, head = source.table, facts.head(source.table)
     if isinstance(source.origin, Manual):
         reason = reasons.BY_HAND if head is not None else f"{reasons.BY_HAND}; nothing in it yet"
-        return Step(table, "skip", reason, head=head), Arrivals()
-    arrivals = facts.arrivals(table)
-    if not arrivals.is_empty:
-        return _arriving(source, arrivals, head), arrivals
-    if arrivals.renamed and head is not None:
-        return Step(table, "ingest", reasons.renamed(arrivals.renamed), head=head), arrivals
-    if (arrivals.problem or arrivals.left) and head is None:
-        raise no_files(source, arrivals)
-    nothing = reasons.NO_NEW_FILES if isinstance(source.origin, Files) else reasons.NOTHING_NEW
-    reason = f"{arrivals.problem}; its rows stay" if arrivals.problem else nothing
-    return Step(table, "skip", _and_left(reason, arrivals), head=head), arrivals
+        return PlanStep(table, "skip", reason, head=head), SourceChanges()
+    changes = facts.source_changes(table)
+    if not changes.is_empty:
+        return _ingest_or_reuse(source, changes, head), changes
+    if changes.renamed and head is not None:
+        return PlanStep(table, "ingest", reasons.describe_renamed_files(changes.renamed), head=head), changes
+    if (changes.problem or changes.unfinished_files) and head is None:
+        raise describe_no_files(source, changes)
+    nothing_new_reason = reasons.NO_NEW_FILES if isinstance(source.origin, Files) else reasons.NOTHING_NEW
+    reason = f"{changes.problem}; its rows stay" if changes.problem else nothing_new_reason
+    return PlanStep(table, "skip", _add_unfinished_files(reason, changes), head=head), changes
 
 
-def _arriving(source: Source, arrivals: Arrivals, head: Head | None) -> Step:
-    told = _and_left(reasons.arrived(arrivals), arrivals)
-    if arrivals.known is None:
-        predicted = Head("", arrivals.content) if arrivals.content is not None else None
-        return Step(source.table, "ingest", told, head=predicted, bytes=arrivals.bytes)
-    same = head is not None and head.content == arrivals.known.content
-    why = "with what it holds already" if same else "known from before"
-    return Step(source.table, "reuse", f"{told}, {why}", head=arrivals.known)
+def _ingest_or_reuse(source: Source, changes: SourceChanges, head: TableVersion | None) -> PlanStep:
+    reason = _add_unfinished_files(reasons.describe_source_changes(changes), changes)
+    if changes.existing_version is None:
+        predicted = TableVersion("", changes.content) if changes.content is not None else None
+        return PlanStep(source.table, "ingest", reason, head=predicted, bytes=changes.bytes)
+    is_same_content = head is not None and head.content == changes.existing_version.content
+    reuse_reason = "with what it holds already" if is_same_content else "known from before"
+    return PlanStep(source.table, "reuse", f"{reason}, {reuse_reason}", head=changes.existing_version)
 
 
-def _and_left(reason: str, arrivals: Arrivals) -> str:
-    return f"{reason}; {reasons.writing(arrivals.left)}" if arrivals.left else reason
+def _add_unfinished_files(reason: str, changes: SourceChanges) -> str:
+    return (
+        f"{reason}; {reasons.describe_unfinished_files(changes.unfinished_files)}"
+        if changes.unfinished_files
+        else reason
+    )

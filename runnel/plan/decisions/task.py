@@ -8,47 +8,48 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from runnel.declare.model.flow import Task
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.date_range import Asked, Days
-from runnel.plan.decisions.backfill import dated, whole_reason, with_days
+from runnel.plan.date_range import DateRange, RequestedDays
+from runnel.plan.decisions.backfill import add_requested_days, describe_full_backfill, find_date_slices
 from runnel.plan.decisions.base_result import (
-    change_size,
-    changed_inputs,
-    is_aside,
-    unfit,
-    unheld_results,
-    with_nearest_inputs,
+    choose_nearest_inputs,
+    count_changed_rows,
+    explain_unusable_base,
+    find_changed_inputs,
+    has_same_quarantine,
+    iter_detached_results,
 )
-from runnel.plan.decisions.slices import by_slices
-from runnel.plan.facts import Facts, Head, Movement, Result
+from runnel.plan.decisions.slices import plan_slices
+from runnel.plan.facts import ChangeSize, Facts, TaskResult
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.missing_inputs import refuse_missing
-from runnel.plan.result_key import task_key
-from runnel.plan.slices import in_full_reason
-from runnel.plan.steps import Step
+from runnel.plan.result_key import compute_task_key
+from runnel.plan.slices import full_computation_reason
+from runnel.plan.steps import PlanStep
 
 COPIES_SHARE = 0.2  # past this share of changed rows those without a key are not taken out one by one
 
 
 @dataclass(frozen=True)
-class Case:
+class TaskCase:
     """A task with all that its decision depends on, but for what the lake knows."""
 
     task: Task
     fingerprint: Fingerprint
-    inputs: Mapping[TableName, Head]
+    inputs: Mapping[TableName, TableVersion]
     branch: str | None = None
     full_refresh: bool = False
-    days: Days | None = None
+    days: DateRange | None = None
 
     @cached_property
     def key(self) -> str:
         """Return the key of the result; only for a case with all inputs."""
-        return task_key(self.task, self.fingerprint.digest, self.inputs)
+        return compute_task_key(self.task, self.fingerprint.digest, self.inputs)
 
     @property
-    def forced(self) -> str | None:
+    def forced_reason(self) -> str | None:
         """Return why it is computed whatever is known, or None."""
         if self.task.options.volatile:
             return reasons.VOLATILE
@@ -58,178 +59,215 @@ class Case:
 def decide_task(
     task: Task,
     fingerprint: Fingerprint,
-    inputs: Mapping[TableName, Head | None],
+    inputs: Mapping[TableName, TableVersion | None],
     facts: Facts,
     *,
     branch: str | None = None,
     full_refresh: bool = False,
-    days: Days | None = None,
-) -> Step:
+    days: DateRange | None = None,
+) -> PlanStep:
     """Return the step for a task all of whose inputs are known. None is an input that does not exist: a mistake.
 
     Reasons name the branch of a known result where it is not `branch`.
     """
-    refuse_missing(task, [table for table in task.reads if inputs.get(table) is None])
+    refuse_missing(task, [table for table in task.input_tables if inputs.get(table) is None])
     heads = {table: head for table, head in inputs.items() if head is not None}
-    case = Case(task, fingerprint, heads, branch, full_refresh, days)
-    asked = (task.table, case.key)
-    return decide(case, None if case.forced else facts.results([asked]).get(asked), facts)
+    case = TaskCase(task, fingerprint, heads, branch, full_refresh, days)
+    lookup_key = (task.table, case.key)
+    return decide_case(case, None if case.forced_reason else facts.results([lookup_key]).get(lookup_key), facts)
 
 
-def decide(case: Case, known: Result | None, facts: Facts) -> Step:
+def decide_case(case: TaskCase, existing_result: TaskResult | None, facts: Facts) -> PlanStep:
     """Return the step for a case, given the result that is known for its key."""
-    if case.forced:
-        return _full(case, facts, case.forced)
-    if known is not None and case.days is None:
-        return settled(case, known, facts)
+    if case.forced_reason:
+        return _full_step(case, facts, case.forced_reason)
+    if existing_result is not None and case.days is None:
+        return reuse_or_skip(case, existing_result, facts)
     head = facts.head(case.task.table)
-    base = facts.made(case.task.table, head) if head is not None else None
-    reason = unfit(case, head, base)
+    base = facts.latest_result(case.task.table, head) if head is not None else None
+    reason = explain_unusable_base(case, head, base)
     if case.days is not None and reason is None and base is not None and head is not None:
-        return _again(case, known, head, base, case.days, facts)
+        return _decide_backfill(case, existing_result, head, base, case.days, facts)
     if reason is not None or base is None:
-        usual = _full(case, facts, reason or reasons.NOT_YET)
+        usual_step = _full_step(case, facts, reason or reasons.NOT_YET)
     else:
-        usual = _from(case, base, facts)
-        if in_full_reason(case.task, base.why_whole):
-            return usual  # so it would be from any other result of the same code
-    return usual if case.days is not None else _with_least_change(case, usual, facts)
+        usual_step = _decide_from_base(case, base, facts)
+        if full_computation_reason(case.task, base.full_reason):
+            return usual_step  # so it would be from any other result of the same code
+    return usual_step if case.days is not None else _with_least_change(case, usual_step, facts)
 
 
-def _with_least_change(case: Case, usual: Step, facts: Facts) -> Step:
-    """Return a step that continues a result which the table does not hold, if `usual` computes everything."""
-    if usual.analyse or usual.action != "full":  # files say how much they hold, not how few rows of it changed
-        return usual
-    best = usual
-    for result in unheld_results(case, facts):
-        step = _from(case, result, facts)
-        if step.action in ("rows", "slices") and _is_less(case, step, best, facts):
-            best = replace(step, reason=f"{step.reason}; {reasons.starting_from(result, case.branch)}", is_unheld=True)
+def _with_least_change(case: TaskCase, usual_step: PlanStep, facts: Facts) -> PlanStep:
+    """Return a step that continues a result which the table does not hold, if `usual_step` computes everything."""
+    if (
+        usual_step.analyse or usual_step.action != "full"
+    ):  # files say how much they hold, not how few rows of it changed
+        return usual_step
+    best = usual_step
+    for result in iter_detached_results(case, facts):
+        step = _decide_from_base(case, result, facts)
+        if step.action in ("rows", "slices") and _has_smaller_change(case, step, best, facts):
+            best = replace(
+                step, reason=f"{step.reason}; {reasons.describe_start(result, case.branch)}", has_detached_base=True
+            )
     return best
 
 
-def _is_less(case: Case, step: Step, other: Step, facts: Facts) -> bool:
+def _has_smaller_change(case: TaskCase, step: PlanStep, other: PlanStep, facts: Facts) -> bool:
     """Tell whether a step has less of a change to follow than another one."""
     if other.action == "full" or other.base is None or step.base is None:
         return other.action == "full"
-    return change_size(case, step.base, facts) < change_size(case, other.base, facts)
+    return count_changed_rows(case, step.base, facts) < count_changed_rows(case, other.base, facts)
 
 
-def _again(case: Case, known: Result | None, head: Head, base: Result, days: Days, facts: Facts) -> Step:
+def _decide_backfill(
+    case: TaskCase,
+    existing_result: TaskResult | None,
+    head: TableVersion,
+    base: TaskResult,
+    days: DateRange,
+    facts: Facts,
+) -> PlanStep:
     """Return the step for a case whose slices of some days are computed although nothing changed."""
-    found = dated(case, head, facts) if in_full_reason(case.task, base.why_whole) is None else None
-    if found is None:
+    date_slices = (
+        find_date_slices(case, head, facts) if full_computation_reason(case.task, base.full_reason) is None else None
+    )
+    if date_slices is None:
         return (
-            replace(_full(case, facts, whole_reason(days)), asked=Asked(days))
+            replace(_full_step(case, facts, describe_full_backfill(days)), requested_days=RequestedDays(days))
             if days.is_start
-            else decide(replace(case, days=None), known, facts)
+            else decide_case(replace(case, days=None), existing_result, facts)
         )
-    usual = Step(case.task.table, "skip", reasons.UNCHANGED, key=case.key, head=head)
-    if changed_inputs(case, base):
-        usual = _from(case, base, facts)
-    if usual.action == "full":
-        return replace(usual, analyse=False)
-    made = with_days(usual, days, base, found, whole(case.inputs.items(), facts))
-    return replace(_full(case, facts, made), asked=Asked(days)) if isinstance(made, str) else made
+    usual_step = PlanStep(case.task.table, "skip", reasons.UNCHANGED, key=case.key, head=head)
+    if find_changed_inputs(case, base):
+        usual_step = _decide_from_base(case, base, facts)
+    if usual_step.action == "full":
+        return replace(usual_step, analyse=False)
+    step_or_reason = add_requested_days(
+        usual_step, days, base, date_slices, total_input_size(case.inputs.items(), facts)
+    )
+    return (
+        replace(_full_step(case, facts, step_or_reason), requested_days=RequestedDays(days))
+        if isinstance(step_or_reason, str)
+        else step_or_reason
+    )
 
 
-def settled(case: Case, known: Result, facts: Facts) -> Step:
+def reuse_or_skip(case: TaskCase, existing_result: TaskResult, facts: Facts) -> PlanStep:
     """Return the step for a case whose result is known: the table holds it already, or it is put in place."""
     table, head = case.task.table, facts.head(case.task.table)
-    if head is not None and head.content == known.head.content and is_aside(case.task, known, facts):
-        return Step(table, "skip", reasons.UNCHANGED, key=case.key, head=head, known=known)
-    why = reasons.known_since(known, case.branch)
-    if head is not None and facts.made(table, head) is None:
-        why = f"{reasons.outside(table)}; {why}"
-    return Step(table, "reuse", why, key=case.key, head=known.head, known=known)
+    if (
+        head is not None
+        and head.content == existing_result.head.content
+        and has_same_quarantine(case.task, existing_result, facts)
+    ):
+        return PlanStep(table, "skip", reasons.UNCHANGED, key=case.key, head=head, existing_result=existing_result)
+    reason = reasons.describe_known_result(existing_result, case.branch)
+    if head is not None and facts.latest_result(table, head) is None:
+        reason = f"{reasons.describe_outside_change(table)}; {reason}"
+    return PlanStep(table, "reuse", reason, key=case.key, head=existing_result.head, existing_result=existing_result)
 
 
-def whole(heads: Iterable[tuple[TableName, Head | None]], facts: Facts) -> tuple[int | None, int | None]:
+def total_input_size(
+    heads: Iterable[tuple[TableName, TableVersion | None]], facts: Facts
+) -> tuple[int | None, int | None]:
     """Return how many rows and bytes these versions hold, or None where one is not known."""
     sizes = [facts.size(table, head) if head is not None and head.location else None for table, head in heads]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    known_sizes = [size for size in sizes if size is not None]
+    if len(known_sizes) < len(sizes):
         return None, None
-    return sum(size.rows for size in known), sum(size.bytes for size in known)
+    return sum(size.rows for size in known_sizes), sum(size.bytes for size in known_sizes)
 
 
-def _from(case: Case, base: Result, facts: Facts) -> Step:
+def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanStep:
     """Return the step for a case that differs from `base` in its inputs only."""
-    base = with_nearest_inputs(case, base, facts)
-    task, changed = case.task, changed_inputs(case, base)
-    moves = {table: facts.movement(table, base.inputs[table], case.inputs[table]) for table in changed}
-    why = reasons.joined([reasons.moved(table, move) for table, move in moves.items()])
-    if not any(_moved_rows(move) for move in moves.values()):
-        return _full(case, facts, why, base=base, changed=changed, analyse=True)
-    if not is_aside(task, base, facts):  # the same rows, made on another branch, where others were set aside
-        return _full(case, facts, f"{why}; {task.quarantine} holds other rows than were set aside with it")
-    if reason := in_full_reason(task, base.why_whole):
-        return _full(case, facts, f"{why}; {reason}", base=base, changed=changed)
-    if task.options.by and not (task.options.rowwise and all(_is_append(move) for move in moves.values())):
-        return _by_slices(case, base, facts, moves, why)
-    if not task.options.rowwise or not all(_is_by_rows(move) for move in moves.values()):
-        return _full(case, facts, why, base=base, changed=changed)
-    lost = any(move.files_removed for move in moves.values())
-    rows = sum(move.rows_added + move.rows_removed for move in moves.values())
-    held, _ = whole(case.inputs.items(), facts)
-    if lost and not task.options.key and not _is_by_copies(task, rows, held):
-        return _full(case, facts, f"{why}, and the task has no key", base=base, changed=changed)
-    if held is not None and rows > held:
-        return _full(case, facts, f"{why}; that is more than the {reasons.counted(held, 'row')} to read in full")
-    return Step(
+    base = choose_nearest_inputs(case, base, facts)
+    task, changed = case.task, find_changed_inputs(case, base)
+    change_sizes = {table: facts.change_size(table, base.inputs[table], case.inputs[table]) for table in changed}
+    change_reason = reasons.join_reasons(
+        [reasons.describe_change(table, change) for table, change in change_sizes.items()]
+    )
+    if not any(_may_change_rows(change) for change in change_sizes.values()):
+        return _full_step(case, facts, change_reason, base=base, changed=changed, analyse=True)
+    if not has_same_quarantine(task, base, facts):  # the same rows, made on another branch, where others were set aside
+        return _full_step(
+            case, facts, f"{change_reason}; {task.quarantine_table} holds other rows than were set aside with it"
+        )
+    if reason := full_computation_reason(task, base.full_reason):
+        return _full_step(case, facts, f"{change_reason}; {reason}", base=base, changed=changed)
+    if task.options.by and not (task.options.rowwise and all(_is_append(change) for change in change_sizes.values())):
+        return _decide_by_slices(case, base, facts, change_sizes, change_reason)
+    if not task.options.rowwise or not all(_is_whole_files(change) for change in change_sizes.values()):
+        return _full_step(case, facts, change_reason, base=base, changed=changed)
+    has_removed_files = any(change.files_removed for change in change_sizes.values())
+    rows = sum(change.rows_added + change.rows_removed for change in change_sizes.values())
+    input_rows, _ = total_input_size(case.inputs.items(), facts)
+    if has_removed_files and not task.options.key and not _can_remove_by_value(task, rows, input_rows):
+        return _full_step(case, facts, f"{change_reason}, and the task has no key", base=base, changed=changed)
+    if input_rows is not None and rows > input_rows:
+        return _full_step(
+            case,
+            facts,
+            f"{change_reason}; that is more than the {reasons.format_count(input_rows, 'row')} to read in full",
+        )
+    return PlanStep(
         task.table,
         "rows",
-        f"{why}; {_how_removed(task)}" if lost else why,
+        f"{change_reason}; {_describe_removal(task)}" if has_removed_files else change_reason,
         key=case.key,
         base=base,
         changed=changed,
         rows=rows,
-        bytes=sum(move.bytes_added + move.bytes_removed for move in moves.values()),
+        bytes=sum(change.bytes_added + change.bytes_removed for change in change_sizes.values()),
     )
 
 
-def _is_by_copies(task: Task, rows: int, held: int | None) -> bool:
+def _can_remove_by_value(task: Task, rows: int, input_rows: int | None) -> bool:
     """Tell whether rows are taken out by all of their values: the whole table is looked through, so few have to go.
 
     Rows that checks set aside are not in the table, and nobody knows which of them were made of which.
     """
-    if held is None or rows > COPIES_SHARE * held:
+    if input_rows is None or rows > COPIES_SHARE * input_rows:
         return False
     return not any(check.on_fail in ("drop", "quarantine") for check in task.checks)
 
 
-def _how_removed(task: Task) -> str:
+def _describe_removal(task: Task) -> str:
     return f"by key {', '.join(task.options.key)}" if task.options.key else "without a key, by all values of a row"
 
 
-def _by_slices(case: Case, base: Result, facts: Facts, moves: Mapping[TableName, Movement], why: str) -> Step:
-    found = by_slices(case.task, case.inputs, base, moves, facts, whole(case.inputs.items(), facts))
-    if isinstance(found, str):
-        return _full(case, facts, f"{why}; {found}" if found else why)
-    return Step(
+def _decide_by_slices(
+    case: TaskCase, base: TaskResult, facts: Facts, change_sizes: Mapping[TableName, ChangeSize], change_reason: str
+) -> PlanStep:
+    slice_plan = plan_slices(
+        case.task, case.inputs, base, change_sizes, facts, total_input_size(case.inputs.items(), facts)
+    )
+    if isinstance(slice_plan, str):
+        return _full_step(case, facts, f"{change_reason}; {slice_plan}" if slice_plan else change_reason)
+    return PlanStep(
         case.task.table,
         "slices",
-        found.reason or f"{why}; its slices are found first",
+        slice_plan.reason or f"{change_reason}; its slices are found first",
         key=case.key,
         base=base,
-        changed=tuple(moves),
-        rows=found.rows,
-        bytes=found.bytes,
-        slices=found.slices,
+        changed=tuple(change_sizes),
+        rows=slice_plan.rows,
+        bytes=slice_plan.bytes,
+        slices=slice_plan.slices,
     )
 
 
-def _full(
-    case: Case,
+def _full_step(
+    case: TaskCase,
     facts: Facts,
     reason: str,
     *,
-    base: Result | None = None,
+    base: TaskResult | None = None,
     changed: tuple[TableName, ...] = (),
     analyse: bool = False,
-) -> Step:
-    rows, size = whole(case.inputs.items(), facts)
-    return Step(
+) -> PlanStep:
+    rows, size = total_input_size(case.inputs.items(), facts)
+    return PlanStep(
         case.task.table,
         "full",
         reason,
@@ -242,16 +280,18 @@ def _full(
     )
 
 
-def _moved_rows(move: Movement) -> bool:
+def _may_change_rows(change: ChangeSize) -> bool:
     """Tell whether rows may differ. A new column alone leaves them, for tasks that don't use it."""
-    return not move.is_known or bool(move.files_added or move.files_removed or move.deletes or move.columns_changed)
+    return not change.is_known or bool(
+        change.files_added or change.files_removed or change.deletes or change.columns_changed
+    )
 
 
-def _is_append(move: Movement) -> bool:
+def _is_append(change: ChangeSize) -> bool:
     """Tell whether whole files came, and nothing else."""
-    return _is_by_rows(move) and not move.files_removed
+    return _is_whole_files(change) and not change.files_removed
 
 
-def _is_by_rows(move: Movement) -> bool:
+def _is_whole_files(change: ChangeSize) -> bool:
     """Tell whether the change is whole files with the columns that the table had."""
-    return move.is_known and not (move.deletes or move.columns_changed or move.columns_added)
+    return change.is_known and not (change.deletes or change.columns_changed or change.columns_added)

@@ -11,14 +11,14 @@ from types import FunctionType
 from typing import Any
 
 from runnel.declare.model.flow import Task
-from runnel.plan.fingerprint.code.code_unit import Part, Unit, digest, mark, reached
-from runnel.plan.fingerprint.code.code_walker import Reach
-from runnel.plan.fingerprint.code.name_resolution import Names
-from runnel.plan.fingerprint.declared_options import declared
-from runnel.plan.fingerprint.project_files import Project
-from runnel.plan.fingerprint.spark_conf import deciding
+from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, hash_texts, iter_reached_units, short_hash
+from runnel.plan.fingerprint.code.code_walker import CodeWalker
+from runnel.plan.fingerprint.code.name_resolution import NameResolver
+from runnel.plan.fingerprint.declared_options import collect_declared
+from runnel.plan.fingerprint.project_files import ProjectFiles
+from runnel.plan.fingerprint.spark_conf import iter_deciding_settings
 
-FORM = 1  # of the digest: counts up when the same code would get another one
+FORMAT_VERSION = 1  # of the digest: counts up when the same code would get another one
 
 
 @dataclass(frozen=True)
@@ -26,78 +26,82 @@ class Fingerprint:
     """What a task's result depends on beside its inputs. `opaque` tells people what could not be followed."""
 
     digest: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FingerprintPart, ...] = ()
     opaque: tuple[str, ...] = ()
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return it for the catalog database: enough to say later what changed."""
         parts = []
         for part in self.parts:
             row: list[Any] = [part.kind, part.name, part.hash]
-            if part.statements or part.shown is not None:
-                row.append(part.shown if part.shown is not None else "".join(short for _, short in part.statements))
+            if part.statements or part.display_text is not None:
+                row.append(
+                    part.display_text
+                    if part.display_text is not None
+                    else "".join(short for _, short in part.statements)
+                )
             parts.append(row)
-        return {"form": FORM, "digest": self.digest, "parts": parts, "opaque": list(self.opaque)}
+        return {"form": FORMAT_VERSION, "digest": self.digest, "parts": parts, "opaque": list(self.opaque)}
 
 
-class Fingerprints:
+class Fingerprinter:
     """The fingerprints of one planning: what tasks share is looked at once. `secrets` are never kept as text.
 
     `conf` are the project's Spark settings; those that decide what a query answers count.
     """
 
     def __init__(self, root: Path, secrets: Iterable[str] = (), conf: Mapping[str, str] | None = None) -> None:
-        self._reach = Reach(Project(root))
+        self._walker = CodeWalker(ProjectFiles(root))
         self._secrets = frozenset(secrets)
-        self._settings = tuple(deciding(conf or {}))
-        self._known: dict[int, tuple[Task, Fingerprint]] = {}
+        self._settings = tuple(iter_deciding_settings(conf or {}))
+        self._cache: dict[int, tuple[Task, Fingerprint]] = {}
         self._lock = RLock()
 
-    def of(self, task: Task) -> Fingerprint:
+    def fingerprint_of(self, task: Task) -> Fingerprint:
         """Return the fingerprint of a task as it was when it was first asked for."""
         with self._lock:
-            known = self._known.get(id(task))
-            if known is None:
-                known = self._known[id(task)] = (task, self._make(task))
-            return known[1]
+            cached = self._cache.get(id(task))
+            if cached is None:
+                cached = self._cache[id(task)] = (task, self._compute_fingerprint(task))
+            return cached[1]
 
-    def _make(self, task: Task) -> Fingerprint:
-        texts, parts, roots = declared(task, self._reach, self._secrets)
+    def _compute_fingerprint(self, task: Task) -> Fingerprint:
+        texts, parts, roots = collect_declared(task, self._walker, self._secrets)
         if task.sql is not None:
-            text = _normalised(task.sql)
+            text = _normalize_task_sql(task.sql)
             texts.append(f"sql {text}")
-            parts.append(Part("code", f"{task.place.file}:{task.table}", mark(text), task.place))
+            parts.append(FingerprintPart("code", f"{task.place.file}:{task.table}", short_hash(text), task.place))
         else:
-            roots = [self._root(task), *roots]
+            roots = [self._root_unit(task), *roots]
         for name, value in self._settings:
             is_secret = any(secret and secret in value for secret in self._secrets)
             texts.append(f"setting {name} {value}")
-            parts.append(Part("setting", name, mark(value), shown=None if is_secret else value))
+            parts.append(FingerprintPart("setting", name, short_hash(value), display_text=None if is_secret else value))
         opaque: dict[str, None] = {}
-        for unit, numbers in reached(roots):
-            texts.append(f"{unit.own} {numbers}")
+        for unit, numbers in iter_reached_units(roots):
+            texts.append(f"{unit.own_text} {numbers}")
             parts.extend(unit.parts)
             opaque.update(dict.fromkeys(unit.opaque))
-        return Fingerprint(digest([f"form {FORM}", *texts]), tuple(parts), tuple(opaque))
+        return Fingerprint(hash_texts([f"form {FORMAT_VERSION}", *texts]), tuple(parts), tuple(opaque))
 
-    def _root(self, task: Task) -> Unit:
+    def _root_unit(self, task: Task) -> CodeUnit:
         function = task.function
-        given = frozenset(name for name, _ in task.params)
-        unit = self._reach.function(function, given) if isinstance(function, FunctionType) else None
+        set_params = frozenset(name for name, _ in task.params)
+        unit = self._walker.function_unit(function, set_params) if isinstance(function, FunctionType) else None
         if unit is None:  # of a package, or something else that can be called
-            unit = Unit(str(task.table))
-            names = Names(self._reach, task.place.file, {}, {}, task.name, task.place.line)
-            names.add_value(task.name, function, kind="value")
-            names.gathering.finish(unit, "", Part("code", unit.label, "", task.place))
+            unit = CodeUnit(str(task.table))
+            resolver = NameResolver(self._walker, task.place.file, {}, {}, task.name, task.place.line)
+            resolver.add_value(task.name, function, kind="value")
+            resolver.collector.fill_unit(unit, "", FingerprintPart("code", unit.label, "", task.place))
         return unit
 
 
-def fingerprint(task: Task, root: Path) -> Fingerprint:
+def fingerprint_task(task: Task, root: Path) -> Fingerprint:
     """Return the fingerprint of one task of the project in `root`."""
-    return Fingerprints(root).of(task)
+    return Fingerprinter(root).fingerprint_of(task)
 
 
-def _normalised(sql: str) -> str:
-    from runnel.declare.sql.task_sql import normalised
+def _normalize_task_sql(sql: str) -> str:
+    from runnel.declare.sql.task_sql import normalize_sql
 
-    return normalised(sql)
+    return normalize_sql(sql)

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 NOTEBOOK = "notebook"  # instead of a file, for what stands in cells
-_OUTSIDE = {"site-packages", "dist-packages", ".runnel", "__pypackages__"}
-_OURSELVES = str(Path(__file__).parents[2]) + os.sep
+_EXCLUDED_FOLDERS = {"site-packages", "dist-packages", ".runnel", "__pypackages__"}
+_RUNNEL_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 
-class Project:
+class ProjectFiles:
     """The files under `root` that people wrote: nothing installed, no virtual environment."""
 
     def __init__(self, root: Path) -> None:
@@ -21,12 +21,12 @@ class Project:
         spellings = dict.fromkeys((str(root.absolute()), str(root.resolve())))
         self.roots = tuple(spelling.rstrip(os.sep) for spelling in spellings)
         self._files: dict[str, str | None] = {}
-        self._foreign: dict[Path, bool] = {}
+        self._environments: dict[Path, bool] = {}
 
     def file(self, filename: str) -> str | None:
         """Return a file's path relative to the root, or None where it is not the project's."""
         if filename not in self._files:
-            self._files[filename] = self._relative(filename)
+            self._files[filename] = self._relative_to_root(filename)
         return self._files[filename]
 
     def module_file(self, module: ModuleType) -> str | None:
@@ -38,52 +38,52 @@ class Project:
         """Tell whether a module is a folder of the project without a file of its own."""
         if getattr(module, "__file__", None) is not None:
             return False
-        return any(self._inside(str(folder)) is not None for folder in getattr(module, "__path__", ()))
+        return any(self._path_in_root(str(folder)) is not None for folder in getattr(module, "__path__", ()))
 
     def path(self, file: str) -> str:
         """Return the full path of a file of the project."""
         return os.path.join(self.roots[0], file)  # noqa: PTH118 - speed: called for every function
 
-    def moved(self, text: str) -> str:
+    def strip_root(self, text: str) -> str:
         """Return a text with the project's folder taken out of it."""
         for root in self.roots:
             if len(root) > 1 and root in text:
                 text = text.replace(root, "<root>")
         return text
 
-    def find(self, name: str, level: int = 0, beside: str = "") -> str | None:
+    def find_module_file(self, name: str, level: int = 0, importing_file: str = "") -> str | None:
         """Return the file of a project module by its name, imported or not, or None where it isn't ours.
 
-        `level` and `beside` are the dots of a relative import and the file that it stands in.
+        `level` and `importing_file` are the dots of a relative import and the file that it stands in.
         """
         if level:
-            parents = Path(beside).parents
-            return self._from_disk(name, parents[level - 1].as_posix()) if level <= len(parents) else None
-        known = sys.modules.get(name)
-        file = self.module_file(known) if known is not None else None
-        folders = ("", "flows", Path(beside).parent.as_posix())
-        return file or next(filter(None, (self._from_disk(name, folder) for folder in folders)), None)
+            parents = Path(importing_file).parents
+            return self._find_on_disk(name, parents[level - 1].as_posix()) if level <= len(parents) else None
+        module = sys.modules.get(name)
+        file = self.module_file(module) if module is not None else None
+        folders = ("", "flows", Path(importing_file).parent.as_posix())
+        return file or next(filter(None, (self._find_on_disk(name, folder) for folder in folders)), None)
 
-    def _from_disk(self, name: str, folder: str) -> str | None:
+    def _find_on_disk(self, name: str, folder: str) -> str | None:
         base = Path(folder, *name.split("."))
         for file in (base.with_suffix(".py"), base / "__init__.py"):
             if self.file(self.path(str(file))) and (self.root / file).is_file():
                 return file.as_posix()
         return None
 
-    def _relative(self, filename: str) -> str | None:
-        inside = self._inside(filename)
-        if inside is None or filename.startswith(_OURSELVES):
+    def _relative_to_root(self, filename: str) -> str | None:
+        path_in_root = self._path_in_root(filename)
+        if path_in_root is None or filename.startswith(_RUNNEL_FOLDER):
             return None
-        parts = Path(inside).parts[:-1]
-        if _OUTSIDE.intersection(parts):
+        parts = Path(path_in_root).parts[:-1]
+        if _EXCLUDED_FOLDERS.intersection(parts):
             return None
         folders = (Path(self.roots[0], *parts[: count + 1]) for count in range(len(parts)))
         if any(self._is_environment(folder) for folder in folders):
             return None
-        return inside.replace(os.sep, "/")
+        return path_in_root.replace(os.sep, "/")
 
-    def _inside(self, filename: str) -> str | None:
+    def _path_in_root(self, filename: str) -> str | None:
         if filename.startswith("<"):
             return None
         for spelling in (os.path.abspath(filename), os.path.realpath(filename)):  # noqa: PTH100 - links are tried last
@@ -93,6 +93,6 @@ class Project:
         return None
 
     def _is_environment(self, folder: Path) -> bool:
-        if folder not in self._foreign:
-            self._foreign[folder] = (folder / "pyvenv.cfg").is_file()
-        return self._foreign[folder]
+        if folder not in self._environments:
+            self._environments[folder] = (folder / "pyvenv.cfg").is_file()
+        return self._environments[folder]

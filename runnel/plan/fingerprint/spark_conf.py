@@ -17,7 +17,7 @@ _DEFAULTS = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
 }
 # How a query is computed: planning, shuffles, files, memory, what is shown of it, and where tables are.
-_HOW = (
+_EXECUTION_SETTINGS = (
     "adaptive.", "autoBroadcastJoinThreshold", "bloomFilter", "broadcastTimeout", "bucketing.", "cache.",
     "cartesianProductExec.", "catalog.", "catalogImplementation", "cbo.", "codegen.", "columnVector.", "debug.",
     "defaultCatalog", "event.", "exchange.", "execution.arrow.", "execution.broadcastHashJoin.",
@@ -32,15 +32,15 @@ _HOW = (
 )  # fmt: skip
 
 
-def deciding(conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def iter_deciding_settings(conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the settings that decide what queries answer, by name.
 
-    >>> list(deciding({"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.shuffle.partitions": "8"}))
+    >>> list(iter_deciding_settings({"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.shuffle.partitions": "8"}))
     [('spark.sql.session.timeZone', 'Asia/Tokyo')]
-    >>> list(deciding({"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "4g"}))
+    >>> list(iter_deciding_settings({"spark.sql.session.timeZone": "UTC", "spark.driver.memory": "4g"}))
     []
     """
     for name in sorted(conf):
-        is_how = not name.startswith(_PREFIX) or name.removeprefix(_PREFIX).startswith(_HOW)
-        if not is_how and conf[name].lower() != _DEFAULTS.get(name, "").lower():
+        is_execution_only = not name.startswith(_PREFIX) or name.removeprefix(_PREFIX).startswith(_EXECUTION_SETTINGS)
+        if not is_execution_only and conf[name].lower() != _DEFAULTS.get(name, "").lower():
             yield name, conf[name]

@@ -1,4 +1,4 @@
-"""Backfill: compute the slices of a range of days again, chunk by chunk, with everything downstream.
+"""Backfill: recompute the slices of a range of days, chunk by chunk, with everything downstream.
 
 Each chunk is a run and a commit of its own. Sources are never read.
 """
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runnel.plan import reasons
-from runnel.plan.date_range import Days, chunk_of, days_of
-from runnel.plan.decisions.backfill import whole_reason
-from runnel.plan.fingerprint.fingerprints import Fingerprints
-from runnel.project.planning.plan_project import flow_of, plan_state
-from runnel.project.planning.run_request import Wish
-from runnel.run.results.run_result import Event, Ran, State, Watch
+from runnel.plan.date_range import DateRange, parse_chunk_days, parse_date_range
+from runnel.plan.decisions.backfill import describe_full_backfill
+from runnel.plan.fingerprint.fingerprints import Fingerprinter
+from runnel.project.planning.plan_project import load_project_flow, plan_state
+from runnel.project.planning.run_request import RunRequest
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState
 
 if TYPE_CHECKING:
     from datetime import date
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
     from runnel.names import TableName
-    from runnel.plan.steps import Plan, Step
+    from runnel.plan.steps import Plan, PlanStep
 
 
 @dataclass(frozen=True)
-class Line:
-    """What a backfill does to one table, all chunks together. `chunks` is in how many it is computed.
+class BackfillTable:
+    """What a backfill does to one table, summed over all chunks. `chunks` is the number of chunks that compute it.
 
-    None is an amount that is not known.
+    An amount is None if it is not known.
     """
 
     table: "TableName"
@@ -53,23 +53,23 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Preview:
+class BackfillPreview:
     """What a backfill would do."""
 
-    days: Days
+    days: DateRange
     branch: str
-    chunks: tuple[Days, ...]
-    lines: tuple[Line, ...]
+    chunks: tuple[DateRange, ...]
+    tables: tuple[BackfillTable, ...]
 
     @property
     def rows(self) -> int:
-        """Return how many rows are read, as far as it is known."""
-        return sum(line.rows or 0 for line in self.lines)
+        """Return how many rows are read, as far as known."""
+        return sum(table.rows or 0 for table in self.tables)
 
     @property
     def bytes(self) -> int:
-        """Return how many bytes are read, as far as it is known."""
-        return sum(line.bytes or 0 for line in self.lines)
+        """Return how many bytes are read, as far as known."""
+        return sum(table.bytes or 0 for table in self.tables)
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -78,126 +78,141 @@ class Preview:
             "to": str(self.days.last),
             "branch": self.branch,
             "chunks": [{"from": str(chunk.first), "to": str(chunk.last)} for chunk in self.chunks],
-            "tables": [line.json() for line in self.lines],
+            "tables": [table.json() for table in self.tables],
             "rows": self.rows,
             "bytes": self.bytes,
         }
 
 
 @dataclass(frozen=True)
-class Backfilled:
-    """A backfill that has ended: the run of each chunk that was begun. `next` is where to go on, if it is not done."""
+class BackfillResult:
+    """A backfill that has ended, with the run of each chunk that was started. `next` is the chunk to continue with."""
 
-    days: Days
-    chunks: tuple[Days, ...]
-    runs: tuple[Ran, ...]
-    state: State
+    days: DateRange
+    chunks: tuple[DateRange, ...]
+    runs: tuple[RunResult, ...]
+    state: RunState
 
     @property
-    def next(self) -> Days | None:
-        """Return the first chunk that is not published, or None where all are."""
+    def next(self) -> DateRange | None:
+        """Return the first chunk that is not published, or None if all are."""
         if self.state in ("succeeded", "nothing"):
             return None
-        done = sum(run.state in ("succeeded", "nothing") for run in self.runs)
-        return self.chunks[done]
+        finished = sum(run.state in ("succeeded", "nothing") for run in self.runs)
+        return self.chunks[finished]
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
-        begun = zip(self.chunks, self.runs, strict=False)
+        started_chunks = zip(self.chunks, self.runs, strict=False)
         return {
             "from": str(self.days.first),
             "to": str(self.days.last),
             "state": self.state,
             "next": str(self.next.first) if self.next else None,
-            "chunks": [{"from": str(chunk.first), "to": str(chunk.last), **run.json()} for chunk, run in begun],
+            "chunks": [
+                {"from": str(chunk.first), "to": str(chunk.last), **run.json()} for chunk, run in started_chunks
+            ],
         }
 
 
-def wished(
+def build_backfill_request(
     select: str | Sequence[str],
     first: "str | date",
     last: "str | date",
     *,
     chunk: str | int | None = None,
     branch: str = "main",
-) -> tuple[Wish, int | None]:
-    """Return what is asked for, with the days of a chunk; raises a Mistake where it makes no sense."""
-    return replace(Wish.of(select, (), branch), days=days_of(first, last)), chunk_of(chunk)
+) -> tuple[RunRequest, int | None]:
+    """Return the run request and the number of days of a chunk; raise a Mistake if the arguments are invalid."""
+    return replace(RunRequest.create(select, (), branch), days=parse_date_range(first, last)), parse_chunk_days(chunk)
 
 
-def preview(lake: "Lake", wish: Wish, chunk: int | None = None, flow: "Flow | None" = None) -> Preview:
-    """Return what a backfill of the days of a wish would do."""
-    assert wish.days is not None
-    flow = flow or flow_of(lake)
-    commit = lake.store.commit(wish.branch)
+def preview_backfill(
+    lake: "Lake", request: RunRequest, chunk: int | None = None, flow: "Flow | None" = None
+) -> BackfillPreview:
+    """Return what a backfill of the days of a request would do."""
+    assert request.days is not None
+    flow = flow or load_project_flow(lake)
+    commit = lake.store.commit(request.branch)
     state = lake.store.state(commit)
-    fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
-    chunks = wish.days.chunks(chunk)
-    plans = [plan_state(lake, replace(wish, days=days), flow, commit, state, fingerprints).plan for days in chunks]
-    return Preview(wish.days, wish.branch, chunks, _lines(plans, wish.days))
+    fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
+    chunks = request.days.chunks(chunk)
+    plans = [plan_state(lake, replace(request, days=days), flow, commit, state, fingerprints).plan for days in chunks]
+    return BackfillPreview(request.days, request.branch, chunks, _summarize_tables(plans, request.days))
 
 
 def backfill(
-    lake: "Lake", wish: Wish, chunk: int | None = None, *, flow: "Flow | None" = None, watch: Watch | None = None
-) -> Backfilled:
-    """Compute the days of a wish chunk by chunk; the first chunk that fails or is cancelled is the last.
+    lake: "Lake",
+    request: RunRequest,
+    chunk: int | None = None,
+    *,
+    flow: "Flow | None" = None,
+    watch: ProgressCallback | None = None,
+) -> BackfillResult:
+    """Compute the days of a request chunk by chunk; stop after the first chunk that fails or is cancelled.
 
     Chunks that are finished stay published.
     """
     from runnel.project.execution.run_project import run_project
 
-    assert wish.days is not None
-    flow = flow or flow_of(lake)
-    chunks, runs = wish.days.chunks(chunk), list[Ran]()
+    assert request.days is not None
+    flow = flow or load_project_flow(lake)
+    chunks, runs = request.days.chunks(chunk), list[RunResult]()
     for number, days in enumerate(chunks, 1):
         if watch is not None and len(chunks) > 1:
             watch(Event("note", f"chunk {number} of {len(chunks)}: {days}"))
         try:
-            done = run_project(lake, replace(wish, days=days), message=f"backfill {days}", watch=watch, flow=flow)
+            result = run_project(lake, replace(request, days=days), message=f"backfill {days}", watch=watch, flow=flow)
         except KeyboardInterrupt:
-            return Backfilled(wish.days, chunks, tuple(runs), "cancelled")
-        runs.append(done)
-        if done.state in ("failed", "cancelled"):
-            return Backfilled(wish.days, chunks, tuple(runs), done.state)
-    state: State = "succeeded" if any(run.commit for run in runs) else "nothing"
-    return Backfilled(wish.days, chunks, tuple(runs), state)
+            return BackfillResult(request.days, chunks, tuple(runs), "cancelled")
+        runs.append(result)
+        if result.state in ("failed", "cancelled"):
+            return BackfillResult(request.days, chunks, tuple(runs), result.state)
+    state: RunState = "succeeded" if any(run.commit for run in runs) else "nothing"
+    return BackfillResult(request.days, chunks, tuple(runs), state)
 
 
-def _lines(plans: "Sequence[Plan]", days: Days) -> tuple[Line, ...]:
-    found: dict[TableName, list[Step]] = {}
+def _summarize_tables(plans: "Sequence[Plan]", days: DateRange) -> tuple[BackfillTable, ...]:
+    steps_by_table: dict[TableName, list[PlanStep]] = {}
     for plan in plans:
         for step in plan.steps:
-            found.setdefault(step.table, []).append(step)
-    return tuple(_line(table, steps, days) for table, steps in found.items())
+            steps_by_table.setdefault(step.table, []).append(step)
+    return tuple(_summarize_table(table, steps, days) for table, steps in steps_by_table.items())
 
 
-def _line(table: "TableName", steps: "Sequence[Step]", days: Days) -> Line:
-    work = [step for step in steps if step.computes]
-    if not work:
-        return Line(table, steps[0].action, steps[0].reason, 0)
-    actions = list(dict.fromkeys(step.action for step in work))
-    sliced = [step for step in work if step.slices is not None]
-    return Line(
+def _summarize_table(table: "TableName", steps: "Sequence[PlanStep]", days: DateRange) -> BackfillTable:
+    computed_steps = [step for step in steps if step.computes]
+    if not computed_steps:
+        return BackfillTable(table, steps[0].action, steps[0].reason, 0)
+    actions = list(dict.fromkeys(step.action for step in computed_steps))
+    sliced_steps = [step for step in computed_steps if step.slices is not None]
+    return BackfillTable(
         table,
         " and ".join(actions),
-        _reason(work, days),
-        len(work),
-        _sum([len(step.slices.keys) if step.slices and step.slices.keys is not None else None for step in sliced])
-        if sliced
+        _describe_reason(computed_steps, days),
+        len(computed_steps),
+        _sum_if_known(
+            [len(step.slices.keys) if step.slices and step.slices.keys is not None else None for step in sliced_steps]
+        )
+        if sliced_steps
         else None,
-        _sum([step.rows for step in work]),
-        _sum([step.bytes for step in work]),
+        _sum_if_known([step.rows for step in computed_steps]),
+        _sum_if_known([step.bytes for step in computed_steps]),
     )
 
 
-def _reason(work: "Sequence[Step]", days: Days) -> str:
-    """Return why a table is computed; for several chunks it speaks of all their days."""
-    asked = work[0].asked
-    if asked is None or asked.days == days:
-        return work[0].reason
-    return reasons.asked(days) if work[0].action == "slices" or len(work) > 1 else whole_reason(days)
+def _describe_reason(computed_steps: "Sequence[PlanStep]", days: DateRange) -> str:
+    """Return why a table is computed; for several chunks the reason names all their days."""
+    requested = computed_steps[0].requested_days
+    if requested is None or requested.days == days:
+        return computed_steps[0].reason
+    return (
+        reasons.describe_backfill(days)
+        if computed_steps[0].action == "slices" or len(computed_steps) > 1
+        else describe_full_backfill(days)
+    )
 
 
-def _sum(amounts: "Sequence[int | None]") -> int | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
+def _sum_if_known(amounts: "Sequence[int | None]") -> int | None:
+    known_amounts = [amount for amount in amounts if amount is not None]
+    return sum(known_amounts) if len(known_amounts) == len(amounts) else None

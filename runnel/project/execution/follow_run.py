@@ -1,4 +1,4 @@
-"""Hand a wish to a worker that is there, and follow its run as if it were computed here."""
+"""Submit a request to the workers, and follow its run as if this process computed it."""
 
 import os
 import time
@@ -10,135 +10,146 @@ from typing import TYPE_CHECKING
 from runnel.errors import Conflict
 from runnel.lake.control import backfills, run_events, run_queue, workers
 from runnel.names import new_run_id
-from runnel.run.results.run_result import Event, Ran, Watch
-from runnel.run.results.run_result_json import SHOWN, STOPPING, event_of, ran_of
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult
+from runnel.run.results.run_result_json import DISPLAYED_EVENTS, STOPPING_MESSAGE, parse_event, parse_run_result
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.run_queue import Queued
-    from runnel.plan.date_range import Days
-    from runnel.project.planning.run_request_json import Asked
+    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.plan.date_range import DateRange
+    from runnel.project.planning.run_request_json import SubmittedRequest
 
 _PAUSE_SECONDS = 0.05
 
 
-def is_served(lake: "Lake") -> bool:
-    """Tell whether a worker of this project is there to compute."""
-    return lake.store.db.read(lambda connection: workers.are_there(connection, lake.settings.name))
+def has_worker(lake: "Lake") -> bool:
+    """Return whether a worker of this project is running."""
+    return lake.store.db.read(lambda connection: workers.has_worker(connection, lake.settings.name))
 
 
-def submit(lake: "Lake", asked: "Asked", *, cause: str = "user") -> str:
-    """Queue a wish of this user, and return its id."""
-    wish, store = asked.wish, lake.store
-    store.commit(wish.branch)
-    trace = tracing.given(os.environ)
-    wanted = asked.json() | ({"trace": trace} if trace else {})
-    entry = run_queue.Entry(wanted, store.author, branch=wish.branch, cause=cause)
-    found = run_queue.submit(store.db, entry)
-    assert found is not None
-    return found
+def submit_request(lake: "Lake", submitted: "SubmittedRequest", *, cause: str = "user") -> str:
+    """Queue a request of this user, and return the id of its queue entry."""
+    request, store = submitted.request, lake.store
+    store.commit(request.branch)
+    trace = tracing.read_traceparent(os.environ)
+    request_json = submitted.json() | ({"trace": trace} if trace else {})
+    entry = run_queue.QueueRequest(request_json, store.author, branch=request.branch, cause=cause)
+    entry_id = run_queue.submit(store.db, entry)
+    assert entry_id is not None
+    return entry_id
 
 
-def follow(
+def follow_run(
     lake: "Lake",
-    entry: str,
-    watch: Watch | None = None,
-    tell: "Callable[[str], None] | None" = None,
+    entry_id: str,
+    watch: ProgressCallback | None = None,
+    report: "Callable[[str], None] | None" = None,
     *,
-    seen: int = 0,
-) -> Ran:
-    """Return what became of an entry when it has ended, telling what happens until then, after the event `seen`.
+    last_event: int = 0,
+) -> RunResult:
+    """Wait until a queue entry has ended and return its result, passing events after `last_event` to `watch`.
 
-    Ctrl-C asks to stop the run, and waits for the truth; a second one leaves it alone.
+    Ctrl-C cancels the run and waits until it has ended; a second one leaves it alone.
     """
-    follower = _Follower(lake, entry, watch, seen)
+    follower = _RunFollower(lake, entry_id, watch, last_event)
     try:
-        return follower.ended()
+        return follower.wait_for_result()
     except KeyboardInterrupt:
-        run_queue.cancel(lake.store.db, entry)
-        if tell is not None:
-            tell(STOPPING)
-        return follower.ended()
+        run_queue.cancel(lake.store.db, entry_id)
+        if report is not None:
+            report(STOPPING_MESSAGE)
+        return follower.wait_for_result()
 
 
-def cancel(lake: "Lake", entry: str, *, wait: bool = True) -> "Queued":
-    """Ask to stop a run, and return its entry; `wait` until it has ended."""
+def cancel_run(lake: "Lake", entry_id: str, *, wait: bool = True) -> "QueueEntry":
+    """Cancel a run, and return its queue entry; `wait` until it has ended."""
     db = lake.store.db
-    found = run_queue.cancel(db, entry)
-    if not wait or not found.is_open:
-        return found
-    _Follower(lake, found.id, None).wait()
-    return db.read(lambda connection: run_queue.find(connection, found.id))
+    queue_entry = run_queue.cancel(db, entry_id)
+    if not wait or not queue_entry.is_open:
+        return queue_entry
+    _RunFollower(lake, queue_entry.id, None).wait_for_end()
+    return db.read(lambda connection: run_queue.find(connection, queue_entry.id))
 
 
-def retry(lake: "Lake", entry: str, watch: Watch | None = None, tell: "Callable[[str], None] | None" = None) -> Ran:
-    """Run again what an entry asked for: by a worker that is there, else here."""
+def retry_run(
+    lake: "Lake", entry_id: str, watch: ProgressCallback | None = None, report: "Callable[[str], None] | None" = None
+) -> RunResult:
+    """Run the request of a queue entry again: by a worker if one is running, else in this process."""
     from runnel.project.execution.run_project import run_project
-    from runnel.project.planning.run_request_json import asked
+    from runnel.project.planning.run_request_json import parse_request
 
-    was = lake.store.db.read(lambda connection: run_queue.find(connection, entry))
-    if was.is_open:
-        raise Conflict("RUN_OPEN", f"run {was.id} is still {was.state}", fix=f"`runnel cancel {was.id}` stops it")
-    wanted = asked(was)
-    if is_served(lake):
-        return follow(lake, submit(lake, wanted), watch, tell)
-    return run_project(lake, wanted.wish, message=wanted.message, watch=watch)
+    previous = lake.store.db.read(lambda connection: run_queue.find(connection, entry_id))
+    if previous.is_open:
+        raise Conflict(
+            "RUN_OPEN", f"run {previous.id} is still {previous.state}", fix=f"`runnel cancel {previous.id}` stops it"
+        )
+    submitted = parse_request(previous)
+    if has_worker(lake):
+        return follow_run(lake, submit_request(lake, submitted), watch, report)
+    return run_project(lake, submitted.request, message=submitted.message, watch=watch)
 
 
-def submit_backfill(lake: "Lake", asked: "Asked", chunks: "Sequence[Days]") -> str:
+def submit_backfill(lake: "Lake", submitted: "SubmittedRequest", chunks: "Sequence[DateRange]") -> str:
     """Queue the chunks of a backfill, and return its id."""
     name, store = new_run_id(datetime.now(UTC)), lake.store
-    store.commit(asked.wish.branch)
-    wishes = [replace(asked, wish=replace(asked.wish, days=days), message=f"backfill {days}").json() for days in chunks]
-    backfills.make(store.db, name, wishes, store.author, asked.wish.branch)
+    store.commit(submitted.request.branch)
+    requests = [
+        replace(submitted, request=replace(submitted.request, days=days), message=f"backfill {days}").json()
+        for days in chunks
+    ]
+    backfills.create(store.db, name, requests, store.author, submitted.request.branch)
     return name
 
 
 def follow_backfill(
-    lake: "Lake", name: str, watch: Watch | None = None, tell: "Callable[[str], None] | None" = None
-) -> "list[Ran]":
-    """Return what became of each chunk that was begun, when the last has ended; Ctrl-C stops it."""
-    chunks, done = lake.store.db.read(lambda connection: backfills.find(connection, name)).chunks, list[Ran]()
+    lake: "Lake", name: str, watch: ProgressCallback | None = None, report: "Callable[[str], None] | None" = None
+) -> "list[RunResult]":
+    """Wait until a backfill has ended, and return the result of each chunk that was started; Ctrl-C cancels it."""
+    chunks, results = lake.store.db.read(lambda connection: backfills.find(connection, name)).chunks, list[RunResult]()
     for number, chunk in enumerate(chunks, 1):
         if watch is not None and len(chunks) > 1:
-            watch(Event("note", f"chunk {number} of {len(chunks)}: {' to '.join(chunk.wish['days'])}"))
+            watch(Event("note", f"chunk {number} of {len(chunks)}: {' to '.join(chunk.request['days'])}"))
         try:
-            done.append(_Follower(lake, chunk.id, watch).ended())
+            results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
         except KeyboardInterrupt:
             backfills.cancel(lake.store.db, name)
-            if tell is not None:
-                tell("stopping the backfill; Ctrl-C again leaves it to itself")
-            done.append(_Follower(lake, chunk.id, watch).ended())
-        if done[-1].state in ("failed", "cancelled"):
+            if report is not None:
+                report("stopping the backfill; Ctrl-C again leaves it to itself")
+            results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
+        if results[-1].state in ("failed", "cancelled"):
             break
-    return done
+    return results
 
 
-class _Follower:
-    def __init__(self, lake: "Lake", entry: str, watch: Watch | None, seen: int = 0) -> None:
+class _RunFollower:
+    def __init__(self, lake: "Lake", entry_id: str, watch: ProgressCallback | None, last_event: int = 0) -> None:
         self._db = lake.store.db
-        self._entry = entry
+        self._entry_id = entry_id
         self._watch = watch
-        self._seen = seen
+        self._last_event = last_event
 
-    def ended(self) -> Ran:
-        """Wait for the end, and return what became of it."""
-        found = self.wait()
-        return ran_of(found.run, found.state, found.branch, found.commit, found.outcome)
+    def wait_for_result(self) -> RunResult:
+        """Wait until the run has ended, and return its result."""
+        queue_entry = self.wait_for_end()
+        return parse_run_result(
+            queue_entry.run, queue_entry.state, queue_entry.branch, queue_entry.commit, queue_entry.outcome
+        )
 
-    def wait(self) -> "Queued":
-        """Wait for the end."""
+    def wait_for_end(self) -> "QueueEntry":
+        """Wait until the run has ended, and return its queue entry."""
         while True:
-            found = self._db.read(lambda connection: run_queue.find(connection, self._entry))
-            self._show()
-            if not found.is_open:
-                return found
+            queue_entry = self._db.read(lambda connection: run_queue.find(connection, self._entry_id))
+            self._report_events()
+            if not queue_entry.is_open:
+                return queue_entry
             time.sleep(_PAUSE_SECONDS)
 
-    def _show(self) -> None:
-        news = self._db.read(lambda connection: run_events.after(connection, self._entry, self._seen))
-        for one in news:
-            self._seen = one.number
-            if self._watch is not None and one.event.get("kind") in SHOWN:
-                self._watch(event_of(one.event))
+    def _report_events(self) -> None:
+        new_events = self._db.read(
+            lambda connection: run_events.read_after(connection, self._entry_id, self._last_event)
+        )
+        for run_event in new_events:
+            self._last_event = run_event.number
+            if self._watch is not None and run_event.event.get("kind") in DISPLAYED_EVENTS:
+                self._watch(parse_event(run_event.event))

@@ -1,23 +1,23 @@
-"""Merge with computing: tables that tasks make and that moved on both branches are computed into the merge's commit."""
+"""Merge and recompute: tables of tasks that changed on both branches are recomputed in the merge's commit."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runnel.errors import Cancelled, Mistake, listed
-from runnel.lake.merge.merge import Finish, Merged, merge
+from runnel.errors import Cancelled, Mistake, join_names
+from runnel.lake.merge.merge import MergeResult, PublishMerge, merge_branch
 from runnel.names import new_run_id
-from runnel.project.execution.run_project import carry_out, hold
-from runnel.project.planning.plan_project import Planned, flow_of, plan_state
-from runnel.project.planning.run_request import Wish
+from runnel.project.execution.run_project import execute_plan, pin_lake
+from runnel.project.planning.plan_project import ProjectPlan, load_project_flow, plan_state
+from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
-    from runnel.lake.history.commits import Commit, State
+    from runnel.lake.history.commits import Commit, LakeState
     from runnel.lake.merge.merge_plan import MergePlan
-    from runnel.run.results.run_result import Done, Ran, Watch
-    from runnel.run.run_context import Work
+    from runnel.run.results.run_result import ProgressCallback, RunResult, StepResult
+    from runnel.run.run_context import RunContext
 
 
 def merge_and_run(
@@ -26,53 +26,57 @@ def merge_and_run(
     into: str,
     *,
     message: str | None = None,
-    watch: "Watch | None" = None,
-    ran: "Callable[[Ran], None] | None" = None,
-) -> Merged:
-    """Merge a branch, computing what has to be computed with the project's code as it is now.
+    watch: "ProgressCallback | None" = None,
+    on_result: "Callable[[RunResult], None] | None" = None,
+) -> MergeResult:
+    """Merge a branch, computing what has to be computed with the project's current code.
 
-    `ran` is told what the computing did. Sources are not read.
+    `on_result` receives the result of the computation. Sources are not read.
     """
-    flow = flow_of(lake)
+    flow = load_project_flow(lake)
     run, started_at = new_run_id(datetime.now(UTC)), datetime.now(UTC)
 
-    def compute(plan: "MergePlan", state: "State", planned: int, finish: Finish) -> "Commit":
-        found = _planned(lake, flow, plan, state)
+    def compute(plan: "MergePlan", state: "LakeState", planned_sequence: int, finish: PublishMerge) -> "Commit":
+        project_plan = _plan_merge(lake, flow, plan, state)
         commits: list[Commit] = []
 
-        def publish(work: "Work", steps: "tuple[Done, ...]") -> "Commit":
-            from runnel.run.publish_run import changes_of
+        def publish(work: "RunContext", steps: "tuple[StepResult, ...]") -> "Commit":
+            from runnel.run.publish_run import list_changes
 
-            commits.append(finish(changes_of(work, steps), work.loan.slot.lease if work.loan else None, run))
+            commits.append(
+                finish(list_changes(work, steps), work.slot_lease.slot.lease if work.slot_lease else None, run)
+            )
             return commits[-1]
 
-        with hold(lake) as (pin, _):
-            done = carry_out(lake, found, (pin, planned), run, started_at, None, watch, publish)
-        if ran is not None:
-            ran(done)
-        if done.state == "cancelled":
+        with pin_lake(lake) as (pin, _):
+            result = execute_plan(lake, project_plan, (pin, planned_sequence), run, started_at, None, watch, publish)
+        if on_result is not None:
+            on_result(result)
+        if result.state == "cancelled":
             raise Cancelled
-        if done.errors:
-            raise done.errors[0]
+        if result.errors:
+            raise result.errors[0]
         return commits[-1]
 
-    return merge(lake.store, source, into, message, compute)
+    return merge_branch(lake.store, source, into, message, compute)
 
 
-def _planned(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "State") -> Planned:
-    """Plan the tables that must be computed, and whatever is made from tables that the merge changes."""
-    needed = [step.table for step in plan.having("compute")]
-    unknown = [str(table) for table in needed if not flow.makes(table)]
+def _plan_merge(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "LakeState") -> ProjectPlan:
+    """Plan the tables that must be computed, and everything downstream of tables that the merge changes."""
+    needed = [step.table for step in plan.with_action("compute")]
+    unknown = [str(table) for table in needed if not flow.is_derived(table)]
     if unknown:
-        what = f"{listed(unknown)} must be computed to merge, but no task of the project makes it any more"
+        what = f"{join_names(unknown)} must be computed to merge, but no task of the project makes it any more"
         raise Mistake(
             "MERGE_TASK_UNKNOWN", what, fix="bring its flow file back, or drop the table on one of the branches"
         )
     from runnel.plan.graph import Graph
 
     changed = [
-        step.table for step in plan.steps if step.changes and (step.table in flow.tasks or step.table in flow.sources)
+        step.table
+        for step in plan.steps
+        if step.changes_table and (step.table in flow.tasks or step.table in flow.sources)
     ]
-    chosen = set(needed) | (Graph(flow).below(changed) if changed else set())
-    names = tuple(sorted(str(table) for table in chosen if flow.makes(table)))
-    return plan_state(lake, Wish(names, (), plan.into, reads_sources=False), flow, plan.target, state)
+    selected = set(needed) | (Graph(flow).downstream_of(changed) if changed else set())
+    names = tuple(sorted(str(table) for table in selected if flow.is_derived(table)))
+    return plan_state(lake, RunRequest(names, (), plan.into, reads_sources=False), flow, plan.target, state)

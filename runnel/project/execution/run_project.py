@@ -1,4 +1,4 @@
-"""Run a project: plan, compute, check, publish; plan again where somebody else was faster."""
+"""Run a project: plan, compute, check, publish; plan again if another writer published first."""
 
 import os
 import threading
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runnel.errors import Moved
+from runnel.errors import VersionConflict
 from runnel.names import new_run_id
-from runnel.plan.fingerprint.fingerprints import Fingerprints
-from runnel.project.execution.deliver_sinks import deliver_after, is_nothing_behind
-from runnel.project.planning.plan_project import Planned, flow_of, plan_project
-from runnel.project.planning.run_request import Wish
-from runnel.project.planning.source_answers import Asked
-from runnel.run.results.run_result import Done, Event, Ran, Watch
+from runnel.plan.fingerprint.fingerprints import Fingerprinter
+from runnel.project.execution.deliver_sinks import are_sinks_current, deliver_after
+from runnel.project.planning.plan_project import ProjectPlan, load_project_flow, plan_project
+from runnel.project.planning.run_request import RunRequest
+from runnel.project.planning.source_answers import SourceAnswers
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult, StepResult
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _LITTLE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A run that was taken off the queue: by which claim, and what is set when it is to stop."""
+class ClaimedRun:
+    """A run that was claimed from the queue, its claim, and the event that is set when it has to stop."""
 
     run: str
     claim: tuple[str, str] | None = None
@@ -44,203 +44,241 @@ class Taken:
 
 def run_project(
     lake: "Lake",
-    wish: Wish,
+    request: RunRequest,
     *,
     message: str | None = None,
-    watch: Watch | None = None,
-    planned: "Callable[[Planned], None] | None" = None,
+    watch: ProgressCallback | None = None,
+    on_plan: "Callable[[ProjectPlan], None] | None" = None,
     flow: "Flow | None" = None,
     delivers: bool = True,
-    taken: Taken | None = None,
-) -> Ran:
-    """Carry out a wish and return what became of it.
+    claimed_run: ClaimedRun | None = None,
+) -> RunResult:
+    """Run a request and return its result.
 
-    `planned` is shown each plan before it is carried out. What was finished before somebody else moved a table is
-    known by its key, so planning again costs little. `flow` is what the project declares, where it is loaded already.
-    Sinks are told, unless somebody else `delivers`. `taken` is the entry of the queue that it is, if it is one.
+    `on_plan` receives each plan before it is executed. Steps that finished before another writer changed a table are
+    reused by their key, so planning again costs little. `flow` is the project's flow if it is already loaded. Without
+    `delivers`, the caller delivers to sinks. `claimed_run` is the queue entry of the run, if it has one.
     """
-    from runnel.project.planning.fast_skip import plan_of_nothing
+    from runnel.project.planning.fast_skip import plan_if_idle
 
-    flow = flow or flow_of(lake)
-    taken = taken or Taken(new_run_id(datetime.now(UTC)), trace=tracing.given(os.environ))
+    flow = flow or load_project_flow(lake)
+    claimed_run = claimed_run or ClaimedRun(new_run_id(datetime.now(UTC)), trace=tracing.read_traceparent(os.environ))
     started_at = datetime.now(UTC)
-    fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
-    asked = Asked(flow)
-    idle = plan_of_nothing(lake.settings, wish, flow, fingerprints, asked) if planned is None else None
-    if idle is not None:
-        ran = Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(idle))
-        if not delivers or is_nothing_behind(lake.settings, flow, wish.branch):
-            return ran
+    fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
+    answers = SourceAnswers(flow)
+    idle_plan = plan_if_idle(lake.settings, request, flow, fingerprints, answers) if on_plan is None else None
+    if idle_plan is not None:
+        result = RunResult(
+            None, "nothing", request.branch, None, _seconds_since(started_at), _list_skipped_steps(idle_plan)
+        )
+        if not delivers or are_sinks_current(lake.settings, flow, request.branch):
+            return result
     else:
-        whole = _with_streams(lake, wish, flow, fingerprints, asked)
-        if whole is not None:
-            ran = _run_streams(lake, whole, taken, message, watch, planned)
+        stream_plan = _plan_with_streams(lake, request, flow, fingerprints, answers)
+        if stream_plan is not None:
+            result = _run_stream_plan(lake, stream_plan, claimed_run, message, watch, on_plan)
         else:
-            ran = _run(lake, wish, flow, fingerprints, asked, taken, started_at, message, watch, planned)
-    return deliver_after(lake, flow, ran, watch) if delivers else ran
+            result = _plan_and_execute(
+                lake, request, flow, fingerprints, answers, claimed_run, started_at, message, watch, on_plan
+            )
+    return deliver_after(lake, flow, result, watch) if delivers else result
 
 
-def _with_streams(
-    lake: "Lake", wish: Wish, flow: "Flow", fingerprints: "Callable[[Task], Fingerprint]", asked: Asked
-) -> Planned | None:
-    """Return the plan, if a stream goes on in it."""
-    if wish.verify or wish.days is not None or not any(task.options.stream for task in flow.tasks.values()):
-        return None
-    found = plan_project(lake, wish, flow, fingerprints, asked)
-    return found if any(step.action == "stream" for step in found.plan.steps) else None
-
-
-def _run_streams(
+def _plan_with_streams(
     lake: "Lake",
-    whole: Planned,
-    taken: Taken,
-    message: str | None,
-    watch: Watch | None,
-    planned: "Callable[[Planned], None] | None",
-) -> Ran:
-    """Carry out a plan in which streams go on, the rest of it in runs of its own."""
-    from runnel.project.execution.run_streams import run_streams
-
-    if planned is not None:
-        planned(whole)
-
-    def part(wish: Wish) -> Ran:
-        now = datetime.now(UTC)
-        mine = Taken(new_run_id(now), cause=taken.cause, due=taken.due, trace=taken.trace)
-        return _run(lake, wish, whole.flow, whole.fingerprints, Asked(whole.flow), mine, now, message, watch, None)
-
-    return run_streams(lake, whole, taken.run, part, watch or _silent)
-
-
-def _run(
-    lake: "Lake",
-    wish: Wish,
+    request: RunRequest,
     flow: "Flow",
     fingerprints: "Callable[[Task], Fingerprint]",
-    asked: Asked,
-    taken: Taken,
+    answers: SourceAnswers,
+) -> ProjectPlan | None:
+    """Return the plan if it continues a stream, else None."""
+    if request.verify or request.days is not None or not any(task.options.stream for task in flow.tasks.values()):
+        return None
+    project_plan = plan_project(lake, request, flow, fingerprints, answers)
+    return project_plan if any(step.action == "stream" for step in project_plan.plan.steps) else None
+
+
+def _run_stream_plan(
+    lake: "Lake",
+    stream_plan: ProjectPlan,
+    claimed_run: ClaimedRun,
+    message: str | None,
+    watch: ProgressCallback | None,
+    on_plan: "Callable[[ProjectPlan], None] | None",
+) -> RunResult:
+    """Execute a plan that continues streams; its other steps are executed in runs of their own."""
+    from runnel.project.execution.run_streams import run_streams
+
+    if on_plan is not None:
+        on_plan(stream_plan)
+
+    def run_part(request: RunRequest) -> RunResult:
+        now = datetime.now(UTC)
+        part_run = ClaimedRun(new_run_id(now), cause=claimed_run.cause, due=claimed_run.due, trace=claimed_run.trace)
+        return _plan_and_execute(
+            lake,
+            request,
+            stream_plan.flow,
+            stream_plan.fingerprints,
+            SourceAnswers(stream_plan.flow),
+            part_run,
+            now,
+            message,
+            watch,
+            None,
+        )
+
+    return run_streams(lake, stream_plan, claimed_run.run, run_part, watch or _ignore_event)
+
+
+def _plan_and_execute(
+    lake: "Lake",
+    request: RunRequest,
+    flow: "Flow",
+    fingerprints: "Callable[[Task], Fingerprint]",
+    answers: SourceAnswers,
+    claimed_run: ClaimedRun,
     started_at: datetime,
     message: str | None,
-    watch: Watch | None,
-    planned: "Callable[[Planned], None] | None",
-) -> Ran:
-    """Plan and carry out, until nobody else has been faster."""
+    watch: ProgressCallback | None,
+    on_plan: "Callable[[ProjectPlan], None] | None",
+) -> RunResult:
+    """Plan and execute; try again if another writer published first."""
     for attempt in range(1, _ATTEMPTS + 1):
         planned_at = started_at if attempt == 1 else datetime.now(UTC)
-        with hold(lake) as held:
-            found = plan_project(lake, wish, flow, fingerprints, asked)
-            if planned is not None:
-                planned(found)
-            if not found.plan.work and not (wish.verify and found.plan.jvm):
-                return Ran(None, "nothing", wish.branch, None, _since(started_at), _skipped(found.plan))
-            try:
-                return carry_out(
-                    lake, found, held, taken.run, started_at, message, watch, taken=taken, planned_at=planned_at
+        with pin_lake(lake) as pin_and_sequence:
+            project_plan = plan_project(lake, request, flow, fingerprints, answers)
+            if on_plan is not None:
+                on_plan(project_plan)
+            if not project_plan.plan.work and not (request.verify and project_plan.plan.jvm):
+                return RunResult(
+                    None,
+                    "nothing",
+                    request.branch,
+                    None,
+                    _seconds_since(started_at),
+                    _list_skipped_steps(project_plan.plan),
                 )
-            except Moved:
+            try:
+                return execute_plan(
+                    lake,
+                    project_plan,
+                    pin_and_sequence,
+                    claimed_run.run,
+                    started_at,
+                    message,
+                    watch,
+                    claimed_run=claimed_run,
+                    planned_at=planned_at,
+                )
+            except VersionConflict:
                 if attempt == _ATTEMPTS:
                     raise
     raise AssertionError("unreachable")
 
 
 @contextmanager
-def hold(lake: "Lake") -> Iterator[tuple[str, int]]:
-    """Hold a pin, taken before anything of the lake is looked up, and yield it with the lake's sequence then."""
-    from runnel.lake.history.commits import sequence
-    from runnel.lake.leases.pins import pinned
+def pin_lake(lake: "Lake") -> Iterator[tuple[str, int]]:
+    """Acquire a pin before anything is read from the lake, and yield it with the lake's current sequence number."""
+    from runnel.lake.history.commits import read_sequence
+    from runnel.lake.leases.pins import acquire_pin
 
-    with pinned(lake.store.db, "write") as pin:
-        yield pin, lake.store.db.read(sequence)
+    with acquire_pin(lake.store.db, "write") as pin:
+        yield pin, lake.store.db.read(read_sequence)
 
 
-def carry_out(
+def execute_plan(
     lake: "Lake",
-    found: Planned,
-    held: tuple[str, int],
+    project_plan: ProjectPlan,
+    pin_and_sequence: tuple[str, int],
     run: str,
     started_at: datetime,
     message: str | None,
-    watch: Watch | None,
+    watch: ProgressCallback | None,
     publish: "Publish | None" = None,
-    taken: Taken | None = None,
+    claimed_run: ClaimedRun | None = None,
     planned_at: datetime | None = None,
-) -> Ran:
-    """Execute a plan that does something; `publish` makes its commit in another way than as a run's own.
+) -> RunResult:
+    """Execute a plan that has work to do; `publish` replaces the way in which a run publishes its commit.
 
-    `planned_at` is when its planning began, where that was not when the run started.
+    `planned_at` is when planning began, if that was not when the run started.
     """
-    from runnel.run.execute import execute
-    from runnel.run.observers import witnesses_of
-    from runnel.run.provenance.run_basis import Basis
-    from runnel.run.run_context import Order
+    from runnel.run.execute import execute_plan
+    from runnel.run.observers import build_observers
+    from runnel.run.provenance.run_basis import RunBasis
+    from runnel.run.run_context import RunSpec
 
-    lake.is_brief = lake.once and _reads_little(found)
-    taken = taken or Taken(run)
-    order = Order(
+    lake.is_brief = lake.once and _reads_few_bytes(project_plan)
+    claimed_run = claimed_run or ClaimedRun(run)
+    run_spec = RunSpec(
         run,
-        found.wish.branch,
-        found.commit,
-        found.state,
-        pin=held[0],
-        planned=held[1],
-        full_refresh=found.wish.full_refresh,
-        verify=found.wish.verify,
-        days=found.wish.days,
-        parallel=parallel(),
+        project_plan.request.branch,
+        project_plan.commit,
+        project_plan.state,
+        pin=pin_and_sequence[0],
+        planned_sequence=pin_and_sequence[1],
+        full_refresh=project_plan.request.full_refresh,
+        verify=project_plan.request.verify,
+        days=project_plan.request.days,
+        parallel=choose_parallelism(),
         started_at=started_at,
-        basis=Basis(found.flow, lake.settings, _reached(found)),
-        claim=taken.claim,
-        cancelled=taken.cancelled,
-        queued_seconds=taken.queued_seconds,
-        cause=taken.cause,
-        due=taken.due,
-        trace=taken.trace,
+        basis=RunBasis(project_plan.flow, lake.settings, _list_code_files(project_plan)),
+        claim=claimed_run.claim,
+        cancelled=claimed_run.cancelled,
+        queued_seconds=claimed_run.queued_seconds,
+        cause=claimed_run.cause,
+        due=claimed_run.due,
+        trace=claimed_run.trace,
         planned_at=planned_at or started_at,
     )
-    return execute(
-        order,
-        found.plan,
+    return execute_plan(
+        run_spec,
+        project_plan.plan,
         lake.store,
-        found.flow,
-        found.facts,
-        found.fingerprints,
+        project_plan.flow,
+        project_plan.facts,
+        project_plan.fingerprints,
         lambda: lake.spark,
         logs=lake.settings.home / "logs" / "runs",
-        watch=watch or _silent,
+        report_progress=watch or _ignore_event,
         message=message,
         publish=publish,
-        witnesses=witnesses_of(lake.settings),
+        observers=build_observers(lake.settings),
     )
 
 
-def _reached(found: Planned) -> set[str]:
-    """Return the files that the tasks to compute reach, whether or not they were imported yet."""
-    tasks = [found.flow.tasks[step.table] for step in found.plan.work if step.table in found.flow.tasks]
-    return {part.place.file for task in tasks for part in found.fingerprints(task).parts if part.place is not None}
+def _list_code_files(project_plan: ProjectPlan) -> set[str]:
+    """Return the code files that the tasks to compute depend on, whether or not they were imported yet."""
+    tasks = [
+        project_plan.flow.tasks[step.table] for step in project_plan.plan.work if step.table in project_plan.flow.tasks
+    ]
+    return {
+        part.place.file for task in tasks for part in project_plan.fingerprints(task).parts if part.place is not None
+    }
 
 
-def _reads_little(found: Planned) -> bool:
-    """Tell whether all that a plan reads, files and tables as they are now, is small."""
-    computed = [step for step in found.plan.steps if step.computes]
-    arriving = sum(step.bytes or 0 for step in computed if step.table in found.flow.sources)
-    read = {table for step in computed for table in found.flow.reads(step.table)}
-    heads = [(table, head) for table in read if (head := found.facts.head(table)) is not None]
-    sizes = [found.facts.size(table, head) for table, head in heads]
-    return arriving + sum(size.bytes for size in sizes if size is not None) <= _LITTLE_BYTES
+def _reads_few_bytes(project_plan: ProjectPlan) -> bool:
+    """Return whether the files and current tables that a plan reads are small."""
+    computed_steps = [step for step in project_plan.plan.steps if step.computes]
+    arriving_bytes = sum(step.bytes or 0 for step in computed_steps if step.table in project_plan.flow.sources)
+    read_tables = {table for step in computed_steps for table in project_plan.flow.inputs_of(step.table)}
+    heads = [(table, head) for table in read_tables if (head := project_plan.facts.head(table)) is not None]
+    sizes = [project_plan.facts.size(table, head) for table, head in heads]
+    return arriving_bytes + sum(size.bytes for size in sizes if size is not None) <= _LITTLE_BYTES
 
 
-def parallel() -> int:
-    """Return how many steps go side by side."""
+def choose_parallelism() -> int:
+    """Return how many steps run in parallel."""
     return max(2, min(8, os.cpu_count() or 2))
 
 
-def _skipped(plan: "Plan") -> tuple[Done, ...]:
-    return tuple(Done(step.table, "skip", "skipped", step.reason) for step in plan.steps)
+def _list_skipped_steps(plan: "Plan") -> tuple[StepResult, ...]:
+    return tuple(StepResult(step.table, "skip", "skipped", step.reason) for step in plan.steps)
 
 
-def _since(at: datetime) -> float:
-    return (datetime.now(UTC) - at).total_seconds()
+def _seconds_since(started_at: datetime) -> float:
+    return (datetime.now(UTC) - started_at).total_seconds()
 
 
-def _silent(event: Event) -> None:
-    """Watch nothing."""
+def _ignore_event(event: Event) -> None:
+    """Ignore an event."""

@@ -1,14 +1,14 @@
-"""Run a project that has streams: what they read is published first, then they go on, then what reads them follows."""
+"""Run a project that has streams: first the tables that they read, then the streams, then the tables that read them."""
 
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, RunnelError, nearest
-from runnel.names import shown
+from runnel.errors import Mistake, RunnelError, find_nearest
+from runnel.names import quote_value
 from runnel.plan.graph import Graph
-from runnel.run.results.run_result import Done, Event, Ran, State, Watch
+from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState, StepResult
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -16,104 +16,125 @@ if TYPE_CHECKING:
 
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Task
-    from runnel.lake.flow_state.streams import Stream
+    from runnel.lake.flow_state.streams import StreamRecord
     from runnel.plan.fingerprint.fingerprints import Fingerprint
-    from runnel.plan.steps import Step
-    from runnel.project.planning.plan_project import Planned
-    from runnel.project.planning.run_request import Wish
+    from runnel.plan.steps import PlanStep
+    from runnel.project.planning.plan_project import ProjectPlan
+    from runnel.project.planning.run_request import RunRequest
 
-    Part = Callable[[Wish], Ran]
-    """Runs what a wish selects."""
+    RunPart = Callable[[RunRequest], RunResult]
+    """Runs what a request selects."""
 
-_WORST: tuple[State, ...] = ("failed", "cancelled", "succeeded", "nothing")
+_WORST: tuple[RunState, ...] = ("failed", "cancelled", "succeeded", "nothing")
 
 
-def run_streams(lake: "Lake", found: "Planned", run: str, part: "Part", watch: Watch) -> Ran:
-    """Carry out a plan in which streams go on; `part` runs the rest of it, piece by piece."""
-    started, parts = time.monotonic(), list[Ran]()
-    is_well = True
-    for piece in pieces(found):
-        if not is_well:
-            parts.append(_blocked(found, piece))
+def run_streams(
+    lake: "Lake", project_plan: "ProjectPlan", run: str, run_part: "RunPart", watch: ProgressCallback
+) -> RunResult:
+    """Execute a plan that continues streams; `run_part` runs the other steps, group by group."""
+    started, results = time.monotonic(), list[RunResult]()
+    has_succeeded = True
+    for step_group in group_steps(project_plan):
+        if not has_succeeded:
+            results.append(_block_steps(project_plan, step_group))
             continue
-        if len(piece) == 1 and piece[0].action == "stream":
-            task = found.flow.tasks[piece[0].table]
-            parts.append(go_on(lake, found.flow, task, found.wish, found.fingerprints(task), run, watch))
+        if len(step_group) == 1 and step_group[0].action == "stream":
+            task = project_plan.flow.tasks[step_group[0].table]
+            results.append(
+                run_stream_once(
+                    lake, project_plan.flow, task, project_plan.request, project_plan.fingerprints(task), run, watch
+                )
+            )
         else:
-            parts.append(part(replace(found.wish, select=tuple(str(step.table) for step in piece), exclude=())))
-        is_well = parts[-1].state in ("succeeded", "nothing")
-    state: State = min((one.state for one in parts), key=_WORST.index, default="nothing")
-    commit = next((one.commit for one in reversed(parts) if one.commit), None)
-    log = next((one.log for one in parts if one.log), None)
-    steps = tuple(step for one in parts for step in one.steps)
-    return Ran(run, state, found.wish.branch, commit, time.monotonic() - started, steps, log)
+            results.append(
+                run_part(
+                    replace(project_plan.request, select=tuple(str(step.table) for step in step_group), exclude=())
+                )
+            )
+        has_succeeded = results[-1].state in ("succeeded", "nothing")
+    state: RunState = min((result.state for result in results), key=_WORST.index, default="nothing")
+    commit = next((result.commit for result in reversed(results) if result.commit), None)
+    log = next((result.log for result in results if result.log), None)
+    steps = tuple(step for result in results for step in result.steps)
+    return RunResult(run, state, project_plan.request.branch, commit, time.monotonic() - started, steps, log)
 
 
-def pieces(found: "Planned") -> "Iterator[list[Step]]":
-    """Yield the steps of a plan in the order in which they are carried out: a stream by itself, others together."""
-    graph = Graph(found.flow)
-    steps = {step.table: step for step in found.plan.steps}
-    goes_on = [table for table, step in steps.items() if step.action == "stream"]
-    left = [table for table in steps if table not in goes_on]
-    for stream in goes_on:
-        above = graph.above(stream)
-        before = [table for table in left if table in above]
+def group_steps(project_plan: "ProjectPlan") -> "Iterator[list[PlanStep]]":
+    """Yield the steps of a plan in execution order, in groups: each stream alone, other steps together."""
+    graph = Graph(project_plan.flow)
+    steps = {step.table: step for step in project_plan.plan.steps}
+    stream_tables = [table for table, step in steps.items() if step.action == "stream"]
+    remaining = [table for table in steps if table not in stream_tables]
+    for stream in stream_tables:
+        above = graph.upstream_of(stream)
+        before = [table for table in remaining if table in above]
         if before:
             yield [steps[table] for table in before]
-        left = [table for table in left if table not in above]
+        remaining = [table for table in remaining if table not in above]
         yield [steps[stream]]
-    if left:
-        yield [steps[table] for table in left]
+    if remaining:
+        yield [steps[table] for table in remaining]
 
 
-def go_on(lake: "Lake", flow: "Flow", task: "Task", wish: "Wish", code: "Fingerprint", run: str, watch: Watch) -> Ran:
-    """Let one stream take what is there, and end."""
+def run_stream_once(
+    lake: "Lake",
+    flow: "Flow",
+    task: "Task",
+    request: "RunRequest",
+    code: "Fingerprint",
+    run: str,
+    watch: ProgressCallback,
+) -> RunResult:
+    """Run one stream until it has read all available input, then stop it."""
     from runnel.lake.flow_state import streams
-    from runnel.run.openlineage.stream_observer import told
-    from runnel.run.stream.stream_query import Course
+    from runnel.run.openlineage.stream_observer import report_stream
+    from runnel.run.stream.stream_query import StreamQuery
 
     started = time.monotonic()
     tracing.configure(lake.settings.telemetry, lake.settings.name)
     watch(Event("start", "takes what is there", task.table, "stream"))
-    done, commit = Done(task.table, "stream", "succeeded", "took what was there"), None
+    step_result, commit = StepResult(task.table, "stream", "succeeded", "took what was there"), None
     try:
-        if wish.full_refresh:
-            streams.reset(lake.store.db, wish.branch, task.table)
+        if request.full_refresh:
+            streams.reset(lake.store.db, request.branch, task.table)
         with ExitStack() as stack:
-            course = Course.open(stack, lake.store, flow, task, wish.branch, code, run, lake.spark)
-            stack.enter_context(told(lake.settings, course))
-            course.start(is_endless=False)
-            course.wait()
-            course.held.told("idle")
-        made, commit = course.batches, course.batches.commit
-        done = replace(done, rows=made.rows, set_aside=made.set_aside, warnings=made.warnings)
+            stream_query = StreamQuery.open(stack, lake.store, flow, task, request.branch, code, run, lake.spark)
+            stack.enter_context(report_stream(lake.settings, stream_query))
+            stream_query.start(is_endless=False)
+            stream_query.wait()
+            stream_query.claim.set_state("idle")
+        batches, commit = stream_query.publisher, stream_query.publisher.commit
+        step_result = replace(
+            step_result, rows=batches.rows, set_aside=batches.quarantined_rows, warnings=batches.warnings
+        )
     except RunnelError as error:
-        done = replace(done, state="failed", reason="stopped", error=error)
-    done = replace(done, seconds=time.monotonic() - started)
-    watch(Event("end", table=task.table, action="stream", outcome=done))
-    state: State = "failed" if done.error else "succeeded" if commit else "nothing"
-    return Ran(run, state, wish.branch, commit, done.seconds, (done,))
+        step_result = replace(step_result, state="failed", reason="stopped", error=error)
+    step_result = replace(step_result, seconds=time.monotonic() - started)
+    watch(Event("end", table=task.table, action="stream", outcome=step_result))
+    state: RunState = "failed" if step_result.error else "succeeded" if commit else "nothing"
+    return RunResult(run, state, request.branch, commit, step_result.seconds, (step_result,))
 
 
-def _blocked(found: "Planned", piece: "Iterable[Step]") -> Ran:
-    """Return what becomes of steps when something before them has failed."""
-    told = "what it needs has failed"
+def _block_steps(project_plan: "ProjectPlan", step_group: "Iterable[PlanStep]") -> RunResult:
+    """Return the result of steps that can't run because an earlier step has failed."""
+    reason = "what it needs has failed"
     steps = tuple(
-        Done(step.table, step.action, "skipped" if step.action == "skip" else "blocked", told) for step in piece
+        StepResult(step.table, step.action, "skipped" if step.action == "skip" else "blocked", reason)
+        for step in step_group
     )
-    return Ran(None, "nothing", found.wish.branch, None, 0.0, steps)
+    return RunResult(None, "nothing", project_plan.request.branch, None, 0.0, steps)
 
 
-def reset_stream(lake: "Lake", name: str, branch: str) -> "Stream":
-    """Let a stream begin anew, and return what it was; raise where there is none of that name."""
+def reset_stream(lake: "Lake", name: str, branch: str) -> "StreamRecord":
+    """Reset a stream so that it starts from scratch, and return its previous state; raise if it does not exist."""
     from runnel.lake.flow_state import streams
     from runnel.names import TableName
 
-    found = lake.store.db.read(lambda connection: streams.streams(connection, branch))
-    known = {str(table): one for (_, table), one in found.items() if one.is_task}
-    if name in known:
+    all_streams = lake.store.db.read(lambda connection: streams.list_streams(connection, branch))
+    streams_by_name = {str(table): stream for (_, table), stream in all_streams.items() if stream.is_task}
+    if name in streams_by_name:
         streams.reset(lake.store.db, branch, TableName.parse(name))
-        return known[name]
-    close = nearest(name, known)
-    what = f"there is no stream {shown(name)} on `{branch}`" + (f"; close: `{close}`" if close else "")
+        return streams_by_name[name]
+    close = find_nearest(name, streams_by_name)
+    what = f"there is no stream {quote_value(name)} on `{branch}`" + (f"; close: `{close}`" if close else "")
     raise Mistake("STREAM_UNKNOWN", what, fix="`runnel status` lists them; a source is read again by `runnel rewind`")

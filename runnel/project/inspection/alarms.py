@@ -1,4 +1,4 @@
-"""What is wrong with a lake now, and whom the service could not tell."""
+"""List the alarms of a lake with the notifications that were sent for them."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -10,46 +10,55 @@ from runnel.lake.control import notifications
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.alarms import Alarm
-    from runnel.lake.control.notifications import Telling
+    from runnel.lake.control.notifications import Notification
 
 
 @dataclass(frozen=True)
-class Open:
-    """An alarm, mostly one that is not over, with what became of telling it."""
+class AlarmStatus:
+    """An alarm, open or resolved, with its notifications."""
 
     alarm: "Alarm"
-    told: "tuple[Telling, ...]" = ()
+    notifications: "tuple[Notification, ...]" = ()
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
-        told = [
-            {"alert": one.alert, "told_at": one.told_at, "tries": one.tries, "problem": one.problem}
-            for one in self.told
+        notifications = [
+            {
+                "alert": notification.alert,
+                "told_at": notification.told_at,
+                "tries": notification.tries,
+                "problem": notification.problem,
+            }
+            for notification in self.notifications
         ]
-        return {**self.alarm.json(), "told": told}
+        return {**self.alarm.json(), "told": notifications}
 
     def lines(self) -> list[str]:
         """Return what people read."""
         alarm = self.alarm
-        found = [f"{alarm.level}: {alarm.what}", f"  since {alarm.since[:19].replace('T', ' ')} UTC"]
-        found += [f"  blocks {', '.join(alarm.blocks)}"] if alarm.blocks else []
-        found += [f"  to do: {alarm.fix}"]
-        return found + [f"  could not be told to {one.alert}: {one.problem}" for one in self.told if one.problem]
+        lines = [f"{alarm.level}: {alarm.what}", f"  since {alarm.since[:19].replace('T', ' ')} UTC"]
+        lines += [f"  blocks {', '.join(alarm.blocks)}"] if alarm.blocks else []
+        lines += [f"  to do: {alarm.fix}"]
+        return lines + [
+            f"  could not be told to {notification.alert}: {notification.problem}"
+            for notification in self.notifications
+            if notification.problem
+        ]
 
 
-def open_alarms(lake: "Lake") -> list[Open]:
-    """Return all that is wrong, the oldest first."""
-    return alarms(lake, "open")
+def list_open_alarms(lake: "Lake") -> list[AlarmStatus]:
+    """Return all open alarms, the oldest first."""
+    return list_alarms(lake, "open")
 
 
-def alarms(lake: "Lake", state: Literal["open", "over", "all"]) -> list[Open]:
-    """Return what is wrong, the oldest first, what is over, the newest first, or the former and then the latter."""
-    with lake.store.db.reading() as connection:
-        known = kept.alarms(connection, over_after=None if state == "open" else "")
-        wrong = [one for one in known if one.over_at is None and state != "over"]
-        past = [one for one in reversed(known) if one.over_at is not None]
-        found = [*wrong, *past]
-        told = defaultdict[tuple[str, int], list["Telling"]](list)
-        for one in notifications.tellings(connection, found):
-            told[one.alarm.key, one.alarm.number].append(one)
-    return [Open(one, tuple(told[one.key, one.number])) for one in found]
+def list_alarms(lake: "Lake", state: Literal["open", "over", "all"]) -> list[AlarmStatus]:
+    """Return open alarms, the oldest first, resolved ones, the newest first, or the open ones and then the resolved."""
+    with lake.store.db.read_transaction() as connection:
+        all_alarms = kept.read_alarms(connection, over_after=None if state == "open" else "")
+        unresolved = [record for record in all_alarms if record.over_at is None and state != "over"]
+        resolved = [record for record in reversed(all_alarms) if record.over_at is not None]
+        selected = [*unresolved, *resolved]
+        latest_notifications = defaultdict[tuple[str, int], list["Notification"]](list)
+        for record in notifications.list_notifications(connection, selected):
+            latest_notifications[record.alarm.key, record.alarm.number].append(record)
+    return [AlarmStatus(record, tuple(latest_notifications[record.key, record.number])) for record in selected]

@@ -1,6 +1,6 @@
-"""The graph around a table: what it is made from and what is made from it, as declared, else as recorded.
+"""Find the lineage of a table: the tables it is computed from and the tables computed from it.
 
-Declared is what the project's flow says now. Tables that it does not declare are known by how they were made.
+Uses what the project's flow declares now; for tables that it does not declare, uses what commits recorded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.endpoints import Changes, Files, Function, Http, Jdbc, Kafka, Push
-from runnel.declare.model.flow import Flow, log_of
-from runnel.errors import Mistake, nearest
+from runnel.declare.model.flow import Flow, log_table_of
+from runnel.errors import Mistake, find_nearest
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Edges = dict[TableName, tuple[TableName, ...]]
 
 @dataclass(frozen=True)
 class Lineage:
-    """The graph around a table. `makers` says what makes each table of it."""
+    """The graph around a table. `makers` describes what computes or fills each table of it."""
 
     table: TableName
     up: tuple[TableName, ...]
@@ -32,8 +32,8 @@ class Lineage:
 
     @property
     def edges(self) -> tuple[tuple[TableName, TableName], ...]:
-        """Return who is read by whom, of all tables of the graph."""
-        return tuple((above, table) for table, found in sorted(self.reads.items()) for above in found)
+        """Return all edges of the graph, as pairs of an input and the table that reads it."""
+        return tuple((above, table) for table, inputs in sorted(self.reads.items()) for above in inputs)
 
     def json(self) -> dict[str, object]:
         """Return what scripts rely on."""
@@ -46,63 +46,63 @@ class Lineage:
         }
 
 
-def lineage_of(lake: "Lake", table: TableName, *, up: bool = True, down: bool = True) -> Lineage:
-    """Return the graph around a table; above it, below it or both."""
-    flow = _flow(lake)
-    declared: Edges = {name: tuple(dict.fromkeys(flow.reads(name))) for name in (*flow.sources, *flow.tasks)}
-    recorded, kinds = _recorded(lake, declared)
+def find_lineage(lake: "Lake", table: TableName, *, up: bool = True, down: bool = True) -> Lineage:
+    """Return the graph around a table: upstream, downstream or both."""
+    flow = _load_flow(lake)
+    declared: Edges = {name: tuple(dict.fromkeys(flow.inputs_of(name))) for name in (*flow.sources, *flow.tasks)}
+    recorded, kinds = _read_recorded_edges(lake, declared)
     reads = {**recorded, **declared}
-    known = {*reads, *(above for found in reads.values() for above in found)}
-    if table not in known:
-        close = nearest(str(table), map(str, known))
+    known_tables = {*reads, *(above for inputs in reads.values() for above in inputs)}
+    if table not in known_tables:
+        close = find_nearest(str(table), map(str, known_tables))
         what = f"there is no table `{table}` in the project or on main" + (f"; close: `{close}`" if close else "")
         raise Mistake("TABLE_UNKNOWN", what, fix="`runnel tables` lists those of the lake")
-    readers = _turned(reads)
-    above = _reached(reads, table) if up else ()
-    below = _reached(readers, table) if down else ()
+    readers = _invert_edges(reads)
+    above = _walk_edges(reads, table) if up else ()
+    below = _walk_edges(readers, table) if down else ()
     inside = {table, *above, *below}
     return Lineage(
         table,
         above,
         below,
-        {name: tuple(one for one in reads.get(name, ()) if one in inside) for name in inside},
-        {name: tuple(one for one in readers.get(name, ()) if one in inside) for name in inside},
-        {name: _maker(flow, name) or kinds.get(name, "not made yet") for name in inside},
+        {name: tuple(neighbor for neighbor in reads.get(name, ()) if neighbor in inside) for name in inside},
+        {name: tuple(neighbor for neighbor in readers.get(name, ()) if neighbor in inside) for name in inside},
+        {name: _describe_maker(flow, name) or kinds.get(name, "not made yet") for name in inside},
     )
 
 
-def _flow(lake: "Lake") -> Flow:
-    """Return what the project declares; nothing, where it declares nothing."""
-    from runnel.project.planning.plan_project import flow_of
+def _load_flow(lake: "Lake") -> Flow:
+    """Return what the project declares; an empty flow if it has no flow files."""
+    from runnel.project.planning.plan_project import load_project_flow
 
     try:
-        return flow_of(lake)
+        return load_project_flow(lake)
     except ProjectMistakes as error:
-        if [one.code for one in error.all] != ["DECLARE_NO_FLOWS"]:
+        if [mistake.code for mistake in error.all] != ["DECLARE_NO_FLOWS"]:
             raise
         return Flow(lake.settings.root)
 
 
-def _recorded(lake: "Lake", declared: Edges) -> tuple[Edges, dict[TableName, str]]:
-    """Return what the tables of main that nobody declares were made from, and what made them."""
+def _read_recorded_edges(lake: "Lake", declared: Edges) -> tuple[Edges, dict[TableName, str]]:
+    """Return the recorded inputs of main's tables that the project does not declare, and what filled them."""
     from sqlalchemy.engine import Connection
 
-    from runnel.lake.flow_state.provenance import kind_of
-    from runnel.lake.history.content_origin import origin
+    from runnel.lake.flow_state.provenance import classify_origin
+    from runnel.lake.history.content_origin import find_origin
 
     commit = lake.store.commit("main")
-    wanted = [table for table in lake.store.state(commit) if table not in declared]
+    undeclared_tables = [table for table in lake.store.state(commit) if table not in declared]
 
     def work(connection: Connection) -> tuple[Edges, dict[TableName, str]]:
         reads: Edges = {}
         kinds: dict[TableName, str] = {}
-        for table in wanted:
-            found = origin(connection, commit, table)
-            detail = found.made.change.detail if found else {}
+        for table in undeclared_tables:
+            table_origin = find_origin(connection, commit, table)
+            detail = table_origin.origin_step.change.detail if table_origin else {}
             names = [*detail.get("inputs", ()), *([detail["of"]] if "of" in detail else ())]
-            reads[table] = tuple(TableName.stored(name) for name in names)
-            kind = kind_of(found) if found else "write"
-            kinds[table] = _TOLD.get(kind, kind)
+            reads[table] = tuple(TableName.parse_unchecked(name) for name in names)
+            kind = classify_origin(table_origin) if table_origin else "write"
+            kinds[table] = _KIND_TEXTS.get(kind, kind)
             if kind == "task":
                 kinds[table] = f"task {detail.get('task', '?')}, which is not declared any more"
             elif kind == "quarantine":
@@ -112,12 +112,18 @@ def _recorded(lake: "Lake", declared: Edges) -> tuple[Edges, dict[TableName, str
     return lake.store.db.read(work)
 
 
-_FILLED: dict[type, str] = {Jdbc: "database", Kafka: "Kafka", Http: "API", Push: "pushed events", Function: "function"}
-_TOLD = {"load": "loaded by hand", "put": "files put by hand", "outside": "another engine", "source": "a source"}
+_SOURCE_KINDS: dict[type, str] = {
+    Jdbc: "database",
+    Kafka: "Kafka",
+    Http: "API",
+    Push: "pushed events",
+    Function: "function",
+}
+_KIND_TEXTS = {"load": "loaded by hand", "put": "files put by hand", "outside": "another engine", "source": "a source"}
 
 
-def _maker(flow: Flow, table: TableName) -> str | None:
-    """Return what makes a declared table."""
+def _describe_maker(flow: Flow, table: TableName) -> str | None:
+    """Describe what computes or fills a declared table."""
     if table in flow.tasks:
         task = flow.tasks[table]
         return f"task {task.name}, {task.place}"
@@ -125,25 +131,30 @@ def _maker(flow: Flow, table: TableName) -> str | None:
         return None
     source = flow.sources[table]
     if isinstance(source.origin, Changes):
-        return f"changes of {log_of(table)} by {', '.join(source.origin.key)}, {source.place}"
+        return f"changes of {log_table_of(table)} by {', '.join(source.origin.key)}, {source.place}"
     if isinstance(source.origin, Files):
         return f"source files {source.origin.glob}, {source.place}"
-    return f"source {_FILLED.get(type(source.origin), 'filled by hand')}, {source.place}"
+    return f"source {_SOURCE_KINDS.get(type(source.origin), 'filled by hand')}, {source.place}"
 
 
-def _turned(reads: Edges) -> Edges:
-    found: dict[TableName, list[TableName]] = {}
+def _invert_edges(reads: Edges) -> Edges:
+    readers: dict[TableName, list[TableName]] = {}
     for table, above in sorted(reads.items()):
-        for one in above:
-            found.setdefault(one, []).append(table)
-    return {table: tuple(below) for table, below in found.items()}
+        for input_table in above:
+            readers.setdefault(input_table, []).append(table)
+    return {table: tuple(below) for table, below in readers.items()}
 
 
-def _reached(edges: Edges, start: TableName) -> tuple[TableName, ...]:
-    """Return what lies in a direction, the nearest first."""
-    found: dict[TableName, None] = {}
-    edge: Iterable[TableName] = [start]
-    while edge:
-        edge = [there for here in edge for there in edges.get(here, ()) if there != start and there not in found]
-        found.update(dict.fromkeys(edge))
-    return tuple(found)
+def _walk_edges(edges: Edges, start: TableName) -> tuple[TableName, ...]:
+    """Return the tables that can be reached from `start`, the nearest first."""
+    visited: dict[TableName, None] = {}
+    frontier: Iterable[TableName] = [start]
+    while frontier:
+        frontier = [
+            neighbor
+            for table in frontier
+            for neighbor in edges.get(table, ())
+            if neighbor != start and neighbor not in visited
+        ]
+        visited.update(dict.fromkeys(frontier))
+    return tuple(visited)

@@ -1,20 +1,20 @@
-"""Rows that were set aside: of which tables, and which they are."""
+"""List the tables that have quarantined rows, and read these rows."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.model.flow import QUARANTINE, quarantine_of
-from runnel.errors import Mistake, nearest
-from runnel.project.execution.release import named
+from runnel.declare.model.flow import QUARANTINE_LAYER, quarantine_table_of
+from runnel.errors import Mistake, find_nearest
+from runnel.project.execution.release import resolve_table
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.load.quarantine import Aside
+    from runnel.connect.load.quarantine import QuarantinedRow
 
 
 @dataclass(frozen=True)
-class Quarantined:
-    """A table of which rows are set aside, how many, and the table that holds them."""
+class QuarantineSummary:
+    """A table that has quarantined rows, how many, and its quarantine table."""
 
     table: str
     rows: int | None
@@ -25,34 +25,36 @@ class Quarantined:
         return asdict(self)
 
 
-def quarantines(lake: "Lake", branch: str = "main") -> list[Quarantined]:
-    """Return the tables of which rows are set aside on a branch."""
-    from runnel.lake.diff.change_size import size
+def list_quarantines(lake: "Lake", branch: str = "main") -> list[QuarantineSummary]:
+    """Return the tables that have quarantined rows on a branch."""
+    from runnel.lake.diff.change_size import read_table_size
     from runnel.lake.iceberg import table_properties
-    from runnel.lake.iceberg.table_metadata import load
+    from runnel.lake.iceberg.table_metadata import load_metadata
 
-    store, found = lake.store, []
+    store, summaries = lake.store, []
     for name, version in store.state(branch).items():
-        rows = size(store, version.location).rows if name.layer == QUARANTINE else 0
+        rows = read_table_size(store, version.location).rows if name.layer == QUARANTINE_LAYER else 0
         if rows:
-            of = load(store, version.location).properties.get(table_properties.QUARANTINE_OF, "")
-            found.append(Quarantined(of, rows, str(name)))
-    return found
+            source_table = load_metadata(store, version.location).properties.get(table_properties.QUARANTINE_OF, "")
+            summaries.append(QuarantineSummary(source_table, rows, str(name)))
+    return summaries
 
 
-def rows_aside(lake: "Lake", table: str, branch: str = "main", file: str | None = None) -> "list[Aside]":
-    """Return the rows of a table that are set aside, the oldest first; who asks may name its quarantine table."""
-    from runnel.connect.load.quarantine import held
+def read_quarantined_rows(
+    lake: "Lake", table: str, branch: str = "main", file: str | None = None
+) -> "list[QuarantinedRow]":
+    """Return the quarantined rows of a table, the oldest first; `table` may also be the quarantine table."""
+    from runnel.connect.load.quarantine import read_quarantined_rows
 
-    state, of = lake.store.state(branch), named(lake, table, branch)
-    if of not in state and quarantine_of(of) not in state:
-        close = nearest(str(of), [str(name) for name in state])
-        what = f"there is no table `{of}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
+    state, table_name = lake.store.state(branch), resolve_table(lake, table, branch)
+    if table_name not in state and quarantine_table_of(table_name) not in state:
+        close = find_nearest(str(table_name), [str(name) for name in state])
+        what = f"there is no table `{table_name}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
         raise Mistake("QUARANTINE_UNKNOWN", what, fix="`runnel quarantine` lists what is set aside")
-    return held(lake.store, of, branch, file)
+    return read_quarantined_rows(lake.store, table_name, branch, file)
 
 
-def aside_json(row: "Aside") -> dict[str, Any]:
-    """Return a row that is set aside."""
-    at = row.at.isoformat() if row.at else None
-    return {"raw": row.raw, "reason": row.reason, "file": row.file, "run": row.run, "at": at}
+def quarantined_row_json(row: "QuarantinedRow") -> dict[str, Any]:
+    """Return a quarantined row as JSON."""
+    quarantined_at = row.at.isoformat() if row.at else None
+    return {"raw": row.raw, "reason": row.reason, "file": row.file, "run": row.run, "at": quarantined_at}

@@ -1,4 +1,4 @@
-"""The logs of runs, which are on the machine that ran them."""
+"""Find and read the logs of runs, which are on the machine that ran them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
 
 
-def path_of(lake: "Lake", text: str) -> Path:
-    """Return where the log of a run is, that of its last attempt or of the one that is named; raise where it is not."""
-    found = lake.store.db.read(lambda connection: run_history.one(connection, text))
-    names = [attempt.id for attempt in found.attempts]
-    run = text if text in names else names[-1] if names else found.id
+def find_log_path(lake: "Lake", run_or_attempt: str) -> Path:
+    """Return the path of a run's log, of its last attempt or the given attempt; raise if it is not on this machine."""
+    journal_item = lake.store.db.read(lambda connection: run_history.find_run_record(connection, run_or_attempt))
+    names = [attempt.id for attempt in journal_item.attempts]
+    run = run_or_attempt if run_or_attempt in names else names[-1] if names else journal_item.id
     path = lake.settings.home / "logs" / "runs" / f"{run}.log"
     if not path.is_file():
         what = f"the log of run {run} is not here"
@@ -22,6 +22,6 @@ def path_of(lake: "Lake", text: str) -> Path:
     return path
 
 
-def text_of(lake: "Lake", run: str) -> str:
+def read_log(lake: "Lake", run: str) -> str:
     """Return the log of a run."""
-    return path_of(lake, run).read_text(encoding="utf-8", errors="replace")
+    return find_log_path(lake, run).read_text(encoding="utf-8", errors="replace")

@@ -1,13 +1,13 @@
-"""The schedules of a project: when each is due next, and how its last run went."""
+"""List the schedules of a project: when each is due next, and how its last run ended."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import RunnelError
-from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import run_queue, schedules
-from runnel.project.inspection.schedule_times import times
+from runnel.project.inspection.schedule_times import iter_schedule_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from runnel.client.lake import Lake
-    from runnel.lake.control.schedules import Standing
+    from runnel.lake.control.schedules import ScheduleRecord
 
 
 @dataclass(frozen=True)
-class Line:
+class ScheduleStatus:
     """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not."""
 
     name: str
@@ -39,59 +39,64 @@ class Line:
         return asdict(self)
 
 
-def timetable(lake: "Lake") -> list[Line]:
-    """Return all schedules that the project's files declare, with how far each has come as the catalog knows it."""
-    from runnel.project.planning.plan_project import flow_of
+def list_schedules(lake: "Lake") -> list[ScheduleStatus]:
+    """Return all schedules that the project's files declare, with their state from the catalog."""
+    from runnel.project.planning.plan_project import load_project_flow
 
-    declared, now = [one.json() for one in flow_of(lake).schedules], datetime.now(UTC)
-    with lake.store.db.reading() as connection:
-        recorded = {schedule.name: schedule for schedule in schedules.standing(connection)}
+    declared, now = [declaration.json() for declaration in load_project_flow(lake).schedules], datetime.now(UTC)
+    with lake.store.db.read_transaction() as connection:
+        recorded = {schedule.name: schedule for schedule in schedules.list_schedules(connection)}
         unrecorded = {
-            str(options["name"]): schedules.Standing(str(options["name"]), options, {}, "{}", stamp(now))
+            str(options["name"]): schedules.ScheduleRecord(str(options["name"]), options, {}, "{}", format_time(now))
             for options in declared
         }
-        return [line_of(connection, recorded.get(name, schedule), now) for name, schedule in sorted(unrecorded.items())]
+        return [
+            build_schedule_status(connection, recorded.get(name, schedule), now)
+            for name, schedule in sorted(unrecorded.items())
+        ]
 
 
-def pause(lake: "Lake", name: str, *, resume: bool = False) -> Line:
-    """Let a schedule queue nothing until it is resumed, or resume it."""
+def pause_schedule(lake: "Lake", name: str, *, resume: bool = False) -> ScheduleStatus:
+    """Pause a schedule, so that it queues nothing until it is resumed, or resume it."""
     store, now = lake.store, datetime.now(UTC)
-    found = schedules.pause(store.db, name, store.author, resume=resume)
-    return store.db.read(lambda connection: line_of(connection, found, now))
+    schedule = schedules.pause(store.db, name, store.author, resume=resume)
+    return store.db.read(lambda connection: build_schedule_status(connection, schedule, now))
 
 
-def line_of(connection: "Connection", one: "Standing", now: datetime) -> Line:
-    """Return one schedule with when it is due next, and how its last run went."""
-    ran = run_queue.entries(connection, cause=f"schedule/{one.name}", limit=1)
-    last = ran[0] if ran else None
-    next_at, problem = _next(one, now)
-    return Line(
-        one.name,
-        _when(one.declared),
-        str(one.declared.get("select", "")),
-        str(one.declared.get("branch", "main")),
-        None if one.paused_at else next_at,
-        one.paused_at is not None,
-        one.paused_by,
-        last.id if last else None,
-        last.state if last else None,
-        (last.ended_at or last.started_at or last.queued_at) if last else None,
+def build_schedule_status(connection: "Connection", schedule: "ScheduleRecord", now: datetime) -> ScheduleStatus:
+    """Return the status of a schedule: when it is due next, and how its last run ended."""
+    entries = run_queue.list_entries(connection, cause=f"schedule/{schedule.name}", limit=1)
+    last_entry = entries[0] if entries else None
+    next_at, problem = _find_next_time(schedule, now)
+    return ScheduleStatus(
+        schedule.name,
+        _describe_timing(schedule.declared),
+        str(schedule.declared.get("select", "")),
+        str(schedule.declared.get("branch", "main")),
+        None if schedule.paused_at else next_at,
+        schedule.paused_at is not None,
+        schedule.paused_by,
+        last_entry.id if last_entry else None,
+        last_entry.state if last_entry else None,
+        (last_entry.ended_at or last_entry.started_at or last_entry.queued_at) if last_entry else None,
         problem,
     )
 
 
-def _next(schedule: "Standing", now: datetime) -> tuple[str | None, str | None]:
-    """Return when a schedule is due next, and what is wrong with it; one that can't be read hides no other."""
-    after = max(now, moment(schedule.cursor["slot"])) if "slot" in schedule.cursor else now
+def _find_next_time(schedule: "ScheduleRecord", now: datetime) -> tuple[str | None, str | None]:
+    """Return when a schedule is due next, or the problem of an invalid one, so that the others are still listed."""
+    after = max(now, parse_time(schedule.cursor["slot"])) if "slot" in schedule.cursor else now
     declared = schedule.declared
     try:
-        coming = next(times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None)
+        next_time = next(
+            iter_schedule_times(declared.get("cron"), declared.get("tz"), declared.get("every"), after), None
+        )
     except RunnelError as error:
         return None, error.what
-    return (stamp(coming) if coming else None), None
+    return (format_time(next_time) if next_time else None), None
 
 
-def _when(declared: "Mapping[str, Any]") -> str:
+def _describe_timing(declared: "Mapping[str, Any]") -> str:
     if declared.get("cron"):
         return f"{declared['cron']} {declared.get('tz', 'UTC')}"
     if declared.get("every"):

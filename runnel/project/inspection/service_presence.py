@@ -1,4 +1,4 @@
-"""Who works for a lake now, and how much waits to be run."""
+"""List the services and workers of a lake, and the length of its queue."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,28 +7,28 @@ from runnel.lake.control import change_signal, run_queue, workers
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.workers import Worker
+    from runnel.lake.control.workers import WorkerRecord
 
 
 @dataclass(frozen=True)
 class Presence:
-    """The services and workers that are there, and how many runs wait and go on."""
+    """The running services and workers, and how many runs are queued and running."""
 
-    services: "tuple[Worker, ...]"
-    workers: "tuple[Worker, ...]"
+    services: "tuple[WorkerRecord, ...]"
+    workers: "tuple[WorkerRecord, ...]"
     queued: int
     running: int
 
     @classmethod
-    def of(cls, there: "list[Worker]", depths: dict[str, int]) -> "Presence":
-        """Return who is there, of all processes that work for a lake, and how long the queue is."""
-        services = tuple(one for one in there if one.kind == workers.SERVICE)
-        crew = tuple(one for one in there if one.kind == workers.WORKER)
-        return cls(services, crew, depths[run_queue.QUEUED], depths[run_queue.RUNNING])
+    def from_workers(cls, processes: "list[WorkerRecord]", depths: dict[str, int]) -> "Presence":
+        """Build the presence from the running processes of a lake and the length of its queue by state."""
+        services = tuple(process for process in processes if process.kind == workers.SERVICE)
+        worker_processes = tuple(process for process in processes if process.kind == workers.WORKER)
+        return cls(services, worker_processes, depths[run_queue.QUEUED], depths[run_queue.RUNNING])
 
     @property
-    def is_nobody(self) -> bool:
-        """Tell whether nobody is there."""
+    def is_empty(self) -> bool:
+        """Return whether no service and no worker is running."""
         return not self.services and not self.workers
 
     def json(self) -> dict[str, Any]:
@@ -36,22 +36,22 @@ class Presence:
         return {
             "services": [
                 {
-                    "name": one.id,
-                    "url": one.detail.get("url"),
-                    "since": one.started_at,
-                    "problems": one.detail.get("problems", []),
+                    "name": worker.id,
+                    "url": worker.detail.get("url"),
+                    "since": worker.started_at,
+                    "problems": worker.detail.get("problems", []),
                 }
-                for one in self.services
+                for worker in self.services
             ],
             "workers": [
                 {
-                    "name": one.id,
-                    "state": one.state,
-                    "since": one.started_at,
-                    "runs": one.detail.get("runs", []),
-                    "problems": one.detail.get("problems", []),
+                    "name": worker.id,
+                    "state": worker.state,
+                    "since": worker.started_at,
+                    "runs": worker.detail.get("runs", []),
+                    "problems": worker.detail.get("problems", []),
                 }
-                for one in self.workers
+                for worker in self.workers
             ],
             "queued": self.queued,
             "running": self.running,
@@ -60,23 +60,24 @@ class Presence:
     def lines(self) -> list[str]:
         """Return what people read."""
         is_idle = not self.queued and not self.running
-        if self.is_nobody and is_idle:
+        if self.is_empty and is_idle:
             return []
-        found = [
-            f"up at {one.detail.get('url')} since {one.started_at[:19].replace('T', ' ')} UTC" for one in self.services
+        lines = [
+            f"up at {worker.detail.get('url')} since {worker.started_at[:19].replace('T', ' ')} UTC"
+            for worker in self.services
         ]
-        states = ", ".join(f"{one.id} {one.state}" for one in self.workers) or "none"
-        found.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
+        states = ", ".join(f"{worker.id} {worker.state}" for worker in self.workers) or "none"
+        lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
         if not is_idle and not self.workers:
-            found.append("nobody computes what waits: `runnel up` or `runnel worker` does")
+            lines.append("nobody computes what waits: `runnel up` or `runnel worker` does")
         for process in (*self.services, *self.workers):
             for problem in process.detail.get("problems", ()):
                 since = problem["since"][:19].replace("T", " ")
-                found.append(f"{process.kind} {process.id}, {problem['part']} since {since} UTC: {problem['what']}")
-        return [*found, ""]
+                lines.append(f"{process.kind} {process.id}, {problem['part']} since {since} UTC: {problem['what']}")
+        return [*lines, ""]
 
 
-def presence(lake: "Lake") -> Presence:
-    """Return who is there now."""
-    with lake.store.db.reading() as connection:
-        return Presence.of(workers.present(connection), change_signal.depths(connection))
+def read_presence(lake: "Lake") -> Presence:
+    """Return the services and workers that are running now."""
+    with lake.store.db.read_transaction() as connection:
+        return Presence.from_workers(workers.list_alive(connection), change_signal.count_open_requests(connection))

@@ -1,33 +1,33 @@
-"""How a lake is at a moment: who works for it, what is wrong, how its streams are."""
+"""Read the status of a lake: services and workers, open alarms, and the health of streams."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.project.inspection.alarms import Open
+    from runnel.project.inspection.alarms import AlarmStatus
     from runnel.project.inspection.service_presence import Presence
-    from runnel.project.inspection.stream_health import Health
+    from runnel.project.inspection.stream_health import StreamHealth
 
 
 @dataclass(frozen=True)
-class Status:
-    """Who is there and how much waits, what is wrong, and how each stream is."""
+class LakeStatus:
+    """The services, workers and queue of a lake, its open alarms, and the health of each stream."""
 
     presence: "Presence"
-    alarms: "tuple[Open, ...]"
-    streams: "tuple[Health, ...]"
+    alarms: "tuple[AlarmStatus, ...]"
+    streams: "tuple[StreamHealth, ...]"
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
-        wrong, streams = [one.json() for one in self.alarms], [one.json() for one in self.streams]
-        return {**self.presence.json(), "alarms": wrong, "streams": streams}
+        alarms, streams = [item.json() for item in self.alarms], [item.json() for item in self.streams]
+        return {**self.presence.json(), "alarms": alarms, "streams": streams}
 
 
-def status(lake: "Lake", branch: str | None = None) -> Status:
-    """Return how a lake is, its streams those of one branch or all."""
-    from runnel.project.inspection.alarms import open_alarms
-    from runnel.project.inspection.service_presence import presence
-    from runnel.project.inspection.stream_health import healths
+def read_status(lake: "Lake", branch: str | None = None) -> LakeStatus:
+    """Return the status of a lake, with the streams of one branch or all."""
+    from runnel.project.inspection.alarms import list_open_alarms
+    from runnel.project.inspection.service_presence import read_presence
+    from runnel.project.inspection.stream_health import list_stream_health
 
-    return Status(presence(lake), tuple(open_alarms(lake)), tuple(healths(lake, branch)))
+    return LakeStatus(read_presence(lake), tuple(list_open_alarms(lake)), tuple(list_stream_health(lake, branch)))

@@ -1,15 +1,15 @@
-"""How streams, and sources that are read on and on, are doing: from what their batches wrote down."""
+"""Report the health of streams and continuously read sources from the metrics of their batches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.catalog.database import moment, stamp
-from runnel.lake.flow_state.stream_metrics import Measure, first_after, measures
-from runnel.lake.flow_state.streams import Stream, streams
-from runnel.lake.history.branches import head_state
-from runnel.lake.leases.expiry import is_dead
+from runnel.lake.catalog.database import format_time, parse_time
+from runnel.lake.flow_state.stream_metrics import BatchMetrics, find_first_change_after, read_batch_metrics
+from runnel.lake.flow_state.streams import StreamRecord, list_streams
+from runnel.lake.history.branches import read_head_state
+from runnel.lake.leases.expiry import is_lease_owner_dead
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 MINUTE = timedelta(minutes=1)
-MOST_ROWS = 1_000_000  # that a stream remembers without a watermark; then people are warned
+MOST_ROWS = 1_000_000  # in the state of a stream without a watermark; more cause a warning
 
 
 @dataclass(frozen=True)
-class Health:
-    """One stream or source at a moment. Rates and durations are of the last minute in which there was a batch.
+class StreamHealth:
+    """The health of a stream or source. Rates and durations are of the last minute in which there was a batch.
 
-    `behind_seconds` is how long ago the oldest change came that it has not read; 0 where it has read everything.
+    `behind_seconds` is the age of the oldest change that it has not read; 0 if it has read everything.
     """
 
     table: "TableName"
@@ -56,106 +56,119 @@ class Health:
         return {**vars(self), "table": str(self.table), "parts_ms": dict(self.parts_ms), "warnings": [*self.warnings]}
 
 
-def healths(lake: "Lake", branch: str | None = None) -> list[Health]:
-    """Return how each stream and source is, those of one branch or all."""
+def list_stream_health(lake: "Lake", branch: str | None = None) -> list[StreamHealth]:
+    """Return the health of each stream and source, of one branch or all."""
     store = lake.store
-    found = store.db.read(lambda connection: streams(connection, branch))
-    return [_health(store, one) for one in found.values()]
+    all_streams = store.db.read(lambda connection: list_streams(connection, branch))
+    return [_build_health(store, stream) for stream in all_streams.values()]
 
 
-def series(lake: "Lake", table: "TableName", branch: str = "main", minutes: int = 60) -> list[Measure]:
-    """Return what the batches of a table did in the last minutes, oldest first."""
+def read_measures(lake: "Lake", table: "TableName", branch: str = "main", minutes: int = 60) -> list[BatchMetrics]:
+    """Return the metrics of a table's batches in the last minutes, oldest first."""
     db = lake.store.db
-    since = stamp(moment(db.now()) - timedelta(minutes=minutes))
-    return db.read(lambda connection: measures(connection, branch, table, since=since))
+    since = format_time(parse_time(db.now()) - timedelta(minutes=minutes))
+    return db.read(lambda connection: read_batch_metrics(connection, branch, table, since=since))
 
 
-def _health(store: "Store", stream: Stream) -> Health:
+def _build_health(store: "Store", stream: StreamRecord) -> StreamHealth:
     db = store.db
-    now = moment(db.now())
-    recent = db.read(lambda c: measures(c, stream.branch, stream.table, since=stamp(now - 15 * MINUTE)))
-    newest = (
-        recent[-1] if recent else db.read(lambda c: next(iter(measures(c, stream.branch, stream.table, last=1)), None))
+    now = parse_time(db.now())
+    recent_measures = db.read(
+        lambda c: read_batch_metrics(c, stream.branch, stream.table, since=format_time(now - 15 * MINUTE))
     )
-    minute = [one for one in recent if newest and moment(one.at) > moment(newest.at) - MINUTE]
+    newest_measure = (
+        recent_measures[-1]
+        if recent_measures
+        else db.read(lambda c: next(iter(read_batch_metrics(c, stream.branch, stream.table, last=1)), None))
+    )
+    last_minute = [
+        measure
+        for measure in recent_measures
+        if newest_measure and parse_time(measure.at) > parse_time(newest_measure.at) - MINUTE
+    ]
     is_stream = stream.is_task
-    total = [one.detail.get("total_ms") for one in minute]
-    known = [one for one in total if one is not None]
-    detail = newest.detail if newest else {}
-    return Health(
+    totals = [measure.detail.get("total_ms") for measure in last_minute]
+    known_totals = [measure for measure in totals if measure is not None]
+    detail = newest_measure.detail if newest_measure else {}
+    return StreamHealth(
         stream.table,
         stream.branch,
         "stream" if is_stream else "source",
-        _state(stream),
+        _find_state(stream),
         stream.since,
         stream.problem,
-        newest.at if newest else None,
-        len(minute),
-        _rate(minute),
-        sum(known) / len(known) if known else None,
-        _parts(minute),
-        sum(int(one.detail.get("rows") or 0) for one in minute),
-        sum(int(one.detail.get("set_aside") or 0) for one in minute),
-        db.read(lambda c: _behind(c, stream, now)) if is_stream else None,
+        newest_measure.at if newest_measure else None,
+        len(last_minute),
+        _compute_rate(last_minute),
+        sum(known_totals) / len(known_totals) if known_totals else None,
+        _average_parts(last_minute),
+        sum(int(measure.detail.get("rows") or 0) for measure in last_minute),
+        sum(int(measure.detail.get("set_aside") or 0) for measure in last_minute),
+        db.read(lambda c: _compute_delay(c, stream, now)) if is_stream else None,
         detail.get("oldest_ms"),
         detail.get("watermark"),
         int(detail.get("state_rows") or 0),
         int(detail.get("state_bytes") or 0),
-        sum(int(one.detail.get("late_rows") or 0) for one in minute),
-        sum(int(one.detail.get("ahead_rows") or 0) for one in minute),
-        _warnings(detail, minute),
+        sum(int(measure.detail.get("late_rows") or 0) for measure in last_minute),
+        sum(int(measure.detail.get("ahead_rows") or 0) for measure in last_minute),
+        _list_warnings(detail, last_minute),
     )
 
 
-def _state(stream: Stream) -> str:
-    """Return its state; a process that died could not say so."""
-    if stream.state in ("running", "waiting") and stream.owner is not None and is_dead(stream.owner):
+def _find_state(stream: StreamRecord) -> str:
+    """Return the state of a stream; it is stopped if its process has died."""
+    if stream.state in ("running", "waiting") and stream.owner is not None and is_lease_owner_dead(stream.owner):
         return "stopped"
     return stream.state
 
 
-def _rate(minute: Sequence[Measure]) -> float:
-    """Return how many rows came in per second, over the time from the first batch to the last."""
-    if not minute:
+def _compute_rate(last_minute: Sequence[BatchMetrics]) -> float:
+    """Return the number of input rows per second, over the time from the first batch to the last."""
+    if not last_minute:
         return 0.0
-    seconds = (moment(minute[-1].at) - moment(minute[0].at)).total_seconds()
-    first = (minute[0].detail.get("total_ms") or 0) / 1000
-    rows = sum(int(one.detail.get("input_rows") or one.detail.get("rows") or 0) for one in minute)
-    return round(rows / max(seconds + first, 0.001), 1)
+    seconds = (parse_time(last_minute[-1].at) - parse_time(last_minute[0].at)).total_seconds()
+    first_seconds = (last_minute[0].detail.get("total_ms") or 0) / 1000
+    rows = sum(int(measure.detail.get("input_rows") or measure.detail.get("rows") or 0) for measure in last_minute)
+    return round(rows / max(seconds + first_seconds, 0.001), 1)
 
 
-def _parts(minute: Sequence[Measure]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for one in minute:
-        parts = one.detail.get("parts_ms") or {
-            name: one.detail[f"{name}_ms"] for name in ("ask",) if f"{name}_ms" in one.detail
+def _average_parts(last_minute: Sequence[BatchMetrics]) -> dict[str, float]:
+    values_by_part: dict[str, list[float]] = {}
+    for measure in last_minute:
+        parts = measure.detail.get("parts_ms") or {
+            name: measure.detail[f"{name}_ms"] for name in ("ask",) if f"{name}_ms" in measure.detail
         }
-        if "write_ms" in one.detail:
-            parts = {**parts, "write": one.detail["write_ms"]}
+        if "write_ms" in measure.detail:
+            parts = {**parts, "write": measure.detail["write_ms"]}
         for name, value in parts.items():
-            found.setdefault(name, []).append(float(value))
-    return {name: round(sum(values) / len(values), 1) for name, values in found.items()}
+            values_by_part.setdefault(name, []).append(float(value))
+    return {name: round(sum(values) / len(values), 1) for name, values in values_by_part.items()}
 
 
-def _behind(connection: "Connection", stream: Stream, now: datetime) -> float:
-    """Return how long ago the first change was published that a stream has not taken up; 0 where it has all."""
-    current, oldest = head_state(connection, stream.branch), now
-    for table, tape in stream.tapes.items():
-        if table in current and current[table].content != tape.content:
-            oldest = min(oldest, moment(first_after(connection, stream.branch, table, tape.reached) or stamp(now)))
+def _compute_delay(connection: "Connection", stream: StreamRecord, now: datetime) -> float:
+    """Return how long ago the first change was published that a stream has not read; 0 if it has read all."""
+    current, oldest = read_head_state(connection, stream.branch), now
+    for table, append_log in stream.append_logs.items():
+        if table in current and current[table].content != append_log.content:
+            oldest = min(
+                oldest,
+                parse_time(
+                    find_first_change_after(connection, stream.branch, table, append_log.reached) or format_time(now)
+                ),
+            )
     return round(max((now - oldest).total_seconds(), 0.0), 3)
 
 
-def _warnings(detail: Mapping[str, Any], minute: Sequence[Measure]) -> tuple[str, ...]:
-    found = []
-    rows, mark = int(detail.get("state_rows") or 0), detail.get("watermark")
-    if rows > MOST_ROWS and not mark:
+def _list_warnings(detail: Mapping[str, Any], last_minute: Sequence[BatchMetrics]) -> tuple[str, ...]:
+    warnings = []
+    rows, watermark = int(detail.get("state_rows") or 0), detail.get("watermark")
+    if rows > MOST_ROWS and not watermark:
         what = f"it remembers {rows:,} rows and has no watermark, so that it never forgets one"
-        found.append(f'{what}: add watermark=("ts", "10 minutes")')
-    ahead = sum(int(one.detail.get("ahead_rows") or 0) for one in minute)
-    if ahead:
-        found.append(f"{ahead:,} rows are more than an hour ahead of the clock, and were left out")
-    late = sum(int(one.detail.get("late_rows") or 0) for one in minute)
-    if late:
-        found.append(f"{late:,} rows came later than the watermark allows, and were left out")
-    return tuple(found)
+        warnings.append(f'{what}: add watermark=("ts", "10 minutes")')
+    ahead_rows = sum(int(measure.detail.get("ahead_rows") or 0) for measure in last_minute)
+    if ahead_rows:
+        warnings.append(f"{ahead_rows:,} rows are more than an hour ahead of the clock, and were left out")
+    late_rows = sum(int(measure.detail.get("late_rows") or 0) for measure in last_minute)
+    if late_rows:
+        warnings.append(f"{late_rows:,} rows came later than the watermark allows, and were left out")
+    return tuple(warnings)

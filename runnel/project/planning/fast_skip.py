@@ -1,120 +1,127 @@
-"""See at a glance that there is nothing to do, without the database's library.
+"""Detect quickly that there is nothing to do, without importing SQLAlchemy.
 
-Whatever is unclear is left to a plan: it asks the lake itself.
+Anything that is unclear is left to a full plan, which reads the lake itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
-from runnel.lake.sqlite_fast_path import Glance
-from runnel.plan.facts import Arrivals, Head, Movement, Result, Size
+from runnel.lake.sqlite_fast_path import SqliteBranchReader
+from runnel.model.table_version import TableVersion
+from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult, VersionSize
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
-from runnel.plan.selection import select as chosen
-from runnel.project.planning.lake_facts import look
-from runnel.project.planning.source_answers import Asked
+from runnel.plan.selection import select_tables as chosen
+from runnel.project.planning.lake_facts import read_file_changes
+from runnel.project.planning.source_answers import SourceAnswers
 
 if TYPE_CHECKING:
-    from runnel.connect.ingest.detect.file_changes import Found
+    from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
     from runnel.declare.settings import Settings
     from runnel.names import TableName
-    from runnel.plan.date_range import Days
+    from runnel.plan.date_range import DateRange
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
-    from runnel.project.planning.run_request import Wish
+    from runnel.project.planning.run_request import RunRequest
 
 
-class Unclear(Exception):
-    """More is asked than a glance can tell."""
+class NeedsFullPlan(Exception):
+    """The fast path lacks a fact, so a full plan is needed."""
 
 
-class _GlanceFacts:
-    """The facts that a skip needs; everything else is unclear."""
+class _FastPathFacts:
+    """The facts that a skip needs; every other fact raises NeedsFullPlan."""
 
-    def __init__(self, glance: Glance, flow: "Flow", storage: Mapping[str, str], asked: Asked) -> None:
-        self._asked = asked
+    def __init__(
+        self, glance: SqliteBranchReader, flow: "Flow", storage: Mapping[str, str], answers: SourceAnswers
+    ) -> None:
+        self._answers = answers
         self._glance = glance
         self._flow = flow
         self._storage = storage
 
-    def head(self, table: "TableName") -> Head | None:
+    def head(self, table: "TableName") -> TableVersion | None:
         return self._glance.heads.get(table)
 
-    def results(self, keys: "Iterable[tuple[TableName, str]]") -> "Mapping[tuple[TableName, str], Result]":
-        return self._glance.results(keys)
+    def results(self, keys: "Iterable[tuple[TableName, str]]") -> "Mapping[tuple[TableName, str], TaskResult]":
+        return self._glance.read_results(keys)
 
-    def arrivals(self, table: "TableName") -> Arrivals:
-        news = self._asked.news(table, lambda: self._glance.seen(table), self._glance)
+    def source_changes(self, table: "TableName") -> SourceChanges:
+        news = self._answers.feed_changes(table, lambda: self._glance.read_processed_files(table), self._glance)
         if news is not None and not news.is_empty:
-            raise Unclear
-        found = self._asked.files(table, self._glance.commit, lambda: self._look(table))
-        if found is None:
-            return Arrivals()
-        if not found.is_empty or found.problem or found.renamed:
-            raise Unclear
-        return Arrivals(content=found.content, left=found.left)
+            raise NeedsFullPlan
+        changes = self._answers.file_changes(table, self._glance.commit, lambda: self._read_file_changes(table))
+        if changes is None:
+            return SourceChanges()
+        if not changes.is_empty or changes.problem or changes.renamed:
+            raise NeedsFullPlan
+        return SourceChanges(content=changes.content, unfinished_files=changes.unfinished)
 
-    def _look(self, table: "TableName") -> "Found | None":
-        return look(self._flow, table, self.head(table), lambda: self._glance.position(table), self._storage)
+    def _read_file_changes(self, table: "TableName") -> "FileChanges | None":
+        return read_file_changes(
+            self._flow, table, self.head(table), lambda: self._glance.read_position(table), self._storage
+        )
 
-    def made(self, table: "TableName", head: Head) -> NoReturn:
-        raise Unclear
+    def latest_result(self, table: "TableName", head: TableVersion) -> NoReturn:
+        raise NeedsFullPlan
 
-    def recent(self, table: "TableName") -> NoReturn:
-        raise Unclear
+    def recent_results(self, table: "TableName") -> NoReturn:
+        raise NeedsFullPlan
 
-    def versions(self, table: "TableName", content: str) -> NoReturn:
-        raise Unclear
+    def find_versions(self, table: "TableName", content: str) -> NoReturn:
+        raise NeedsFullPlan
 
-    def movement(self, table: "TableName", before: Head, after: Head) -> Movement:
-        raise Unclear
+    def change_size(self, table: "TableName", before: TableVersion, after: TableVersion) -> ChangeSize:
+        raise NeedsFullPlan
 
-    def slices(self, table: "TableName", before: Head, after: Head, expressions: tuple[str, ...]) -> NoReturn:
-        raise Unclear
+    def changed_slices(
+        self, table: "TableName", before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
+    ) -> NoReturn:
+        raise NeedsFullPlan
 
-    def slice_count(self, table: "TableName", head: Head, expressions: tuple[str, ...]) -> NoReturn:
-        raise Unclear
+    def slice_count(self, table: "TableName", head: TableVersion, expressions: tuple[str, ...]) -> NoReturn:
+        raise NeedsFullPlan
 
-    def dated(self, table: "TableName", head: Head, by: tuple[str, ...], days: "Days") -> NoReturn:
-        raise Unclear
+    def date_slices(self, table: "TableName", head: TableVersion, by: tuple[str, ...], days: "DateRange") -> NoReturn:
+        raise NeedsFullPlan
 
-    def columns(self, table: "TableName", head: Head) -> NoReturn:
-        raise Unclear
+    def columns(self, table: "TableName", head: TableVersion) -> NoReturn:
+        raise NeedsFullPlan
 
-    def size(self, table: "TableName", head: Head) -> Size | None:
-        raise Unclear
+    def size(self, table: "TableName", head: TableVersion) -> VersionSize | None:
+        raise NeedsFullPlan
 
-    def reached(self, table: "TableName") -> NoReturn:
-        raise Unclear
+    def stream_positions(self, table: "TableName") -> NoReturn:
+        raise NeedsFullPlan
 
-    def known(self, table: "TableName", content: str) -> NoReturn:
-        raise Unclear
+    def find_version(self, table: "TableName", content: str) -> NoReturn:
+        raise NeedsFullPlan
 
 
-def plan_of_nothing(
+def plan_if_idle(
     settings: "Settings",
-    wish: "Wish",
+    request: "RunRequest",
     flow: "Flow",
     fingerprints: "Callable[[Task], Fingerprint]",
-    asked: Asked | None = None,
+    answers: SourceAnswers | None = None,
 ) -> "Plan | None":
-    """Return the plan where it skips everything, else None; what feeds said is kept in `asked`."""
-    if wish.full_refresh or wish.verify or wish.days is not None or flow.started_spark is not None:
+    """Return the plan if it skips everything, else None; answers of sources are cached in `answers`."""
+    if request.full_refresh or request.verify or request.days is not None or flow.started_spark is not None:
         return None
-    glance = Glance.open(settings.catalog, settings.warehouse, wish.branch)
+    glance = SqliteBranchReader.open(settings.catalog, settings.warehouse, request.branch)
     if glance is None:
         return None
     try:
-        selected = chosen(Graph(flow), flow, wish.select, wish.exclude, _unclear)
-        facts = _GlanceFacts(glance, flow, settings.storage, asked or Asked(flow))
-        plan = make_plan(flow, facts, fingerprints, branch=wish.branch, commit=glance.commit, selected=selected)
-    except Unclear:
+        selected = chosen(Graph(flow), flow, request.select, request.exclude, _raise_needs_full_plan)
+        facts = _FastPathFacts(glance, flow, settings.storage, answers or SourceAnswers(flow))
+        plan = make_plan(flow, facts, fingerprints, branch=request.branch, commit=glance.commit, selected=selected)
+    except NeedsFullPlan:
         return None
     finally:
         glance.close()
     return None if plan.work else plan
 
 
-def _unclear() -> NoReturn:
-    raise Unclear
+def _raise_needs_full_plan() -> NoReturn:
+    raise NeedsFullPlan

@@ -1,117 +1,123 @@
-"""Plan a project: load its flow, gather the facts, and let the planner decide."""
+"""Plan a project: load its flow, collect the facts, and let the planner decide."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.loading.loader import load_flow
-from runnel.errors import Mistake, listed
+from runnel.errors import Mistake, join_names
 from runnel.names import TableName
-from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprints
+from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprinter
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
-from runnel.plan.selection import select as chosen
+from runnel.plan.selection import select_tables as chosen
 from runnel.project.planning.lake_facts import LakeFacts
-from runnel.project.planning.run_request import Wish
+from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Task
-    from runnel.lake.history.commits import Commit, State
+    from runnel.lake.history.commits import Commit, LakeState
     from runnel.plan.steps import Plan
-    from runnel.project.planning.source_answers import Asked
+    from runnel.project.planning.source_answers import SourceAnswers
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A plan, with all that was used to make it and is needed to carry it out."""
+class ProjectPlan:
+    """A plan with everything that it was made from and that is needed to execute it."""
 
-    wish: Wish
+    request: RunRequest
     flow: "Flow"
     facts: LakeFacts
     fingerprints: "Callable[[Task], Fingerprint]"
     commit: "Commit"
-    state: "State"
+    state: "LakeState"
     plan: "Plan"
 
 
-def flow_of(lake: "Lake") -> "Flow":
-    """Load what the project declares; Spark starts only where a flow file needs it while it is imported."""
+def load_project_flow(lake: "Lake") -> "Flow":
+    """Load the project's flow; Spark starts only if a flow file needs it while it is imported."""
     return load_flow(lake.settings, start_spark=lambda: lake.spark)
 
 
 def plan_project(
     lake: "Lake",
-    wish: Wish,
+    request: RunRequest,
     flow: "Flow | None" = None,
     fingerprints: "Callable[[Task], Fingerprint] | None" = None,
-    asked: "Asked | None" = None,
-) -> Planned:
-    """Plan what a wish takes, on the newest commit of its branch."""
-    flow = flow or flow_of(lake)
-    commit = lake.store.commit(_branch(lake, wish.branch))
-    return plan_state(lake, wish, flow, commit, lake.store.state(commit), fingerprints, asked)
+    answers: "SourceAnswers | None" = None,
+) -> ProjectPlan:
+    """Plan a request on the newest commit of its branch."""
+    flow = flow or load_project_flow(lake)
+    commit = lake.store.commit(_check_branch(lake, request.branch))
+    return plan_state(lake, request, flow, commit, lake.store.state(commit), fingerprints, answers)
 
 
 def plan_state(
     lake: "Lake",
-    wish: Wish,
+    request: RunRequest,
     flow: "Flow",
     commit: "Commit",
-    state: "State",
+    state: "LakeState",
     fingerprints: "Callable[[Task], Fingerprint] | None" = None,
-    asked: "Asked | None" = None,
-) -> Planned:
-    """Plan on any state of the lake, published or not.
+    answers: "SourceAnswers | None" = None,
+) -> ProjectPlan:
+    """Plan a request on any state of the lake, published or not.
 
-    Fingerprints that are known already need not be made again, nor feeds be asked again.
+    The caller may pass fingerprints and answers of sources that were computed before.
     """
-    facts = LakeFacts(lake.store, flow, wish.branch, commit, state, asked)
-    fingerprints = fingerprints or Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
+    facts = LakeFacts(lake.store, flow, request.branch, commit, state, answers)
+    fingerprints = fingerprints or Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
     graph = Graph(flow)
 
-    def modified() -> set[TableName]:
-        """Return the tasks whose code is not the one that made their table."""
-        found = set()
+    def find_modified() -> set[TableName]:
+        """Return the tasks whose code differs from the code that computed their table."""
+        modified_tables = set()
         for table, task in flow.tasks.items():
             head = facts.head(table)
-            made = facts.made(table, head) if head else None
-            if made is None or made.code.get("digest") != fingerprints(task).digest:
-                found.add(table)
-        return found
+            result = facts.latest_result(table, head) if head else None
+            if result is None or result.code.get("digest") != fingerprints(task).digest:
+                modified_tables.add(table)
+        return modified_tables
 
-    selected = chosen(graph, flow, wish.select, wish.exclude, modified)
-    if not wish.reads_sources:
-        selected = frozenset(table for table in selected if flow.makes(table))
-    if wish.days is not None:
-        selected = _tasks_below(graph, flow, selected, wish)
+    selected = chosen(graph, flow, request.select, request.exclude, find_modified)
+    if not request.reads_sources:
+        selected = frozenset(table for table in selected if flow.is_derived(table))
+    if request.days is not None:
+        selected = _select_tasks_below(graph, flow, selected, request)
     plan = make_plan(
         flow,
         facts,
         fingerprints,
-        branch=wish.branch,
+        branch=request.branch,
         commit=commit.id,
         selected=selected,
-        full_refresh=wish.full_refresh,
-        days=wish.days,
+        full_refresh=request.full_refresh,
+        days=request.days,
     )
-    if wish.verify and any(step.table in flow.tasks for step in plan.steps):
+    if request.verify and any(step.table in flow.tasks for step in plan.steps):
         plan = replace(plan, jvm=True)
     if flow.started_spark is not None:
         plan = replace(plan, notes=(*plan.notes, f"Spark was started by {flow.started_spark}, while it was imported"))
-    return Planned(wish, flow, facts, fingerprints, commit, state, plan)
+    return ProjectPlan(request, flow, facts, fingerprints, commit, state, plan)
 
 
-def _tasks_below(graph: Graph, flow: "Flow", selected: frozenset[TableName], wish: Wish) -> frozenset[TableName]:
+def _select_tasks_below(
+    graph: Graph, flow: "Flow", selected: frozenset[TableName], request: RunRequest
+) -> frozenset[TableName]:
     """Return the selected tasks with every task downstream."""
-    found = frozenset(table for table in selected | graph.below(selected) if table in flow.tasks)
-    if not found:
-        what = f"{listed(wish.select)} has no task, nor has anything downstream" if wish.select else "there is no task"
+    tasks = frozenset(table for table in selected | graph.downstream_of(selected) if table in flow.tasks)
+    if not tasks:
+        what = (
+            f"{join_names(request.select)} has no task, nor has anything downstream"
+            if request.select
+            else "there is no task"
+        )
         raise Mistake("BACKFILL_NO_TASK", what, fix="select tasks; `runnel plan --all` lists them")
-    return found
+    return tasks
 
 
-def _branch(lake: "Lake", name: str) -> str:
-    from runnel.lake.history.branches import branch
+def _check_branch(lake: "Lake", name: str) -> str:
+    from runnel.lake.history.branches import get_branch
 
-    return lake.store.db.read(lambda connection: branch(connection, name)).name
+    return lake.store.db.read(lambda connection: get_branch(connection, name)).name

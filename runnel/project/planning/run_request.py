@@ -1,37 +1,37 @@
-"""What a user asks to have planned or run; light, for a command hands it on before it imports anything else."""
+"""The request to plan or run a project. It imports little: a command builds it before it imports anything else."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runnel.plan.date_range import Days
+    from runnel.plan.date_range import DateRange
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a user asks to have planned or run."""
+class RunRequest:
+    """A request to plan or run a project."""
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     branch: str = "main"
     full_refresh: bool = False
     verify: bool = False  # compare every table with a full computation before publishing
-    days: "Days | None" = None  # compute the slices of these days, and no sources, with everything downstream
+    days: "DateRange | None" = None  # compute the slices of these days with everything downstream; read no sources
     reads_sources: bool = True
 
     @classmethod
-    def of(
+    def create(
         cls,
         select: str | Sequence[str],
         exclude: str | Sequence[str],
         branch: str,
         full_refresh: bool = False,
         verify: bool = False,
-    ) -> "Wish":
-        """Return a wish; one selection may be given by itself."""
-        return cls(_texts(select), _texts(exclude), branch, full_refresh, verify)
+    ) -> "RunRequest":
+        """Return a request; a single selection may be given as a string."""
+        return cls(_to_tuple(select), _to_tuple(exclude), branch, full_refresh, verify)
 
 
-def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _to_tuple(selection: str | Sequence[str]) -> tuple[str, ...]:
+    return (selection,) if isinstance(selection, str) else tuple(selection)

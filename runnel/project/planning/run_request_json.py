@@ -1,4 +1,4 @@
-"""Wishes as the queue keeps them: what to run, and how, as JSON."""
+"""Convert run requests to and from the JSON that the queue stores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,85 +6,85 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from runnel.names import TableName
-from runnel.plan.date_range import Days
-from runnel.project.planning.run_request import Wish
+from runnel.plan.date_range import DateRange
+from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Flow
-    from runnel.lake.control.run_queue import Queued
+    from runnel.lake.control.run_queue import QueueEntry
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A wish with what goes beside it: what its commit says, and values of parameters."""
+class SubmittedRequest:
+    """A run request with the message of its commit and the overrides given by `--set`."""
 
-    wish: Wish
+    request: RunRequest
     message: str | None = None
     overrides: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """Return what the queue keeps."""
-        wish = self.wish
+        """Return the JSON that the queue stores."""
+        request = self.request
         return {
-            "select": list(wish.select),
-            "exclude": list(wish.exclude),
-            "full_refresh": wish.full_refresh,
-            "verify": wish.verify,
-            "days": [str(wish.days.first), str(wish.days.last)] if wish.days else None,
-            "reads_sources": wish.reads_sources,
+            "select": list(request.select),
+            "exclude": list(request.exclude),
+            "full_refresh": request.full_refresh,
+            "verify": request.verify,
+            "days": [str(request.days.first), str(request.days.last)] if request.days else None,
+            "reads_sources": request.reads_sources,
             "message": self.message,
             "set": list(self.overrides),
         }
 
 
-def asked(queued: "Queued") -> Asked:
-    """Return what an entry of the queue asks for."""
-    found: Mapping[str, Any] = queued.wish
-    days = found.get("days")
-    wish = Wish(
-        _texts(found.get("select")),
-        _texts(found.get("exclude")),
+def parse_request(queued: "QueueEntry") -> SubmittedRequest:
+    """Return the request of a queue entry."""
+    fields: Mapping[str, Any] = queued.request
+    days = fields.get("days")
+    request = RunRequest(
+        _to_tuple(fields.get("select")),
+        _to_tuple(fields.get("exclude")),
         queued.branch,
-        bool(found.get("full_refresh")),
-        bool(found.get("verify")),
-        Days(date.fromisoformat(days[0]), date.fromisoformat(days[1])) if days else None,
-        bool(found.get("reads_sources", True)),
+        bool(fields.get("full_refresh")),
+        bool(fields.get("verify")),
+        DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1])) if days else None,
+        bool(fields.get("reads_sources", True)),
     )
-    return Asked(wish, found.get("message") or _message(found), _texts(found.get("set")))
+    return SubmittedRequest(request, fields.get("message") or _describe_schedule(fields), _to_tuple(fields.get("set")))
 
 
-def without_streams(wish: Wish, flow: "Flow") -> tuple[Wish | None, tuple[TableName, ...]]:
-    """Return a wish without the streams that a worker keeps going anyway, None where it is for nothing else.
+def without_streams(request: RunRequest, flow: "Flow") -> tuple[RunRequest | None, tuple[TableName, ...]]:
+    """Return a request without the streams, which a worker runs continuously; None if it selects nothing else.
 
-    Also return those that it selects: none where only the lake can tell what is selected.
+    Also return the streams that it selects: none if the selection depends on the state of the lake.
     """
     from runnel.plan.graph import Graph
-    from runnel.plan.selection import select
+    from runnel.plan.selection import select_tables
 
-    def unknown() -> NoReturn:
-        raise _Unknown
+    def raise_unknown() -> NoReturn:
+        raise _SelectionUnknown
 
     streams = tuple(sorted(table for table, task in flow.tasks.items() if task.options.stream))
     if not streams:
-        return wish, ()
-    rest = replace(wish, exclude=(*wish.exclude, *(str(table) for table in streams)))
+        return request, ()
+    remaining = replace(request, exclude=(*request.exclude, *(str(table) for table in streams)))
     try:
-        selected = select(Graph(flow), flow, wish.select, wish.exclude, unknown)
-    except _Unknown:
-        return rest, ()
-    return rest if selected.difference(streams) else None, tuple(table for table in streams if table in selected)
+        selected = select_tables(Graph(flow), flow, request.select, request.exclude, raise_unknown)
+    except _SelectionUnknown:
+        return remaining, ()
+    return remaining if selected.difference(streams) else None, tuple(table for table in streams if table in selected)
 
 
-class _Unknown(Exception):
-    """What is modified is not known here."""
+class _SelectionUnknown(Exception):
+    """The selection depends on which tasks are modified, which is not known here."""
 
 
-def _message(found: Mapping[str, Any]) -> str | None:
-    schedule, due = found.get("schedule"), str(found.get("due", ""))
+def _describe_schedule(fields: Mapping[str, Any]) -> str | None:
+    schedule, due = fields.get("schedule"), str(fields.get("due", ""))
     if schedule is None:
         return None
     return f"schedule {schedule}" + ("" if due.startswith("#") else f", {due}")
 
 
-def _texts(found: Sequence[str] | None) -> tuple[str, ...]:
-    return tuple(found or ())
+def _to_tuple(texts: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(texts or ())

@@ -1,4 +1,4 @@
-"""Ask the sources of a project what is new, each once in a command: to answer may cost them a scan or a listing."""
+"""Ask each source of a project once per command what is new: an answer may cost a table scan or a file listing."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -6,43 +6,47 @@ from typing import TYPE_CHECKING
 from runnel.declare.model.endpoints import Files, Manual
 
 if TYPE_CHECKING:
-    from runnel.connect.feed.protocol import News
-    from runnel.connect.ingest.detect.file_changes import Found
+    from runnel.connect.feed.protocol import FeedChanges
+    from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow
-    from runnel.lake.flow_state.inbox_level import Levels
-    from runnel.lake.flow_state.ingest_position import Seen
+    from runnel.lake.flow_state.inbox_level import InboxLevelReader
+    from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.names import TableName
 
 
-class Asked:
-    """What sources said in the course of one command."""
+class SourceAnswers:
+    """The answers of sources, cached for one command."""
 
     def __init__(self, flow: "Flow") -> None:
         self._flow = flow
-        self._known: dict[tuple[TableName, str | None], News | None] = {}
-        self._found: dict[tuple[TableName, str], Found | None] = {}
+        self._feed_changes: dict[tuple[TableName, str | None], FeedChanges | None] = {}
+        self._file_changes: dict[tuple[TableName, str], FileChanges | None] = {}
 
-    def files(self, table: "TableName", commit: str, look: "Callable[[], Found | None]") -> "Found | None":
-        """Return what the files of a source mean for its table at a commit."""
-        if (table, commit) not in self._found:
-            self._found[table, commit] = look()
-        return self._found[table, commit]
+    def file_changes(
+        self, table: "TableName", commit: str, read_changes: "Callable[[], FileChanges | None]"
+    ) -> "FileChanges | None":
+        """Return how the files of a source changed since its table at a commit was written."""
+        if (table, commit) not in self._file_changes:
+            self._file_changes[table, commit] = read_changes()
+        return self._file_changes[table, commit]
 
-    def news(self, table: "TableName", seen: "Callable[[], dict[str, Seen]]", levels: "Levels") -> "News | None":
-        """Return what a source has that its table lacks; None for one of files, or that is filled otherwise.
+    def feed_changes(
+        self, table: "TableName", read_position: "Callable[[], dict[str, ProcessedFile]]", levels: "InboxLevelReader"
+    ) -> "FeedChanges | None":
+        """Return what a source has that its table lacks; None for a source of files or one that is filled by hand.
 
-        `levels` are those of the lake's inboxes: what is pushed comes from there.
+        `levels` are the levels of the lake's inboxes, which pushed events are read from.
         """
         source = self._flow.sources[table]
         if isinstance(source.origin, Files | Manual):
             return None
-        from runnel.connect.feed.state import state_of
-        from runnel.connect.feed_registry import feed_of
-        from runnel.lake.flow_state.ingest_position import STATE
+        from runnel.connect.feed.state import read_feed_state
+        from runnel.connect.feed_registry import open_feed
+        from runnel.lake.flow_state.ingest_position import STATE_PATH
 
-        position = seen()
-        key = (table, position[STATE].state if STATE in position else None)
-        if key not in self._known:
-            feed = feed_of(source, self._flow.root, levels)
-            self._known[key] = feed.news(state_of(position)) if feed is not None else None
-        return self._known[key]
+        position = read_position()
+        key = (table, position[STATE_PATH].state if STATE_PATH in position else None)
+        if key not in self._feed_changes:
+            feed = open_feed(source, self._flow.root, levels)
+            self._feed_changes[key] = feed.find_changes(read_feed_state(position)) if feed is not None else None
+        return self._feed_changes[key]

@@ -1,126 +1,137 @@
-"""Casts, where both engines give the same value or both fail."""
+"""Translate casts for which both engines give the same value, or both fail."""
 
 from runnel.query.data_types import BIGINT, DATE, DOUBLE, TIMESTAMP, DataType, decimal
-from runnel.query.dialect.literals import moment
-from runnel.query.dialect.typed_expression import EXACT_DIGITS, Refused, Value, cast, converted, failing, text
+from runnel.query.dialect.literals import parse_datetime_literal
+from runnel.query.dialect.typed_expression import (
+    EXACT_DIGITS,
+    TypedExpression,
+    Untranslatable,
+    cast,
+    cast_implicitly,
+    fail_with,
+    quote_string,
+)
 
-_BLANK = text("".join(map(chr, range(1, 33))))
-_WHOLE = r"[+-]?[0-9]+"
+_WHITESPACE = quote_string("".join(map(chr, range(1, 33))))
+_INTEGER = r"[+-]?[0-9]+"
 _NUMBER = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP = _DATE + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-_NO_NUMBERS = ("nan", "infinity", "-infinity", "inf", "-inf")
+_NON_FINITE = ("nan", "infinity", "-infinity", "inf", "-inf")
 _TRUE, _FALSE = ("'t','true','y','yes','1'", "'f','false','n','no','0'")
 
 
-def cast_to(value: Value, to: DataType, *, tries: bool = False) -> str:
-    """Return the DuckDB form of `CAST(value AS to)`, or of `TRY_CAST` if it `tries`."""
-    have = value.type
-    if have == to:
+def cast_like_spark(value: TypedExpression, to: DataType, *, is_try: bool = False) -> str:
+    """Return the DuckDB form of `CAST(value AS to)`, or of `TRY_CAST` if it `is_try`."""
+    source_type = value.type
+    if source_type == to:
         return value.sql
-    if have.kind == "void":
+    if source_type.kind == "void":
         return cast("NULL", to)
-    if tries and not (have.kind == "string" and (to.integral or to.kind in ("double", "decimal"))):
-        raise Refused(f"TRY_CAST of {have} to {to}")
-    if have.kind == "string":
-        return _from_string(value, to, tries)
+    if is_try and not (source_type.kind == "string" and (to.is_integral or to.kind in ("double", "decimal"))):
+        raise Untranslatable(f"TRY_CAST of {source_type} to {to}")
+    if source_type.kind == "string":
+        return _cast_string(value, to, is_try)
     if to.kind == "string":
-        return to_string(value)
-    if have.numeric and to.numeric:
-        return _number(value, to)
-    if have.kind == "boolean" and to.numeric and to.kind != "decimal":
+        return cast_to_string(value)
+    if source_type.is_numeric and to.is_numeric:
+        return _cast_number(value, to)
+    if source_type.kind == "boolean" and to.is_numeric and to.kind != "decimal":
         return cast(value.sql, to)
-    if have.numeric and to.kind == "boolean":
+    if source_type.is_numeric and to.kind == "boolean":
         return f"({value.sql} <> 0)"
-    if have.kind == "timestamp" and to.kind == "date":
-        return cast(naive(value), DATE)
-    if have.kind == "date" and to.kind == "timestamp":
-        return converted(value, TIMESTAMP)
-    if have.kind == "timestamp" and to == BIGINT:
+    if source_type.kind == "timestamp" and to.kind == "date":
+        return cast(to_naive_timestamp(value), DATE)
+    if source_type.kind == "date" and to.kind == "timestamp":
+        return cast_implicitly(value, TIMESTAMP)
+    if source_type.kind == "timestamp" and to == BIGINT:
         micros = f"epoch_us({value.sql})"
         return f"(({micros} - (({micros} % 1000000) + 1000000) % 1000000) // 1000000)"
-    raise Refused(f"CAST of {have} to {to}")
+    raise Untranslatable(f"CAST of {source_type} to {to}")
 
 
-def _number(value: Value, to: DataType) -> str:
-    have = value.type
-    if to.integral and not have.integral:
+def _cast_number(value: TypedExpression, to: DataType) -> str:
+    source_type = value.type
+    if to.is_integral and not source_type.is_integral:
         return cast(f"trunc({value.sql})", to)
-    if have.floating and to.kind == "decimal":
-        raise Refused(f"CAST of {have} to {to}")
-    if have.kind == "decimal" and to.floating and (have.precision > EXACT_DIGITS or to != DOUBLE):
-        raise Refused(f"CAST of {have} to {to}")
-    if have.kind in ("int", "bigint") and to.kind == "float":
-        raise Refused(f"CAST of {have} to {to}")
+    if source_type.is_floating and to.kind == "decimal":
+        raise Untranslatable(f"CAST of {source_type} to {to}")
+    if source_type.kind == "decimal" and to.is_floating and (source_type.precision > EXACT_DIGITS or to != DOUBLE):
+        raise Untranslatable(f"CAST of {source_type} to {to}")
+    if source_type.kind in ("int", "bigint") and to.kind == "float":
+        raise Untranslatable(f"CAST of {source_type} to {to}")
     return cast(value.sql, to)
 
 
-def naive(value: Value) -> str:
+def to_naive_timestamp(value: TypedExpression) -> str:
     """Return a timestamp as DuckDB's plain TIMESTAMP in UTC; dates become midnight."""
     if value.type.kind == "timestamp":
         return f"make_timestamp(epoch_us({value.sql}))"
     if value.type.kind in ("date", "timestamp_ntz"):
         return f"CAST({value.sql} AS TIMESTAMP)"
-    raise Refused(f"a {value.type} as a time")
+    raise Untranslatable(f"a {value.type} as a time")
 
 
-def zoned(sql: str) -> str:
+def to_zoned_timestamp(sql: str) -> str:
     """Return a plain TIMESTAMP in UTC as Spark's timestamp."""
     return f"make_timestamptz(epoch_us({sql}))"
 
 
-def to_string(value: Value) -> str:
+def cast_to_string(value: TypedExpression) -> str:
     """Return `CAST(value AS STRING)`."""
-    have = value.type
-    if have.kind == "string":
+    source_type = value.type
+    if source_type.kind == "string":
         return value.sql
-    if have.integral or have.kind == "boolean":
+    if source_type.is_integral or source_type.kind == "boolean":
         return f"CAST({value.sql} AS VARCHAR)"
-    if have.kind == "decimal":
-        if have.scale > 6 or have.precision == 38:
+    if source_type.kind == "decimal":
+        if source_type.scale > 6 or source_type.precision == 38:
             # Java writes very small values with an exponent.
-            raise Refused(f"CAST of {have} to string")
-        # DuckDB leaves out the zero before the point where the type has no room for it.
-        return f"CAST({cast(value.sql, decimal(have.precision + 1, have.scale))} AS VARCHAR)"
-    if have.kind in ("date", "timestamp", "timestamp_ntz"):
-        return usual_years(value, f"CAST({value.sql if have.kind == 'date' else naive(value)} AS VARCHAR)")
-    raise Refused(f"CAST of {have} to string")
-
-
-def usual_years(value: Value, sql: str) -> str:
-    """Return `sql`, failing outside the years 1 to 9999, which the engines write differently."""
-    day = value.sql if value.type.kind == "date" else naive(value)
-    usual = f"{day} >= DATE '0001-01-01' AND {day} < DATE '10000-01-01'"
-    return f"(CASE WHEN {day} IS NULL THEN NULL WHEN {usual} THEN {sql} ELSE {failing('an unusual year')} END)"
-
-
-def _from_string(value: Value, to: DataType, tries: bool) -> str:
-    if isinstance(value.literal, str) and to.kind in ("date", "timestamp"):
-        known = moment(value.literal, to.kind)
-        if known is not None:
-            return known.sql
-    if to.kind == "double" and isinstance(value.literal, str) and value.literal.lower() in _NO_NUMBERS:
-        return f"CAST({text(value.literal)} AS DOUBLE)"
-    trimmed = f"trim({value.sql}, {_BLANK})"
-    if to.kind == "boolean":
-        low = f"lower({trimmed})"
-        return (
-            f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN {low} IN ({_TRUE}) THEN TRUE "
-            f"WHEN {low} IN ({_FALSE}) THEN FALSE ELSE {failing('not a boolean')} END)"
+            raise Untranslatable(f"CAST of {source_type} to string")
+        # DuckDB omits the zero before the decimal point if the type has no digit for it.
+        return f"CAST({cast(value.sql, decimal(source_type.precision + 1, source_type.scale))} AS VARCHAR)"
+    if source_type.kind in ("date", "timestamp", "timestamp_ntz"):
+        return require_usual_year(
+            value, f"CAST({value.sql if source_type.kind == 'date' else to_naive_timestamp(value)} AS VARCHAR)"
         )
-    forms = {"double": (_NUMBER + "([eE][+-]?[0-9]{1,3})?", DOUBLE), "decimal": (_NUMBER, to)}
-    forms |= {"date": (_DATE, DATE), "timestamp": (_TIMESTAMP, DataType("timestamp_ntz"))}
-    if to.integral:
-        forms[to.kind] = (_WHOLE, to)
-    if to.kind not in forms:
-        raise Refused(f"CAST of string to {to}")
-    form, through = forms[to.kind]
-    inner = f"{'TRY_' if tries and to.kind != 'double' else ''}{cast(trimmed, through)}"
-    otherwise = failing(f"not a plain {to}")
-    if tries and to.integral:
-        otherwise = "NULL"
-    whole = zoned(inner) if to.kind == "timestamp" else inner
+    raise Untranslatable(f"CAST of {source_type} to string")
+
+
+def require_usual_year(value: TypedExpression, sql: str) -> str:
+    """Return `sql` that fails outside the years 1 to 9999, because the engines format those differently."""
+    day = value.sql if value.type.kind == "date" else to_naive_timestamp(value)
+    is_usual = f"{day} >= DATE '0001-01-01' AND {day} < DATE '10000-01-01'"
+    return f"(CASE WHEN {day} IS NULL THEN NULL WHEN {is_usual} THEN {sql} ELSE {fail_with('an unusual year')} END)"
+
+
+def _cast_string(value: TypedExpression, to: DataType, is_try: bool) -> str:
+    if isinstance(value.literal, str) and to.kind in ("date", "timestamp"):
+        parsed = parse_datetime_literal(value.literal, to.kind)
+        if parsed is not None:
+            return parsed.sql
+    if to.kind == "double" and isinstance(value.literal, str) and value.literal.lower() in _NON_FINITE:
+        return f"CAST({quote_string(value.literal)} AS DOUBLE)"
+    trimmed = f"trim({value.sql}, {_WHITESPACE})"
+    if to.kind == "boolean":
+        lowered = f"lower({trimmed})"
+        return (
+            f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN {lowered} IN ({_TRUE}) THEN TRUE "
+            f"WHEN {lowered} IN ({_FALSE}) THEN FALSE ELSE {fail_with('not a boolean')} END)"
+        )
+    accepted_forms = {"double": (_NUMBER + "([eE][+-]?[0-9]{1,3})?", DOUBLE), "decimal": (_NUMBER, to)}
+    accepted_forms |= {"date": (_DATE, DATE), "timestamp": (_TIMESTAMP, DataType("timestamp_ntz"))}
+    if to.is_integral:
+        accepted_forms[to.kind] = (_INTEGER, to)
+    if to.kind not in accepted_forms:
+        raise Untranslatable(f"CAST of string to {to}")
+    regex, duckdb_type = accepted_forms[to.kind]
+    cast_sql = f"{'TRY_' if is_try and to.kind != 'double' else ''}{cast(trimmed, duckdb_type)}"
+    fallback = fail_with(f"not a plain {to}")
+    if is_try and to.is_integral:
+        fallback = "NULL"
+    result = to_zoned_timestamp(cast_sql) if to.kind == "timestamp" else cast_sql
     return (
-        f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, {text(form)}) THEN {whole} "
-        f"ELSE {otherwise} END)"
+        f"(CASE WHEN {value.sql} IS NULL THEN NULL WHEN regexp_full_match({trimmed}, "
+        f"{quote_string(regex)}) THEN {result} "
+        f"ELSE {fallback} END)"
     )

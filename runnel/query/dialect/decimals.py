@@ -1,90 +1,98 @@
-"""Decimal arithmetic with Spark's digits, and division that rounds exactly."""
+"""Decimal arithmetic with Spark's precision and scale, and division that rounds exactly."""
 
 from decimal import Decimal
 
 from runnel.query.data_types import DataType, decimal
-from runnel.query.dialect.typed_expression import MOST_DIGITS, Refused, Value, as_decimal, cast, failing, text
+from runnel.query.dialect.typed_expression import (
+    MAX_DIGITS,
+    TypedExpression,
+    Untranslatable,
+    cast,
+    fail_with,
+    find_decimal_type,
+    quote_string,
+)
 
 _MIN_SCALE = 6
 _SPARK_QUOTIENT_SCALE = 39
 
 
-def adjusted(precision: int, scale: int) -> DataType:
-    """Return the type that Spark keeps of one with too many digits: digits before the point win over those after.
+def limit_precision(precision: int, scale: int) -> DataType:
+    """Return Spark's type for a decimal with too many digits: digits before the point win over those after.
 
-    >>> str(adjusted(49, 6)), str(adjusted(81, 43))
+    >>> str(limit_precision(49, 6)), str(limit_precision(81, 43))
     ('decimal(38,6)', 'decimal(38,6)')
     """
-    if precision <= MOST_DIGITS:
+    if precision <= MAX_DIGITS:
         return decimal(precision, scale)
-    whole = precision - scale
-    return decimal(MOST_DIGITS, max(MOST_DIGITS - whole, min(scale, _MIN_SCALE)))
+    integer_digits = precision - scale
+    return decimal(MAX_DIGITS, max(MAX_DIGITS - integer_digits, min(scale, _MIN_SCALE)))
 
 
-def combined(operator: str, left: Value, right: Value) -> tuple[str, DataType]:
-    """Return `left operator right` for +, -, * and % where at least one is a decimal and the other no double."""
-    a, b = as_decimal(left), as_decimal(right)
+def combine_decimals(operator: str, left: TypedExpression, right: TypedExpression) -> tuple[str, DataType]:
+    """Return `left operator right` for +, -, * and % if at least one is a decimal and neither is a double."""
+    a, b = find_decimal_type(left), find_decimal_type(right)
     if operator == "*":
         precision, scale = a.precision + b.precision + 1, a.scale + b.scale
     else:
         scale = max(a.scale, b.scale)
-        whole = (min if operator == "%" else max)(a.precision - a.scale, b.precision - b.scale)
-        precision = whole + scale + (operator != "%")
-    result = adjusted(precision, scale)
+        integer_digits = (min if operator == "%" else max)(a.precision - a.scale, b.precision - b.scale)
+        precision = integer_digits + scale + (operator != "%")
+    result = limit_precision(precision, scale)
     if result.scale != scale:
-        raise Refused(f"{a} {operator} {b} loses digits")
-    left_sql, right_sql = _as(left, a), _as(right, b)
+        raise Untranslatable(f"{a} {operator} {b} loses digits")
+    left_sql, right_sql = _cast_if_needed(left, a), _cast_if_needed(right, b)
     if operator == "%":
         common = decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
-        if common.precision > MOST_DIGITS:
-            raise Refused(f"{a} % {b}")
+        if common.precision > MAX_DIGITS:
+            raise Untranslatable(f"{a} % {b}")
         left_sql, right_sql = cast(left_sql, common), cast(right_sql, common)
     return f"({left_sql} {operator} {right_sql})", result
 
 
-def _as(value: Value, to: DataType) -> str:
+def _cast_if_needed(value: TypedExpression, to: DataType) -> str:
     return value.sql if value.type == to else cast(value.sql, to)
 
 
-def quotient_type(a: DataType, b: DataType) -> DataType:
+def find_quotient_type(a: DataType, b: DataType) -> DataType:
     """Return the type of a quotient of decimals."""
     scale = max(_MIN_SCALE, a.scale + b.precision + 1)
-    return adjusted(a.precision - a.scale + b.scale + scale, scale)
+    return limit_precision(a.precision - a.scale + b.scale + scale, scale)
 
 
-def divided(left: Value, right: Value) -> tuple[str, DataType]:
-    """Return the quotient of two decimals (or whole numbers), rounded half up on whole numbers, never on doubles."""
-    a, b = as_decimal(left), as_decimal(right)
-    result = quotient_type(a, b)
-    return quotient(_as(left, a), a, _as(right, b), b, result), result
+def divide_decimals(left: TypedExpression, right: TypedExpression) -> tuple[str, DataType]:
+    """Return the quotient of two decimals (or integers), rounded half up in integer arithmetic, never in doubles."""
+    a, b = find_decimal_type(left), find_decimal_type(right)
+    result = find_quotient_type(a, b)
+    return divide_exactly(_cast_if_needed(left, a), a, _cast_if_needed(right, b), b, result), result
 
 
-def quotient(left: str, a: DataType, right: str, b: DataType, result: DataType) -> str:
+def divide_exactly(left: str, a: DataType, right: str, b: DataType, result: DataType) -> str:
     """Return `left / right` as DuckDB SQL of type `result`; a zero divisor fails.
 
-    The unscaled numbers are divided as HUGEINT. Spark first rounds to 39 places, so the divisor must stay small
-    enough for that to make no difference. What overflows fails, and goes to Spark.
+    The unscaled numbers are divided as HUGEINT. Spark first rounds to 39 places, so the divisor must be small enough
+    for that to make no difference. On overflow the query fails in DuckDB, and Spark answers it.
     """
     shift = result.scale - a.scale + b.scale
     if shift < 0:
-        raise Refused(f"{a} / {b} loses digits")
-    n = f"({_unscaled(left, a)} * {_power(shift)})"
-    d = _unscaled(right, b)
-    # Whole division cuts towards zero and fails on a zero divisor; half a divisor more makes it round half up.
-    rounded = f"(2 * {n} + sign({n}) * abs({d})) // (2 * {d})"
+        raise Untranslatable(f"{a} / {b} loses digits")
+    numerator = f"({_unscaled_sql(left, a)} * {_power_of_ten(shift)})"
+    denominator = _unscaled_sql(right, b)
+    # Integer division truncates and fails on a zero divisor; adding half a divisor makes it round half up.
+    rounded = f"(2 * {numerator} + sign({numerator}) * abs({denominator})) // (2 * {denominator})"
     if b.precision + result.scale > _SPARK_QUOTIENT_SCALE:
-        limit = _power(_SPARK_QUOTIENT_SCALE - result.scale)
-        large = failing("a divisor of too many digits")
-        rounded = f"CASE WHEN abs({d}) >= {limit} THEN {large} ELSE {rounded} END"
-    unit = cast(text(f"{Decimal(1).scaleb(-result.scale):f}"), decimal(result.scale + 1, result.scale))
+        limit = _power_of_ten(_SPARK_QUOTIENT_SCALE - result.scale)
+        too_large = fail_with("a divisor of too many digits")
+        rounded = f"CASE WHEN abs({denominator}) >= {limit} THEN {too_large} ELSE {rounded} END"
+    unit = cast(quote_string(f"{Decimal(1).scaleb(-result.scale):f}"), decimal(result.scale + 1, result.scale))
     return cast(f"CAST(({rounded}) AS DECIMAL(38,0)) * {unit}", result)
 
 
-def _unscaled(sql: str, of: DataType) -> str:
+def _unscaled_sql(sql: str, of: DataType) -> str:
     if not of.scale:
         return f"CAST({sql} AS HUGEINT)"
-    return f"CAST({cast(sql, decimal(MOST_DIGITS, of.scale))} * {_power(of.scale, 'DECIMAL(38,0)')} AS HUGEINT)"
+    return f"CAST({cast(sql, decimal(MAX_DIGITS, of.scale))} * {_power_of_ten(of.scale, 'DECIMAL(38,0)')} AS HUGEINT)"
 
 
-def _power(exponent: int, to: str = "HUGEINT") -> str:
+def _power_of_ten(exponent: int, to: str = "HUGEINT") -> str:
     return f"CAST('1{'0' * exponent}' AS {to})"

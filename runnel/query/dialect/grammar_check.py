@@ -1,13 +1,13 @@
-"""Check that the tree is the one that Spark would build from the same words.
+"""Check that sqlglot's tree is the one that Spark would build from the same text.
 
-sqlglot and Spark bind some operators differently. A tree in which every operator without brackets binds more tightly
-than the one around it has only one reading; any other is refused.
+sqlglot and Spark differ in the precedence of some operators. A tree in which every operator without brackets binds
+more tightly than the one around it is unambiguous; any other tree is refused.
 """
 
 from sqlglot import exp
 
-from runnel.query.dialect.parser import WRITTEN
-from runnel.query.dialect.typed_expression import Refused
+from runnel.query.dialect.parser import SPELLING_KEY
+from runnel.query.dialect.typed_expression import Untranslatable
 
 _LEVELS: dict[type[exp.Expr], int] = {
     exp.Neg: 1,
@@ -41,7 +41,7 @@ _LEVELS: dict[type[exp.Expr], int] = {
     exp.Or: 12,
 }
 _COMPARISON, _PREDICATE, _NOT = 8, 9, 10
-_ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
+_RULE_ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Alias: frozenset({"alias"}),
     exp.Between: frozenset({"low", "high"}),
     exp.CTE: frozenset({"alias"}),
@@ -71,42 +71,48 @@ _ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Values: frozenset({"alias", "order", "limit", "offset"}),
     exp.Window: frozenset({"partition_by", "order", "spec", "alias", "over"}),
 }
-_USUAL = frozenset({"this", "expression", "expressions"})
+_COMMON_ARGUMENTS = frozenset({"this", "expression", "expressions"})
 
 
 def check_arguments(node: exp.Expr) -> None:
-    """Refuse a node that says more than its rule looks at: a newer sqlglot may put a NOT or a mode there."""
-    known = _ARGUMENTS.get(type(node), frozenset())
+    """Refuse a node with arguments that its rule ignores: a newer sqlglot may put a NOT or a mode there."""
+    rule_arguments = _RULE_ARGUMENTS.get(type(node), frozenset())
     for key, value in node.args.items():
-        if key not in _USUAL and key not in known and value is not None and value is not False and value != []:
-            raise Refused(f"{type(node).__name__} with {key}")
+        if (
+            key not in _COMMON_ARGUMENTS
+            and key not in rule_arguments
+            and value is not None
+            and value is not False
+            and value != []
+        ):
+            raise Untranslatable(f"{type(node).__name__} with {key}")
 
 
 def check_precedence(node: exp.Expr) -> None:
-    """Refuse `node` if an operand of it would belong elsewhere in Spark."""
-    if isinstance(node, exp.Cast) and WRITTEN not in node.meta:
+    """Refuse `node` if Spark would parse one of its operands differently."""
+    if isinstance(node, exp.Cast) and SPELLING_KEY not in node.meta:
         # `a + b :: int`: Spark casts what stands right before the colons.
-        _most(node.this, 0)
-    own = _LEVELS.get(type(node))
-    if own is None:
+        _check_operand_level(node.this, 0)
+    node_level = _LEVELS.get(type(node))
+    if node_level is None:
         return
-    if own == 1 or own == _NOT:
-        _most(node.this, own)
-    elif own == _PREDICATE:
+    if node_level == 1 or node_level == _NOT:
+        _check_operand_level(node.this, node_level)
+    elif node_level == _PREDICATE:
         # The left operand of ESCAPE is its LIKE.
-        _most(node.this, _PREDICATE if isinstance(node, exp.Escape) else _COMPARISON)
+        _check_operand_level(node.this, _PREDICATE if isinstance(node, exp.Escape) else _COMPARISON)
         for key in ("expression", "low", "high"):
             operand = node.args.get(key)
             if isinstance(operand, exp.Expr):
-                _most(operand, _COMPARISON)
+                _check_operand_level(operand, _COMPARISON)
     else:
-        if own == _COMPARISON and isinstance(node.this, exp.NullSafeEQ):
+        if node_level == _COMPARISON and isinstance(node.this, exp.NullSafeEQ):
             # `a IS NOT DISTINCT FROM b = c` is no chain from the left, `a <=> b = c` is; the tree is the same.
-            raise Refused("operators that need brackets to be read in one way")
-        _most(node.this, own)
-        _most(node.args["expression"], own - 1)
+            raise Untranslatable("operators that need brackets to be read in one way")
+        _check_operand_level(node.this, node_level)
+        _check_operand_level(node.args["expression"], node_level - 1)
 
 
-def _most(operand: exp.Expr, level: int) -> None:
-    if _LEVELS.get(type(operand), 0) > level:
-        raise Refused("operators that need brackets to be read in one way")
+def _check_operand_level(operand: exp.Expr, max_level: int) -> None:
+    if _LEVELS.get(type(operand), 0) > max_level:
+        raise Untranslatable("operators that need brackets to be read in one way")

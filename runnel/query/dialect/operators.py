@@ -1,112 +1,129 @@
-"""Operators on typed values: arithmetic, comparison, logic."""
+"""Translate operators on typed expressions: arithmetic, comparison, logic."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 
 from runnel.query.data_types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, DataType
-from runnel.query.dialect.casts import naive, zoned
-from runnel.query.dialect.decimals import combined, divided
-from runnel.query.dialect.literals import moment
-from runnel.query.dialect.typed_expression import Refused, Value, as_decimal, call_name, cast, converted, failing, wider
+from runnel.query.dialect.casts import to_naive_timestamp, to_zoned_timestamp
+from runnel.query.dialect.decimals import combine_decimals, divide_decimals
+from runnel.query.dialect.literals import parse_datetime_literal
+from runnel.query.dialect.typed_expression import (
+    TypedExpression,
+    Untranslatable,
+    cast,
+    cast_implicitly,
+    fail_with,
+    find_common_type,
+    find_decimal_type,
+    format_call_name,
+)
 
 _INTERVALS = ("months", "days", "micros")
 
 
-def infix(left: Value, operator: str, right: Value) -> str | None:
-    """Return Spark's name of a binary operator's column."""
+def format_infix_name(left: TypedExpression, operator: str, right: TypedExpression) -> str | None:
+    """Return the column name that Spark gives a binary operator."""
     return None if left.name is None or right.name is None else f"({left.name} {operator} {right.name})"
 
 
-def arithmetic(operator: str, left: Value, right: Value) -> Value:
+def translate_arithmetic(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return `left operator right` for + - * % on numbers, and for dates with days and intervals."""
-    name = infix(left, operator, right)
+    name = format_infix_name(left, operator, right)
     if operator in "+-" and (left.type.kind in ("date", "timestamp") or right.type.kind in ("date", "timestamp")):
-        return _shifted(operator, left, right)
-    to = _number_type(left, right)
+        return _shift_datetime(operator, left, right)
+    to = _find_number_type(left, right)
     if to.kind == "decimal":
-        sql, to = combined(operator, left, right)
+        sql, to = combine_decimals(operator, left, right)
     else:
-        a, b = converted(left, to), converted(right, to)
+        a, b = cast_implicitly(left, to), cast_implicitly(right, to)
         sql = f"({a} {operator} {b})"
-    if operator == "%" and (to.floating or to.kind == "decimal"):
-        sql = nonzero(right, sql)
-    return Value(sql, to, name)
+    if operator == "%" and (to.is_floating or to.kind == "decimal"):
+        sql = fail_on_zero(right, sql)
+    return TypedExpression(sql, to, name)
 
 
-def _number_type(left: Value, right: Value) -> DataType:
-    if not (left.type.numeric and right.type.numeric):
-        raise Refused(f"arithmetic on {left.type} and {right.type}")
-    if left.type.floating or right.type.floating:
+def _find_number_type(left: TypedExpression, right: TypedExpression) -> DataType:
+    if not (left.type.is_numeric and right.type.is_numeric):
+        raise Untranslatable(f"arithmetic on {left.type} and {right.type}")
+    if left.type.is_floating or right.type.is_floating:
         return left.type if left.type == right.type else DOUBLE
     if left.type.kind == "decimal" or right.type.kind == "decimal":
         return DataType("decimal")
-    return wider(left.type, right.type)
+    return find_common_type(left.type, right.type)
 
 
-def nonzero(divisor: Value, sql: str) -> str:
-    """Return `sql`, failing where the divisor is zero, as Spark does for doubles too."""
+def fail_on_zero(divisor: TypedExpression, sql: str) -> str:
+    """Return `sql` that fails if the divisor is zero, as Spark does for doubles, too."""
     if divisor.literal:
         return sql
-    return f"(CASE WHEN {divisor.sql} = 0 THEN {failing('division by zero')} ELSE {sql} END)"
+    return f"(CASE WHEN {divisor.sql} = 0 THEN {fail_with('division by zero')} ELSE {sql} END)"
 
 
-def division(left: Value, right: Value) -> Value:
+def translate_division(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return `left / right`."""
-    name = infix(left, "/", right)
-    if not (left.type.numeric and right.type.numeric):
-        raise Refused(f"division of {left.type} by {right.type}")
-    decimals = "decimal" in (left.type.kind, right.type.kind)
-    if decimals and not (left.type.floating or right.type.floating):
-        sql, to = divided(left, right)
-        return Value(sql, to, name)
-    sql = f"({converted(left, DOUBLE)} / {converted(right, DOUBLE)})"
-    return Value(nonzero(right, sql), DOUBLE, name)
+    name = format_infix_name(left, "/", right)
+    if not (left.type.is_numeric and right.type.is_numeric):
+        raise Untranslatable(f"division of {left.type} by {right.type}")
+    has_decimal = "decimal" in (left.type.kind, right.type.kind)
+    if has_decimal and not (left.type.is_floating or right.type.is_floating):
+        sql, to = divide_decimals(left, right)
+        return TypedExpression(sql, to, name)
+    sql = f"({cast_implicitly(left, DOUBLE)} / {cast_implicitly(right, DOUBLE)})"
+    return TypedExpression(fail_on_zero(right, sql), DOUBLE, name)
 
 
-def whole_division(left: Value, right: Value) -> Value:
+def translate_integer_division(left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return `left div right`, a bigint."""
-    if not (left.type.integral and right.type.integral):
-        raise Refused(f"div of {left.type} by {right.type}")
-    sql = f"({converted(left, BIGINT)} // {converted(right, BIGINT)})"
-    return Value(sql, BIGINT, infix(left, "div", right))
+    if not (left.type.is_integral and right.type.is_integral):
+        raise Untranslatable(f"div of {left.type} by {right.type}")
+    sql = f"({cast_implicitly(left, BIGINT)} // {cast_implicitly(right, BIGINT)})"
+    return TypedExpression(sql, BIGINT, format_infix_name(left, "div", right))
 
 
-def bitwise(operator: str, left: Value, right: Value) -> Value:
+def translate_bitwise(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return `&`, `|` or `^` of two whole numbers."""
-    if not (left.type.integral and right.type.integral):
-        raise Refused(f"bits of {left.type} and {right.type}")
-    to = wider(left.type, right.type)
-    a, b = converted(left, to), converted(right, to)
-    return Value(f"xor({a}, {b})" if operator == "^" else f"({a} {operator} {b})", to, infix(left, operator, right))
+    if not (left.type.is_integral and right.type.is_integral):
+        raise Untranslatable(f"bits of {left.type} and {right.type}")
+    to = find_common_type(left.type, right.type)
+    a, b = cast_implicitly(left, to), cast_implicitly(right, to)
+    return TypedExpression(
+        f"xor({a}, {b})" if operator == "^" else f"({a} {operator} {b})", to, format_infix_name(left, operator, right)
+    )
 
 
-def negated(value: Value) -> Value:
+def negate(value: TypedExpression) -> TypedExpression:
     """Return `-value`."""
-    if not value.type.numeric:
-        raise Refused(f"minus {value.type}")
-    return Value(f"(-{value.sql})", value.type, None if value.name is None else f"(- {value.name})")
+    if not value.type.is_numeric:
+        raise Untranslatable(f"minus {value.type}")
+    return TypedExpression(f"(-{value.sql})", value.type, None if value.name is None else f"(- {value.name})")
 
 
-def _shifted(operator: str, left: Value, right: Value) -> Value:
+def _shift_datetime(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return a date or timestamp moved by days or by an interval."""
     if left.type.kind not in ("date", "timestamp"):
         if operator == "-":
-            raise Refused(f"{left.type} - {right.type}")
+            raise Untranslatable(f"{left.type} - {right.type}")
         left, right = right, left
-    start, by = left.type.kind, right.type
-    if start == "date" and by.integral and by.kind != "bigint":
-        name = call_name("date_add" if operator == "+" else "date_sub", left, right)
-        return Value(f"({left.sql} {operator} {cast(right.sql, DataType('int'))})", DATE, name)
-    if by.kind not in _INTERVALS:
-        raise Refused(f"{left.type} {operator} {right.type}")
-    if start == "date" and by.kind == "micros":
-        raise Refused("a date moved by less than a day")
-    if start == "date":
-        return Value(f"CAST({left.sql} {operator} {right.sql} AS DATE)", DATE, _moved_name(operator, left, right))
-    return Value(zoned(f"({naive(left)} {operator} {right.sql})"), TIMESTAMP, _moved_name(operator, left, right))
+    start_kind, shift_type = left.type.kind, right.type
+    if start_kind == "date" and shift_type.is_integral and shift_type.kind != "bigint":
+        name = format_call_name("date_add" if operator == "+" else "date_sub", left, right)
+        return TypedExpression(f"({left.sql} {operator} {cast(right.sql, DataType('int'))})", DATE, name)
+    if shift_type.kind not in _INTERVALS:
+        raise Untranslatable(f"{left.type} {operator} {right.type}")
+    if start_kind == "date" and shift_type.kind == "micros":
+        raise Untranslatable("a date moved by less than a day")
+    if start_kind == "date":
+        return TypedExpression(
+            f"CAST({left.sql} {operator} {right.sql} AS DATE)", DATE, _format_shift_name(operator, left, right)
+        )
+    return TypedExpression(
+        to_zoned_timestamp(f"({to_naive_timestamp(left)} {operator} {right.sql})"),
+        TIMESTAMP,
+        _format_shift_name(operator, left, right),
+    )
 
 
-def _moved_name(operator: str, left: Value, right: Value) -> str | None:
+def _format_shift_name(operator: str, left: TypedExpression, right: TypedExpression) -> str | None:
     if left.name is None or right.name is None or right.type.kind == "micros":
         return None
     if left.type.kind == "date" and right.type.kind == "days":
@@ -115,62 +132,62 @@ def _moved_name(operator: str, left: Value, right: Value) -> str | None:
     return f"{left.name} {operator} {right.name}"
 
 
-def comparable(values: Sequence[Value]) -> list[str]:
-    """Return the forms of values in one type, as Spark compares them; string literals may stand for moments."""
-    moments = {value.type.kind for value in values} & {"date", "timestamp"}
-    if moments:
-        kind = "timestamp" if "timestamp" in moments else "date"
-        values = [_as_moment(value, kind) if value.type.kind == "string" else value for value in values]
-    to = _compared_type(values)
-    if not to.atomic or to.kind in _INTERVALS:
-        raise Refused(f"a comparison of {to}")
-    return [converted(value, to) for value in values]
+def convert_for_comparison(values: Sequence[TypedExpression]) -> list[str]:
+    """Return values as SQL in the common type in which Spark compares them; string literals may be dates or times."""
+    datetime_kinds = {value.type.kind for value in values} & {"date", "timestamp"}
+    if datetime_kinds:
+        kind = "timestamp" if "timestamp" in datetime_kinds else "date"
+        values = [_require_datetime_literal(value, kind) if value.type.kind == "string" else value for value in values]
+    to = _find_comparison_type(values)
+    if not to.is_atomic or to.kind in _INTERVALS:
+        raise Untranslatable(f"a comparison of {to}")
+    return [cast_implicitly(value, to) for value in values]
 
 
-def _compared_type(values: Sequence[Value]) -> DataType:
+def _find_comparison_type(values: Sequence[TypedExpression]) -> DataType:
     to = values[0].type
-    if any(value.type.kind == "decimal" for value in values) and not any(value.type.floating for value in values):
-        # A whole literal beside a decimal counts with its own digits only.
-        types = [value.type if value.is_null else as_decimal(value) for value in values]
+    if any(value.type.kind == "decimal" for value in values) and not any(value.type.is_floating for value in values):
+        # Next to a decimal, an integer literal has only as many digits as are written.
+        types = [value.type if value.is_null else find_decimal_type(value) for value in values]
         to = types[0]
         for other in types[1:]:
-            to = wider(to, other)
+            to = find_common_type(to, other)
         return to
     for value in values[1:]:
-        to = wider(to, value.type)
+        to = find_common_type(to, value.type)
     return to
 
 
-def _as_moment(value: Value, kind: str) -> Value:
-    known = moment(value.literal, kind) if isinstance(value.literal, str) else None
-    if known is None:
-        raise Refused(f"a string compared with a {kind}")
-    return known
+def _require_datetime_literal(value: TypedExpression, kind: str) -> TypedExpression:
+    parsed = parse_datetime_literal(value.literal, kind) if isinstance(value.literal, str) else None
+    if parsed is None:
+        raise Untranslatable(f"a string compared with a {kind}")
+    return parsed
 
 
-def comparison(operator: str, left: Value, right: Value) -> Value:
+def translate_comparison(operator: str, left: TypedExpression, right: TypedExpression) -> TypedExpression:
     """Return a comparison; `<=>` and its negation never give NULL."""
-    a, b = comparable([left, right])
-    shown = {"<>": "=", "!<=>": "<=>"}.get(operator, operator)
-    name = infix(left, shown, right)
-    if any(isinstance(x.literal, Decimal) and y.type.integral for x, y in ((left, right), (right, left))):
-        name = None  # Spark rewrites such a comparison to one of whole numbers, and names that
-    if shown != operator and name is not None:
+    a, b = convert_for_comparison([left, right])
+    base_operator = {"<>": "=", "!<=>": "<=>"}.get(operator, operator)
+    name = format_infix_name(left, base_operator, right)
+    if any(isinstance(x.literal, Decimal) and y.type.is_integral for x, y in ((left, right), (right, left))):
+        name = None  # Spark rewrites such a comparison to one of integers, and names that
+    if base_operator != operator and name is not None:
         name = f"(NOT {name})"
-    forms = {"<=>": "IS NOT DISTINCT FROM", "!<=>": "IS DISTINCT FROM"}
-    return Value(f"({a} {forms.get(operator, operator)} {b})", BOOLEAN, name)
+    duckdb_operators = {"<=>": "IS NOT DISTINCT FROM", "!<=>": "IS DISTINCT FROM"}
+    return TypedExpression(f"({a} {duckdb_operators.get(operator, operator)} {b})", BOOLEAN, name)
 
 
-def condition(value: Value) -> str:
-    """Return a boolean's form."""
+def require_condition(value: TypedExpression) -> str:
+    """Return the SQL of a boolean; raise if the value has another type."""
     if value.type.kind not in ("boolean", "void"):
-        raise Refused(f"a {value.type} as a condition")
+        raise Untranslatable(f"a {value.type} as a condition")
     return value.sql if value.type.kind == "boolean" else "CAST(NULL AS BOOLEAN)"
 
 
-def unified(values: Sequence[Value]) -> tuple[list[str], DataType]:
-    """Return values in the one type that Spark gives a CASE, COALESCE, IN, array or column of them."""
+def unify_types(values: Sequence[TypedExpression]) -> tuple[list[str], DataType]:
+    """Return values as SQL in the common type that Spark gives a CASE, COALESCE, IN, array or column of them."""
     to = values[0].type
     for value in values[1:]:
-        to = wider(to, value.type)
-    return [converted(value, to) for value in values], to
+        to = find_common_type(to, value.type)
+    return [cast_implicitly(value, to) for value in values], to

@@ -1,4 +1,4 @@
-"""Queries: SELECT, set operations, WITH."""
+"""Translate queries: SELECT, set operations, WITH."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,313 +6,336 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from runnel.query.data_types import DataType, quoted
-from runnel.query.dialect.expressions import Expressions
-from runnel.query.dialect.from_clause import Schemas, Sources
-from runnel.query.dialect.functions.registry import AGGREGATES
+from runnel.query.data_types import DataType, quote_identifier
+from runnel.query.dialect.expressions import ExpressionTranslator
+from runnel.query.dialect.from_clause import FromClauseTranslator, Schemas
+from runnel.query.dialect.functions.registry import AGGREGATE_FUNCTIONS
 from runnel.query.dialect.grammar_check import check_arguments
-from runnel.query.dialect.group_by import Grouping
-from runnel.query.dialect.over_clause import order
+from runnel.query.dialect.group_by import GroupByTranslator
+from runnel.query.dialect.over_clause import format_order_entry
 from runnel.query.dialect.scope import (
     IN_FROM,
     IN_HAVING,
     IN_LIST,
     IN_ORDER,
     IN_WHERE,
-    Border,
+    QueryScope,
     Relation,
-    Scope,
+    SubqueryBoundary,
 )
-from runnel.query.dialect.typed_expression import Refused, Value, cast, converted, wider
+from runnel.query.dialect.typed_expression import (
+    TypedExpression,
+    Untranslatable,
+    cast,
+    cast_implicitly,
+    find_common_type,
+)
 
 _SELECT_PARTS = {"with_", "expressions", "from_", "joins", "laterals", "where", "group", "having", "order", "limit"}
 _SELECT_PARTS |= {"offset", "distinct", "windows", "operation_modifiers"}
 _SET_PARTS = {"with_", "this", "expression", "distinct", "order", "limit", "offset"}
-_WORDS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_SET_KEYWORDS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 
 
 @dataclass(frozen=True)
-class Query:
+class TranslatedQuery:
     """A translated query; its DuckDB columns are called c0, c1 and so on.
 
-    `outer_names` are the columns of the query around that it names, in Spark's order, None if that is not known.
+    `outer_names` are the columns of the outer query that it uses, in Spark's order, None if that is not known.
     """
 
     sql: str
-    columns: tuple[Value, ...]
+    columns: tuple[TypedExpression, ...]
     ordered: bool = False
     outer_names: tuple[str | None, ...] | None = ()
 
 
-class Queries:
+class QueryTranslator:
     """Translates queries over tables of known schemas."""
 
     def __init__(self, schemas: Schemas, tables: Mapping[str, str]) -> None:
         self._ctes: Mapping[str, Relation] = {}
-        self._place: list[int] = []
-        self.expressions = Expressions(self._subquery)
-        self._sources = Sources(self, schemas, tables)
+        self._position: list[int] = []
+        self.expression_translator = ExpressionTranslator(self._translate_subquery)
+        self._from_translator = FromClauseTranslator(self, schemas, tables)
 
-    def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Relation], *, final: bool = False) -> Query:
-        """Return the translated query; `outer` is what a correlated one may also name.
+    def translate(
+        self, node: exp.Expr, outer: QueryScope | None, ctes: Mapping[str, Relation], *, final: bool = False
+    ) -> TranslatedQuery:
+        """Translate a query; `outer` is the scope whose columns a correlated query may use.
 
-        A `final` one carries Spark's names, unless two are the same.
+        The columns of a `final` query have Spark's names, unless two names are the same.
         """
-        before = self._ctes
-        prefix, self._ctes = self._with(node, ctes)
+        outer_ctes = self._ctes
+        prefix, self._ctes = self._translate_with(node, ctes)
         try:
-            found = self._body(node, outer, final)
+            translated = self._translate_body(node, outer, final)
         finally:
-            self._ctes = before
-        return replace(found, sql=prefix + found.sql)
+            self._ctes = outer_ctes
+        return replace(translated, sql=prefix + translated.sql)
 
-    def _subquery(self, node: exp.Expr, scope: Scope) -> Query:
-        """Return a query that stands inside an expression."""
-        before, self._place = self._place, []
-        border = Border(self._place)
+    def _translate_subquery(self, node: exp.Expr, scope: QueryScope) -> TranslatedQuery:
+        """Translate a query inside an expression."""
+        outer_position, self._position = self._position, []
+        boundary = SubqueryBoundary(self._position)
         try:
-            found = self.query(node, Scope(outer=scope, border=border), self._ctes)
+            translated = self.translate(node, QueryScope(outer=scope, boundary=boundary), self._ctes)
         finally:
-            self._place = before
-        names = border.names()
-        if border.references and node.find(exp.Limit, exp.Offset):
-            # Spark cuts after it has put the rows of all outer rows together.
-            raise Refused("LIMIT in a query that names columns of the query around")
-        if scope.joining and len({column.sql for _, column in border.references}) > 1:
-            raise Refused("a query in ON that depends on several columns")
-        return replace(found, outer_names=names)
+            self._position = outer_position
+        names = boundary.reference_names()
+        if boundary.references and node.find(exp.Limit, exp.Offset):
+            # Spark applies the LIMIT to the rows of all outer rows together.
+            raise Untranslatable("LIMIT in a query that names columns of the query around")
+        if scope.joining and len({column.sql for _, column in boundary.references}) > 1:
+            raise Untranslatable("a query in ON that depends on several columns")
+        return replace(translated, outer_names=names)
 
     @contextmanager
-    def _at(self, place: int) -> Iterator[None]:
-        self._place.append(place)
+    def _at_position(self, position: int) -> Iterator[None]:
+        self._position.append(position)
         try:
             yield
         finally:
-            self._place.pop()
+            self._position.pop()
 
-    def _body(self, node: exp.Expr, outer: Scope | None, final: bool) -> Query:
+    def _translate_body(self, node: exp.Expr, outer: QueryScope | None, final: bool) -> TranslatedQuery:
         if isinstance(node, exp.Subquery):
             check_arguments(node)
             if node.args.get("alias"):
-                raise Refused("this form of subquery")
+                raise Untranslatable("this form of subquery")
             if not any(node.args.get(key) for key in ("order", "limit", "offset")):
-                return self.query(node.this, outer, self._ctes, final=final)
-            return self._finished(node, self.query(node.this, outer, self._ctes), final)
+                return self.translate(node.this, outer, self._ctes, final=final)
+            return self._apply_order_and_limit(node, self.translate(node.this, outer, self._ctes), final)
         if isinstance(node, exp.SetOperation):
-            return self._finished(node, self._set(node, outer), final)
+            return self._apply_order_and_limit(node, self._translate_set_operation(node, outer), final)
         if isinstance(node, exp.Values):
             check_arguments(node)
-            sql, columns = self._sources.values(node)
-            return self._finished(node, Query(f"SELECT * FROM {sql}", columns), final)
+            sql, columns = self._from_translator.translate_values(node)
+            return self._apply_order_and_limit(node, TranslatedQuery(f"SELECT * FROM {sql}", columns), final)
         if isinstance(node, exp.Select):
-            return self._select(node, outer, final)
-        raise Refused(f"{type(node).__name__} as a query")
+            return self._translate_select(node, outer, final)
+        raise Untranslatable(f"{type(node).__name__} as a query")
 
-    def _with(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> tuple[str, Mapping[str, Relation]]:
+    def _translate_with(self, node: exp.Expr, ctes: Mapping[str, Relation]) -> tuple[str, Mapping[str, Relation]]:
         clause = node.args.get("with_")
         if clause is None:
             return "", ctes
-        known = dict(ctes)
-        parts = []
-        if len({part.alias.lower() for part in clause.expressions}) != len(clause.expressions):
-            raise Refused("parts of WITH of one name")
-        for part in clause.expressions:
-            check_arguments(part)
-            found = self.query(part.this, None, known)
-            alias = part.args["alias"]
-            names = [column.name for column in alias.columns] or [column.name for column in found.columns]
-            if len(names) != len(found.columns):
-                raise Refused("this form of WITH")
-            own = quoted(self.expressions.fresh("w"))
-            columns = tuple(c.named(name) for c, name in zip(found.columns, names, strict=True))
-            known[alias.name.lower()] = Relation((own,), columns)
-            parts.append(f"{own} AS ({found.sql})")
-        return f"WITH {', '.join(parts)} ", known
+        visible_ctes = dict(ctes)
+        definitions = []
+        if len({cte.alias.lower() for cte in clause.expressions}) != len(clause.expressions):
+            raise Untranslatable("parts of WITH of one name")
+        for cte in clause.expressions:
+            check_arguments(cte)
+            translated = self.translate(cte.this, None, visible_ctes)
+            alias = cte.args["alias"]
+            names = [column.name for column in alias.columns] or [column.name for column in translated.columns]
+            if len(names) != len(translated.columns):
+                raise Untranslatable("this form of WITH")
+            relation_name = quote_identifier(self.expression_translator.new_name("w"))
+            columns = tuple(c.with_name(name) for c, name in zip(translated.columns, names, strict=True))
+            visible_ctes[alias.name.lower()] = Relation((relation_name,), columns)
+            definitions.append(f"{relation_name} AS ({translated.sql})")
+        return f"WITH {', '.join(definitions)} ", visible_ctes
 
-    def _set(self, node: exp.SetOperation, outer: Scope | None) -> Query:
-        if set(_given(node)) - _SET_PARTS:
-            raise Refused("this form of set operation")
-        with self._at(0):
-            left = self.query(node.this, outer, self._ctes)
-        with self._at(1):
-            right = self.query(node.args["expression"], outer, self._ctes)
+    def _translate_set_operation(self, node: exp.SetOperation, outer: QueryScope | None) -> TranslatedQuery:
+        if set(_present_arguments(node)) - _SET_PARTS:
+            raise Untranslatable("this form of set operation")
+        with self._at_position(0):
+            left = self.translate(node.this, outer, self._ctes)
+        with self._at_position(1):
+            right = self.translate(node.args["expression"], outer, self._ctes)
         if len(left.columns) != len(right.columns):
-            raise Refused("queries of different width")
+            raise Untranslatable("queries of different width")
         distinct = bool(node.args.get("distinct"))
-        types = [wider(a.type, b.type) for a, b in zip(left.columns, right.columns, strict=True)]
-        if any(not t.atomic or (t.floating and (distinct or not isinstance(node, exp.Union))) for t in types):
-            raise Refused("a set operation on such types")
-        word = _WORDS[type(node)] + ("" if distinct else " ALL")
-        sql = f"{_retyped(left, types)} {word} {_retyped(right, types)}"
-        columns = tuple(Value(f"c{i}", t, left.columns[i].name) for i, t in enumerate(types))
-        return Query(sql, columns)
+        types = [find_common_type(a.type, b.type) for a, b in zip(left.columns, right.columns, strict=True)]
+        if any(not t.is_atomic or (t.is_floating and (distinct or not isinstance(node, exp.Union))) for t in types):
+            raise Untranslatable("a set operation on such types")
+        keyword = _SET_KEYWORDS[type(node)] + ("" if distinct else " ALL")
+        sql = f"{_cast_columns(left, types)} {keyword} {_cast_columns(right, types)}"
+        columns = tuple(TypedExpression(f"c{i}", t, left.columns[i].name) for i, t in enumerate(types))
+        return TranslatedQuery(sql, columns)
 
-    def _finished(self, node: exp.Expr, found: Query, final: bool) -> Query:
-        """Return a whole query with the ORDER BY and LIMIT after it, which see its columns only."""
-        below = tuple(replace(column, sql=f"q.c{i}") for i, column in enumerate(found.columns))
-        scope = Scope(relations=[Relation((), below)])
-        entries = [self._order_entry(entry, scope, below) for entry in _ordered(node)]
-        tail = (f" ORDER BY {', '.join(entries)}" if entries else "") + _limit(node)
-        listed = ", ".join(f"{c.sql} AS {name}" for c, name in zip(below, _labels(below, final), strict=True))
-        return Query(f"SELECT {listed} FROM ({found.sql}) AS q{tail}", found.columns, bool(entries))
+    def _apply_order_and_limit(self, node: exp.Expr, inner: TranslatedQuery, final: bool) -> TranslatedQuery:
+        """Add the ORDER BY and LIMIT that follow a whole query; they see its columns only."""
+        inner_columns = tuple(replace(column, sql=f"q.c{i}") for i, column in enumerate(inner.columns))
+        scope = QueryScope(relations=[Relation((), inner_columns)])
+        order_entries = [self._translate_order_entry(entry, scope, inner_columns) for entry in _order_entries(node)]
+        tail = (f" ORDER BY {', '.join(order_entries)}" if order_entries else "") + _limit_clause(node)
+        select_list = ", ".join(
+            f"{c.sql} AS {name}" for c, name in zip(inner_columns, _column_labels(inner_columns, final), strict=True)
+        )
+        return TranslatedQuery(
+            f"SELECT {select_list} FROM ({inner.sql}) AS q{tail}", inner.columns, bool(order_entries)
+        )
 
-    def _select(self, node: exp.Select, outer: Scope | None, final: bool) -> Query:
-        if set(_given(node)) - _SELECT_PARTS or node.args.get("operation_modifiers"):
-            raise Refused("a clause of SELECT: " + ", ".join(sorted(set(_given(node)) - _SELECT_PARTS)))
-        scope = Scope(outer=outer)
-        with self._at(IN_FROM):
-            source = self._sources.clause(node, scope, self._ctes)
+    def _translate_select(self, node: exp.Select, outer: QueryScope | None, final: bool) -> TranslatedQuery:
+        if set(_present_arguments(node)) - _SELECT_PARTS or node.args.get("operation_modifiers"):
+            raise Untranslatable(
+                "a clause of SELECT: " + ", ".join(sorted(set(_present_arguments(node)) - _SELECT_PARTS))
+            )
+        scope = QueryScope(outer=outer)
+        with self._at_position(IN_FROM):
+            from_clause = self._from_translator.translate_clause(node, scope, self._ctes)
         scope.windows = {window.name.lower(): window for window in node.args.get("windows") or ()}
         where = node.args.get("where")
-        with self._at(IN_WHERE):
-            test = f" WHERE {self.expressions.filter(where.this, scope)}" if where is not None else ""
-        grouping = Grouping(node, scope, self.expressions)
+        with self._at_position(IN_WHERE):
+            where_clause = (
+                f" WHERE {self.expression_translator.translate_filter(where.this, scope)}" if where is not None else ""
+            )
+        grouping = GroupByTranslator(node, scope, self.expression_translator)
         scope.keys = grouping.keys
-        scope.grouping_sets = grouping.has_sets
-        with self._at(IN_LIST):
-            columns = self._list(node, scope)
-        group = grouping.clause(columns)
-        late = replace(scope, outputs=_by_name(columns), prefer_outputs=True)
-        with self._at(IN_HAVING):
-            kept = self._having(node, replace(late, strict_outputs=True))
-        with self._at(IN_ORDER):
-            entries = [self._order_entry(entry, late, columns) for entry in _ordered(node)]
-        if any(entry.find(exp.Window) for entry in node.expressions) and any(map(_aggregates, _ordered(node))):
-            raise Refused("ORDER BY an aggregate beside windows")
-        distinct = self._distinct(node, columns)
-        labels = _labels(columns, final)
-        listed = ", ".join(f"{_output(c, bool(distinct))} AS {n}" for c, n in zip(columns, labels, strict=True))
-        tail = (f" ORDER BY {', '.join(entries)}" if entries else "") + _limit(node)
-        return Query(f"SELECT {distinct}{listed}{source}{test}{group}{kept}{tail}", tuple(columns), bool(entries))
+        scope.grouping_sets = grouping.has_grouping_sets
+        with self._at_position(IN_LIST):
+            columns = self._translate_select_list(node, scope)
+        group_clause = grouping.translate_clause(columns)
+        late_scope = replace(scope, outputs=_index_by_name(columns), prefer_outputs=True)
+        with self._at_position(IN_HAVING):
+            having_clause = self._translate_having(node, replace(late_scope, strict_outputs=True))
+        with self._at_position(IN_ORDER):
+            order_entries = [self._translate_order_entry(entry, late_scope, columns) for entry in _order_entries(node)]
+        if any(entry.find(exp.Window) for entry in node.expressions) and any(map(_has_aggregate, _order_entries(node))):
+            raise Untranslatable("ORDER BY an aggregate beside windows")
+        distinct_keyword = self._translate_distinct(node, columns)
+        labels = _column_labels(columns, final)
+        select_list = ", ".join(
+            f"{_output_sql(c, bool(distinct_keyword))} AS {n}" for c, n in zip(columns, labels, strict=True)
+        )
+        tail = (f" ORDER BY {', '.join(order_entries)}" if order_entries else "") + _limit_clause(node)
+        return TranslatedQuery(
+            f"SELECT {distinct_keyword}{select_list}{from_clause}{where_clause}{group_clause}{having_clause}{tail}",
+            tuple(columns),
+            bool(order_entries),
+        )
 
-    def _having(self, node: exp.Select, scope: Scope) -> str:
+    def _translate_having(self, node: exp.Select, scope: QueryScope) -> str:
         having = node.args.get("having")
-        tests = [] if having is None else [self.expressions.filter(having.this, scope)]
+        tests = [] if having is None else [self.expression_translator.translate_filter(having.this, scope)]
         if scope.grouping_sets:
-            # Of no rows, Spark makes no groups, not even that of the empty set.
+            # For no rows, Spark makes no groups, not even that of the empty grouping set.
             tests.append("count(*) > 0")
         return f" HAVING {' AND '.join(tests)}" if tests else ""
 
-    def _list(self, node: exp.Select, scope: Scope) -> list[Value]:
-        columns: list[Value] = []
+    def _translate_select_list(self, node: exp.Select, scope: QueryScope) -> list[TypedExpression]:
+        columns: list[TypedExpression] = []
         for entry in node.expressions:
             if isinstance(entry, exp.Star):
-                columns += _without(scope.star(), entry)
+                columns += _apply_except(scope.expand_star(), entry)
             elif isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star):
-                columns += _without(scope.star(tuple(p.name.lower() for p in entry.parts[:-1])), entry.this)
+                columns += _apply_except(scope.expand_star(tuple(p.name.lower() for p in entry.parts[:-1])), entry.this)
             else:
-                columns.append(self.expressions.item(entry, scope))
+                columns.append(self.expression_translator.translate_select_item(entry, scope))
                 if isinstance(entry, exp.Alias):
-                    # Later entries may name it, where no column of FROM has the name.
+                    # Later entries may use the alias, if no column of FROM has that name.
                     name = entry.alias.lower()
                     scope.outputs[name] = None if name in scope.outputs else columns[-1]
         return columns
 
-    def _distinct(self, node: exp.Select, columns: list[Value]) -> str:
+    def _translate_distinct(self, node: exp.Select, columns: list[TypedExpression]) -> str:
         distinct = node.args.get("distinct")
         if distinct is None:
             return ""
-        if distinct.args.get("on") or any(not column.type.atomic for column in columns):
-            raise Refused("DISTINCT of such types")
+        if distinct.args.get("on") or any(not column.type.is_atomic for column in columns):
+            raise Untranslatable("DISTINCT of such types")
         return "DISTINCT "
 
-    def _order_entry(self, entry: exp.Expr, scope: Scope, columns: Sequence[Value]) -> str:
+    def _translate_order_entry(self, entry: exp.Expr, scope: QueryScope, columns: Sequence[TypedExpression]) -> str:
         if not isinstance(entry, exp.Ordered) or isinstance(entry.this, exp.Var):
-            raise Refused("this form of ORDER BY")
+            raise Untranslatable("this form of ORDER BY")
         check_arguments(entry)
         key = entry.this
         if key.find(exp.Subquery, exp.Exists, exp.Select):
-            raise Refused("ORDER BY a query")
+            raise Untranslatable("ORDER BY a query")
         if isinstance(key, exp.Literal) and not key.is_string and key.this.isdigit():
             if not 1 <= int(key.this) <= len(columns):
-                raise Refused("ORDER BY a position that is not there")
-            return self._ordered_by(entry, str(key.this), columns[int(key.this) - 1].type)
+                raise Untranslatable("ORDER BY a position that is not there")
+            return self._order_by_sql(entry, str(key.this), columns[int(key.this) - 1].type)
         if isinstance(key, exp.Column) and len(key.parts) == 1:
-            found = [i for i, c in enumerate(columns) if c.name is not None and c.name.lower() == key.name.lower()]
-            if len(found) == 1:
-                return self._ordered_by(entry, str(found[0] + 1), columns[found[0]].type)
-        value = self.expressions.value(key, scope)
+            positions = [i for i, c in enumerate(columns) if c.name is not None and c.name.lower() == key.name.lower()]
+            if len(positions) == 1:
+                return self._order_by_sql(entry, str(positions[0] + 1), columns[positions[0]].type)
+        value = self.expression_translator.translate(key, scope)
         if value.literal is not None:
-            raise Refused("ORDER BY a constant")
-        return self._ordered_by(entry, value.sql, value.type)
+            raise Untranslatable("ORDER BY a constant")
+        return self._order_by_sql(entry, value.sql, value.type)
 
-    def _ordered_by(self, entry: exp.Ordered, sql: str, to: DataType) -> str:
-        if not to.atomic:
-            raise Refused(f"an order of {to}")
-        return order(entry, sql)
+    def _order_by_sql(self, entry: exp.Ordered, sql: str, to: DataType) -> str:
+        if not to.is_atomic:
+            raise Untranslatable(f"an order of {to}")
+        return format_order_entry(entry, sql)
 
 
-def _labels(columns: Sequence[Value], final: bool) -> list[str]:
+def _column_labels(columns: Sequence[TypedExpression], final: bool) -> list[str]:
     names = [column.name for column in columns]
     if final and all(names) and len({str(name).lower() for name in names}) == len(names):
-        return [quoted(str(name)) for name in names]
+        return [quote_identifier(str(name)) for name in names]
     return [f"c{i}" for i in range(len(columns))]
 
 
-def _given(node: exp.Expr) -> list[str]:
+def _present_arguments(node: exp.Expr) -> list[str]:
     return [key for key, value in node.args.items() if value not in (None, [], False) or key == "distinct"]
 
 
-def _ordered(node: exp.Expr) -> list[exp.Expr]:
-    found = node.args.get("order")
-    return list(found.expressions) if found is not None else []
+def _order_entries(node: exp.Expr) -> list[exp.Expr]:
+    order_clause = node.args.get("order")
+    return list(order_clause.expressions) if order_clause is not None else []
 
 
-def _aggregates(node: exp.Expr) -> bool:
-    return any(str(call.this).lower() in AGGREGATES for call in node.find_all(exp.Anonymous))
+def _has_aggregate(node: exp.Expr) -> bool:
+    return any(str(call.this).lower() in AGGREGATE_FUNCTIONS for call in node.find_all(exp.Anonymous))
 
 
-def _limit(node: exp.Expr) -> str:
+def _limit_clause(node: exp.Expr) -> str:
     sql = ""
-    for key, word in (("limit", "LIMIT"), ("offset", "OFFSET")):
+    for key, keyword in (("limit", "LIMIT"), ("offset", "OFFSET")):
         clause = node.args.get(key)
         if clause is None:
             continue
-        many = clause.args.get("expression")
-        if not isinstance(many, exp.Literal) or many.is_string or not many.this.isdigit():
-            raise Refused(f"{word} of an expression")
-        sql += f" {word} {many.this}"
+        row_count = clause.args.get("expression")
+        if not isinstance(row_count, exp.Literal) or row_count.is_string or not row_count.this.isdigit():
+            raise Untranslatable(f"{keyword} of an expression")
+        sql += f" {keyword} {row_count.this}"
     return sql
 
 
-def _by_name(columns: list[Value]) -> dict[str, Value | None]:
-    found: dict[str, Value | None] = {}
+def _index_by_name(columns: list[TypedExpression]) -> dict[str, TypedExpression | None]:
+    columns_by_name: dict[str, TypedExpression | None] = {}
     for column in columns:
         if column.name is not None:
             name = column.name.lower()
-            same = name in found and found[name] is not None and found[name].sql == column.sql  # type: ignore[union-attr]
-            found[name] = column if name not in found or same else None
-    return found
+            namesake = columns_by_name.get(name)
+            is_same = namesake is not None and namesake.sql == column.sql
+            columns_by_name[name] = column if name not in columns_by_name or is_same else None
+    return columns_by_name
 
 
-def _output(column: Value, distinct: bool) -> str:
-    """Return a column in exactly its type; of the two zeros of a double, DISTINCT keeps the plain one."""
+def _output_sql(column: TypedExpression, distinct: bool) -> str:
+    """Return a column in exactly its type; with DISTINCT, -0.0 of a double becomes 0.0."""
     if column.type.kind == "void":
         return cast("NULL", column.type)
     if column.type.kind in ("months", "days", "micros"):
-        raise Refused("a column of intervals")
+        raise Untranslatable("a column of intervals")
     if column.type.kind not in ("decimal", "double", "float"):
         return column.sql
-    sql = f"({column.sql} + 0)" if distinct and column.type.floating else column.sql
+    sql = f"({column.sql} + 0)" if distinct and column.type.is_floating else column.sql
     return cast(sql, column.type) if column.type.kind == "decimal" or distinct else sql
 
 
-def _without(columns: object, star: exp.Star) -> list[Value]:
+def _apply_except(columns: object, star: exp.Star) -> list[TypedExpression]:
     check_arguments(star)
-    chosen: list[Value] = list(columns)  # type: ignore[call-overload]
-    dropped = {name.name.lower() for name in star.args.get("except_") or ()}
-    if len(dropped) != len(star.args.get("except_") or ()):
-        raise Refused("a star without a column twice")
-    if not dropped <= {str(column.name).lower() for column in chosen}:
-        raise Refused("a star without a column that it lacks")
-    return [column for column in chosen if str(column.name).lower() not in dropped]
+    star_columns: list[TypedExpression] = list(columns)  # type: ignore[call-overload]
+    excluded_names = {name.name.lower() for name in star.args.get("except_") or ()}
+    if len(excluded_names) != len(star.args.get("except_") or ()):
+        raise Untranslatable("a star without a column twice")
+    if not excluded_names <= {str(column.name).lower() for column in star_columns}:
+        raise Untranslatable("a star without a column that it lacks")
+    return [column for column in star_columns if str(column.name).lower() not in excluded_names]
 
 
-def _retyped(query: Query, types: list[DataType]) -> str:
+def _cast_columns(query: TranslatedQuery, types: list[DataType]) -> str:
     if [column.type for column in query.columns] == types:
         return f"(SELECT * FROM ({query.sql}))"
-    listed = (
-        f"{converted(replace(column, sql=f'c{i}'), to)} AS c{i}"
+    select_list = (
+        f"{cast_implicitly(replace(column, sql=f'c{i}'), to)} AS c{i}"
         for i, (column, to) in enumerate(zip(query.columns, types, strict=True))
     )
-    return f"(SELECT {', '.join(listed)} FROM ({query.sql}))"
+    return f"(SELECT {', '.join(select_list)} FROM ({query.sql}))"

@@ -1,166 +1,182 @@
-"""Forms of syntax that are no function calls: CASE, CAST, LIKE, brackets and their like."""
+"""Translate syntax that is not a function call: CASE, CAST, LIKE, brackets and similar forms."""
 
 from abc import ABC, abstractmethod
 
 from sqlglot import exp
 
-from runnel.query.data_types import BOOLEAN, DataType, spark_type
+from runnel.query.data_types import BOOLEAN, DataType, parse_spark_type
 from runnel.query.dialect import literals, operators
-from runnel.query.dialect.casts import cast_to
+from runnel.query.dialect.casts import cast_like_spark
 from runnel.query.dialect.functions import collections, strings
-from runnel.query.dialect.functions.registry import SCALARS, Call
-from runnel.query.dialect.parser import WRITTEN
-from runnel.query.dialect.scope import Scope
-from runnel.query.dialect.typed_expression import Refused, Value, call_name
+from runnel.query.dialect.functions.registry import SCALAR_FUNCTIONS, FunctionCall
+from runnel.query.dialect.parser import SPELLING_KEY
+from runnel.query.dialect.scope import QueryScope
+from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, format_call_name
 
 
-class Forms(ABC):
-    """The rules of such forms; `value` translates what stands inside them."""
+class SpecialFormTranslator(ABC):
+    """The rules of special forms; `translate` translates the expressions inside them."""
 
     @abstractmethod
-    def value(self, node: exp.Expr, scope: Scope) -> Value:
+    def translate(self, node: exp.Expr, scope: QueryScope) -> TypedExpression:
         """Return the translated expression."""
 
     @abstractmethod
-    def fresh(self, prefix: str) -> str:
+    def new_name(self, prefix: str) -> str:
         """Return a name that nothing else in the query has."""
 
-    def _pair(self, node: exp.Expr, scope: Scope) -> tuple[Value, Value]:
-        return self.value(node.this, scope), self.value(node.args["expression"], scope)
+    def _translate_operands(self, node: exp.Expr, scope: QueryScope) -> tuple[TypedExpression, TypedExpression]:
+        return self.translate(node.this, scope), self.translate(node.args["expression"], scope)
 
-    def _neg(self, node: exp.Neg, scope: Scope) -> Value:
+    def _neg(self, node: exp.Neg, scope: QueryScope) -> TypedExpression:
         if isinstance(node.this, exp.Literal):
-            return literals.literal(node.this, negative=True)
-        return operators.negated(self.value(node.this, scope))
+            return literals.translate_literal(node.this, negative=True)
+        return operators.negate(self.translate(node.this, scope))
 
-    def _not(self, node: exp.Not, scope: Scope) -> Value:
-        value = self.value(node.this, scope)
+    def _not(self, node: exp.Not, scope: QueryScope) -> TypedExpression:
+        value = self.translate(node.this, scope)
         if isinstance(node.this, exp.Is) and isinstance(node.this.expression, exp.Null):
-            own = None if value.name is None else value.name.replace(" IS NULL)", " IS NOT NULL)")
-            return Value(f"(NOT {value.sql})", BOOLEAN, own)
-        own = None if value.name is None else f"(NOT {value.name})"
-        return Value(f"(NOT {operators.condition(value)})", BOOLEAN, own)
+            spark_name = None if value.name is None else value.name.replace(" IS NULL)", " IS NOT NULL)")
+            return TypedExpression(f"(NOT {value.sql})", BOOLEAN, spark_name)
+        spark_name = None if value.name is None else f"(NOT {value.name})"
+        return TypedExpression(f"(NOT {operators.require_condition(value)})", BOOLEAN, spark_name)
 
-    def _is(self, node: exp.Is, scope: Scope) -> Value:
-        value = self.value(node.this, scope)
+    def _is(self, node: exp.Is, scope: QueryScope) -> TypedExpression:
+        value = self.translate(node.this, scope)
         if isinstance(node.expression, exp.Null):
-            return Value(f"({value.sql} IS NULL)", BOOLEAN, None if value.name is None else f"({value.name} IS NULL)")
+            return TypedExpression(
+                f"({value.sql} IS NULL)", BOOLEAN, None if value.name is None else f"({value.name} IS NULL)"
+            )
         if isinstance(node.expression, exp.Boolean):
-            word = "true" if node.expression.this else "false"
-            own = None if value.name is None else f"({value.name} <=> {word})"
-            return Value(f"({operators.condition(value)} IS NOT DISTINCT FROM {word})", BOOLEAN, own)
-        raise Refused("this form of IS")
+            truth_value = "true" if node.expression.this else "false"
+            spark_name = None if value.name is None else f"({value.name} <=> {truth_value})"
+            return TypedExpression(
+                f"({operators.require_condition(value)} IS NOT DISTINCT FROM {truth_value})", BOOLEAN, spark_name
+            )
+        raise Untranslatable("this form of IS")
 
-    def _bitwise_not(self, node: exp.BitwiseNot, scope: Scope) -> Value:
-        value = self.value(node.this, scope)
-        if not value.type.integral:
-            raise Refused(f"~ of {value.type}")
-        return Value(f"(~{value.sql})", value.type, None if value.name is None else f"~{value.name}")
+    def _bitwise_not(self, node: exp.BitwiseNot, scope: QueryScope) -> TypedExpression:
+        value = self.translate(node.this, scope)
+        if not value.type.is_integral:
+            raise Untranslatable(f"~ of {value.type}")
+        return TypedExpression(f"(~{value.sql})", value.type, None if value.name is None else f"~{value.name}")
 
-    def _between(self, node: exp.Between, scope: Scope) -> Value:
-        values = [self.value(node.args[key], scope) for key in ("this", "low", "high")]
-        subject, low = operators.comparable(values[:2])
-        again, high = operators.comparable([values[0], values[2]])
-        if subject == again:
+    def _between(self, node: exp.Between, scope: QueryScope) -> TypedExpression:
+        values = [self.translate(node.args[key], scope) for key in ("this", "low", "high")]
+        subject, low = operators.convert_for_comparison(values[:2])
+        high_subject, high = operators.convert_for_comparison([values[0], values[2]])
+        if subject == high_subject:
             sql = f"({subject} BETWEEN {low} AND {high})"
         else:
-            sql = f"({subject} >= {low} AND {again} <= {high})"
-        return Value(sql, BOOLEAN, call_name("between", *values))
+            sql = f"({subject} >= {low} AND {high_subject} <= {high})"
+        return TypedExpression(sql, BOOLEAN, format_call_name("between", *values))
 
-    def _case(self, node: exp.Case, scope: Scope) -> Value:
-        subject = self.value(node.this, scope) if node.this is not None else None
-        tests: list[Value] = []
-        results: list[Value] = []
+    def _case(self, node: exp.Case, scope: QueryScope) -> TypedExpression:
+        subject = self.translate(node.this, scope) if node.this is not None else None
+        tests: list[TypedExpression] = []
+        results: list[TypedExpression] = []
         for branch in node.args["ifs"]:
-            test = self.value(branch.this, scope)
-            tests.append(test if subject is None else operators.comparison("=", subject, test))
-            results.append(self.value(branch.args["true"], scope))
+            test = self.translate(branch.this, scope)
+            tests.append(test if subject is None else operators.translate_comparison("=", subject, test))
+            results.append(self.translate(branch.args["true"], scope))
         default = node.args.get("default")
         if default is not None:
-            results.append(self.value(default, scope))
-        sqls, to = operators.unified(results)
-        branches = [f"WHEN {operators.condition(t)} THEN {s}" for t, s in zip(tests, sqls, strict=False)]
-        shown = [f"WHEN {t.name} THEN {r.name}" for t, r in zip(tests, results, strict=False)]
+            results.append(self.translate(default, scope))
+        sqls, to = operators.unify_types(results)
+        branches = [f"WHEN {operators.require_condition(t)} THEN {s}" for t, s in zip(tests, sqls, strict=False)]
+        name_parts = [f"WHEN {t.name} THEN {r.name}" for t, r in zip(tests, results, strict=False)]
         if default is not None:
             branches.append(f"ELSE {sqls[-1]}")
-            shown.append(f"ELSE {results[-1].name}")
-        known = None not in [value.name for value in (*tests, *results)]
-        return Value(f"(CASE {' '.join(branches)} END)", to, f"CASE {' '.join(shown)} END" if known else None)
+            name_parts.append(f"ELSE {results[-1].name}")
+        has_names = None not in [value.name for value in (*tests, *results)]
+        return TypedExpression(
+            f"(CASE {' '.join(branches)} END)", to, f"CASE {' '.join(name_parts)} END" if has_names else None
+        )
 
-    def _cast(self, node: exp.Cast, scope: Scope) -> Value:
-        tries = isinstance(node, exp.TryCast)
+    def _cast(self, node: exp.Cast, scope: QueryScope) -> TypedExpression:
+        is_try = isinstance(node, exp.TryCast)
         if node.args.get("format") or node.args.get("action"):
-            raise Refused("a cast with a format")
-        value = self.value(node.this, scope)
-        to = _type(node.to)
+            raise Untranslatable("a cast with a format")
+        value = self.translate(node.this, scope)
+        to = _parse_type(node.to)
         if isinstance(node.this, exp.Literal) and node.this.is_string and to.kind in ("date", "timestamp"):
-            # DATE '...' and CAST('...' AS DATE) are one node here, with two names in Spark.
-            literal = node.meta.get(WRITTEN) == "literal"
-            known = literals.moment(node.this.this.strip() if literal else node.this.this, to.kind)
-            if known is not None and not tries:
-                return known if literal else known.named(_cast_name("CAST", value, to))
-            if literal:
-                return Value(cast_to(value, to), to, None)
-        return Value(cast_to(value, to, tries=tries), to, _cast_name("TRY_CAST" if tries else "CAST", value, to))
+            # sqlglot has one node for DATE '...' and CAST('...' AS DATE), but Spark names them differently.
+            is_literal = node.meta.get(SPELLING_KEY) == "literal"
+            parsed = literals.parse_datetime_literal(node.this.this.strip() if is_literal else node.this.this, to.kind)
+            if parsed is not None and not is_try:
+                return parsed if is_literal else parsed.with_name(_format_cast_name("CAST", value, to))
+            if is_literal:
+                return TypedExpression(cast_like_spark(value, to), to, None)
+        return TypedExpression(
+            cast_like_spark(value, to, is_try=is_try),
+            to,
+            _format_cast_name("TRY_CAST" if is_try else "CAST", value, to),
+        )
 
-    def _concat(self, node: exp.DPipe, scope: Scope) -> Value:
-        left, right = self._pair(node, scope)
-        own = None
+    def _concat(self, node: exp.DPipe, scope: QueryScope) -> TypedExpression:
+        left, right = self._translate_operands(node, scope)
+        spark_name = None
         if left.name is not None and right.name is not None:
-            own = f"concat({left.name}, {right.name})"
-        return Value(strings.joined([left, right]), DataType("string"), own)
+            spark_name = f"concat({left.name}, {right.name})"
+        return TypedExpression(strings.concat_strings([left, right]), DataType("string"), spark_name)
 
-    def _escape(self, node: exp.Escape, scope: Scope) -> Value:
+    def _escape(self, node: exp.Escape, scope: QueryScope) -> TypedExpression:
         if not isinstance(node.this, exp.Like):
-            raise Refused("this use of ESCAPE")
-        mark = node.expression.name
-        if len(mark) != 1 or mark in "%_":
-            raise Refused("such an escape")
-        return self._like(node.this, scope, mark)
+            raise Untranslatable("this use of ESCAPE")
+        escape = node.expression.name
+        if len(escape) != 1 or escape in "%_":
+            raise Untranslatable("such an escape")
+        return self._like(node.this, scope, escape)
 
-    def _like(self, node: exp.Like, scope: Scope, escape: str) -> Value:
-        found = strings.like(*self._pair(node, scope), escape)
+    def _like(self, node: exp.Like, scope: QueryScope, escape: str) -> TypedExpression:
+        result = strings.translate_like(*self._translate_operands(node, scope), escape)
         if not node.args.get("negate"):
-            return found
-        return Value(f"(NOT {found.sql})", BOOLEAN, None if found.name is None else f"(NOT {found.name})")
+            return result
+        return TypedExpression(f"(NOT {result.sql})", BOOLEAN, None if result.name is None else f"(NOT {result.name})")
 
-    def _bracket(self, node: exp.Bracket, scope: Scope) -> Value:
+    def _bracket(self, node: exp.Bracket, scope: QueryScope) -> TypedExpression:
         if len(node.expressions) != 1:
-            raise Refused("a part of an array")
-        return collections.item(self.value(node.this, scope), self.value(node.expressions[0], scope))
+            raise Untranslatable("a part of an array")
+        return collections.get_item(self.translate(node.this, scope), self.translate(node.expressions[0], scope))
 
-    def _substring(self, node: exp.Substring, scope: Scope) -> Value:
-        written = str(node.meta[WRITTEN])
+    def _substring(self, node: exp.Substring, scope: QueryScope) -> TypedExpression:
+        function_name = str(node.meta[SPELLING_KEY])
         nodes = [node.args[key] for key in ("this", "start", "length") if node.args.get(key) is not None]
-        return SCALARS["substring"](Call(written, tuple(nodes), scope, self))
+        return SCALAR_FUNCTIONS["substring"](FunctionCall(function_name, tuple(nodes), scope, self))
 
-    def _trim(self, node: exp.Trim, scope: Scope) -> Value:
-        where = (node.args.get("position") or "").upper()
-        mark = node.args.get("expression")
-        if not where and mark is None:
-            return SCALARS["trim"](Call("trim", (node.this,), scope, self))
-        if not where or mark is None or not (isinstance(mark, exp.Literal) and mark.is_string and mark.this):
-            raise Refused("this form of TRIM")
-        value = self.value(node.this, scope)
+    def _trim(self, node: exp.Trim, scope: QueryScope) -> TypedExpression:
+        position = (node.args.get("position") or "").upper()
+        trim_characters = node.args.get("expression")
+        if not position and trim_characters is None:
+            return SCALAR_FUNCTIONS["trim"](FunctionCall("trim", (node.this,), scope, self))
+        if (
+            not position
+            or trim_characters is None
+            or not (isinstance(trim_characters, exp.Literal) and trim_characters.is_string and trim_characters.this)
+        ):
+            raise Untranslatable("this form of TRIM")
+        value = self.translate(node.this, scope)
         if value.type.kind != "string":
-            raise Refused(f"TRIM of {value.type}")
-        function = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[where]
-        own = None if value.name is None else f"TRIM({where} {mark.this} FROM {value.name})"
-        return Value(f"{function}({value.sql}, {literals.literal(mark).sql})", value.type, own)
+            raise Untranslatable(f"TRIM of {value.type}")
+        function = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[position]
+        spark_name = None if value.name is None else f"TRIM({position} {trim_characters.this} FROM {value.name})"
+        return TypedExpression(
+            f"{function}({value.sql}, {literals.translate_literal(trim_characters).sql})", value.type, spark_name
+        )
 
-    def _position(self, node: exp.StrPosition, scope: Scope) -> Value:
+    def _position(self, node: exp.StrPosition, scope: QueryScope) -> TypedExpression:
         if node.args.get("position") or node.args.get("occurrence"):
-            raise Refused("position from a place")
+            raise Untranslatable("position from a place")
         nodes = (node.args["substr"], node.this)
-        return SCALARS["locate"](Call("locate", nodes, scope, self))
+        return SCALAR_FUNCTIONS["locate"](FunctionCall("locate", nodes, scope, self))
 
 
-def _cast_name(word: str, value: Value, to: DataType) -> str | None:
-    return None if value.name is None or not to.atomic else f"{word}({value.name} AS {str(to).upper()})"
+def _format_cast_name(function: str, value: TypedExpression, to: DataType) -> str | None:
+    return None if value.name is None or not to.is_atomic else f"{function}({value.name} AS {str(to).upper()})"
 
 
-def _type(node: exp.DataType) -> DataType:
+def _parse_type(node: exp.DataType) -> DataType:
     try:
-        return spark_type(node.sql("spark").replace(" ", "").lower())
+        return parse_spark_type(node.sql("spark").replace(" ", "").lower())
     except Exception as error:
-        raise Refused(f"the type {node.sql('spark')}") from error
+        raise Untranslatable(f"the type {node.sql('spark')}") from error

@@ -1,16 +1,16 @@
-"""Translate a checked query from Spark SQL to DuckDB SQL, or say why that can't be done faithfully."""
+"""Translate a checked query from Spark SQL to DuckDB SQL, or say why DuckDB can't give the same answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runnel.query.allow_list import Parsed
-from runnel.query.data_types import DataType, spark_type
-from runnel.query.dialect.select import Queries
-from runnel.query.dialect.typed_expression import Refused, Value
+from runnel.query.allow_list import ParsedQuery
+from runnel.query.data_types import DataType, parse_spark_type
+from runnel.query.dialect.select import QueryTranslator
+from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """A column of an answer, named and typed as Spark would."""
 
     name: str
@@ -18,63 +18,63 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Translated:
+class DuckdbQuery:
     """DuckDB SQL that gives Spark's answer.
 
     It expects `SET TimeZone = 'UTC'`, and each table under its given name with the columns of its schema in the types
-    that `DataType.duckdb` names. Columns of the answer are called by position in case two share a name. An error of
-    DuckDB's means nothing: Spark has to be asked. `ordered` tells whether the order of the rows is part of the answer.
+    that `DataType.duckdb` names. If two columns of the answer share a name, all are named by position. If DuckDB fails,
+    Spark has to answer the query. `ordered` says whether the order of the rows is part of the answer.
     """
 
     sql: str
-    columns: tuple[Column, ...]
+    columns: tuple[ResultColumn, ...]
     ordered: bool
 
 
 @dataclass(frozen=True)
-class Unfaithful:
+class UntranslatableQuery:
     """The reason why only Spark can answer."""
 
     reason: str
 
 
 def translate(
-    parsed: Parsed,
+    parsed: ParsedQuery,
     schemas: Mapping[str, Mapping[str, DataType | str]],
     tables: Mapping[str, str] | None = None,
-) -> Translated | Unfaithful:
+) -> DuckdbQuery | UntranslatableQuery:
     """Return DuckDB SQL for a query over tables with these schemas.
 
-    `tables` maps `layer.name` to a DuckDB identifier, already quoted where it has to be; a table that is not in it is
-    called by its quoted full name.
+    `tables` maps `layer.name` to a DuckDB identifier, already quoted if necessary; other tables are called by their
+    quoted full name.
 
-    >>> from runnel.query.allow_list import parse
-    >>> translate(parse("select a from x.t"), {"x.t": {"a": "int"}}).sql
+    >>> from runnel.query.allow_list import parse_allowed_query
+    >>> translate(parse_allowed_query("select a from x.t"), {"x.t": {"a": "int"}}).sql
     'SELECT "t1"."a" AS "a" FROM "x.t" AS "t1"'
     """
-    typed = {
-        table.lower(): {name: spark_type(to) if isinstance(to, str) else to for name, to in columns.items()}
+    typed_schemas = {
+        table.lower(): {name: parse_spark_type(to) if isinstance(to, str) else to for name, to in columns.items()}
         for table, columns in schemas.items()
     }
     try:
-        found = Queries(typed, tables or {}).query(parsed.tree, None, {}, final=True)
-        columns = tuple(_column(value) for value in found.columns)
-    except Refused as refused:
-        return Unfaithful(str(refused))
+        translated = QueryTranslator(typed_schemas, tables or {}).translate(parsed.tree, None, {}, final=True)
+        columns = tuple(_to_result_column(value) for value in translated.columns)
+    except Untranslatable as refused:
+        return UntranslatableQuery(str(refused))
     except RecursionError:
-        return Unfaithful("the query is nested deeply")
-    return Translated(found.sql, columns, found.ordered)
+        return UntranslatableQuery("the query is nested deeply")
+    return DuckdbQuery(translated.sql, columns, translated.ordered)
 
 
-def _column(value: Value) -> Column:
+def _to_result_column(value: TypedExpression) -> ResultColumn:
     if value.name is None:
-        raise Refused("a column whose name only Spark knows; give it an alias")
+        raise Untranslatable("a column whose name only Spark knows; give it an alias")
     if value.type.kind == "void":
-        raise Refused("a column without a type")
-    if _holds_interval(value.type):
-        raise Refused("a column of intervals")
-    return Column(value.name, value.type)
+        raise Untranslatable("a column without a type")
+    if _has_interval(value.type):
+        raise Untranslatable("a column of intervals")
+    return ResultColumn(value.name, value.type)
 
 
-def _holds_interval(kind: DataType) -> bool:
-    return kind.kind in ("months", "days", "micros") or any(map(_holds_interval, kind.children))
+def _has_interval(data_type: DataType) -> bool:
+    return data_type.kind in ("months", "days", "micros") or any(map(_has_interval, data_type.children))

@@ -1,21 +1,21 @@
-"""A translated expression: its DuckDB form, its Spark type and the name that Spark gives it."""
+"""A translated expression: its DuckDB SQL, its Spark type and the name that Spark gives it."""
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from runnel.query.data_types import DOUBLE, INTEGRAL, TIMESTAMP, VOID, DataType, decimal
+from runnel.query.data_types import DOUBLE, INTEGRAL_DIGITS, TIMESTAMP, VOID, DataType, decimal
 
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 EXACT_DIGITS = 15
-"""A decimal of so few digits becomes a double without doubt about the last bit."""
+"""A decimal of at most so many digits converts to the same double in both engines."""
 
 
-class Refused(Exception):
-    """Something in the query has no faithful form in DuckDB; the message says what."""
+class Untranslatable(Exception):
+    """Part of the query has no DuckDB SQL with the same meaning; the message says which part."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class TypedExpression:
     """A translated expression.
 
     `name` is what Spark would call the column, None if that is not known. `literal` is the value of a literal.
@@ -26,7 +26,7 @@ class Value:
     name: str | None
     literal: int | str | Decimal | bool | None = None
 
-    def named(self, name: str | None) -> "Value":
+    def with_name(self, name: str | None) -> "TypedExpression":
         """Return it under another name."""
         return replace(self, name=name)
 
@@ -36,97 +36,99 @@ class Value:
         return self.type == VOID
 
 
-def text(value: str) -> str:
+def quote_string(value: str) -> str:
     """Return a DuckDB string literal.
 
-    >>> text("it's")
+    >>> quote_string("it's")
     "'it''s'"
     """
     if "\0" in value:
-        raise Refused("a string with a NUL character")
+        raise Untranslatable("a string with a NUL character")
     return "'" + value.replace("'", "''") + "'"
 
 
 def cast(sql: str, to: DataType) -> str:
     """Return a DuckDB cast."""
-    return f"CAST({sql} AS {to.duckdb})"
+    return f"CAST({sql} AS {to.duckdb_type})"
 
 
-def failing(message: str) -> str:
-    """Return a DuckDB expression that fails when it is reached; the query then goes to Spark, which decides."""
-    return f"error({text(message)})"
+def fail_with(message: str) -> str:
+    """Return a DuckDB expression that fails if it is evaluated; Spark then answers the query."""
+    return f"error({quote_string(message)})"
 
 
-def as_decimal(value: Value) -> DataType:
-    """Return the decimal type that Spark gives a whole number or decimal beside a decimal; literals count exactly."""
+def find_decimal_type(value: TypedExpression) -> DataType:
+    """Return the decimal type that Spark gives an integer or decimal next to a decimal; literals count exactly."""
     if value.type.kind == "decimal":
         return value.type
     if isinstance(value.literal, int) and not isinstance(value.literal, bool):
         return decimal(len(str(abs(value.literal))), 0)
-    if value.type.integral:
-        return decimal(INTEGRAL[value.type.kind], 0)
-    raise Refused(f"a decimal beside a {value.type}")
+    if value.type.is_integral:
+        return decimal(INTEGRAL_DIGITS[value.type.kind], 0)
+    raise Untranslatable(f"a decimal beside a {value.type}")
 
 
-def wider(a: DataType, b: DataType) -> DataType:
-    """Return the type in which values of both are compared or put into one column."""
+def find_common_type(a: DataType, b: DataType) -> DataType:
+    """Return the common type in which values of both types are compared or put into one column."""
     if a == b or b == VOID:
         return a
     if a == VOID:
         return b
-    if a.integral and b.integral:
-        return max(a, b, key=lambda t: INTEGRAL[t.kind])
-    if a.numeric and b.numeric:
-        if a.floating or b.floating:
+    if a.is_integral and b.is_integral:
+        return max(a, b, key=lambda t: INTEGRAL_DIGITS[t.kind])
+    if a.is_numeric and b.is_numeric:
+        if a.is_floating or b.is_floating:
             return DOUBLE
-        left, right = (t if t.kind == "decimal" else decimal(INTEGRAL[t.kind], 0) for t in (a, b))
+        left, right = (t if t.kind == "decimal" else decimal(INTEGRAL_DIGITS[t.kind], 0) for t in (a, b))
         scale = max(left.scale, right.scale)
         digits = max(left.precision - left.scale, right.precision - right.scale) + scale
         # Too many digits: Spark keeps those before the point.
-        return decimal(min(digits, MOST_DIGITS), max(scale - max(digits - MOST_DIGITS, 0), 0))
+        return decimal(min(digits, MAX_DIGITS), max(scale - max(digits - MAX_DIGITS, 0), 0))
     if {a.kind, b.kind} == {"date", "timestamp"}:
         return TIMESTAMP
-    raise Refused(f"{a} and {b} together")
+    raise Untranslatable(f"{a} and {b} together")
 
 
-def converted(value: Value, to: DataType) -> str:
-    """Return the DuckDB form of `value` in the wider type `to`, as Spark's implicit cast gives it."""
-    have = value.type
-    if have == to:
+def cast_implicitly(value: TypedExpression, to: DataType) -> str:
+    """Return the DuckDB SQL of `value` in the wider type `to`, as Spark's implicit cast gives it."""
+    source_type = value.type
+    if source_type == to:
         return value.sql
-    if have == VOID:
+    if source_type == VOID:
         return cast("NULL", to)
-    if have.kind == "decimal" and to.floating and have.precision > EXACT_DIGITS:
-        raise Refused(f"{have} as a double")
-    if have.kind == "date" and to.kind == "timestamp":
+    if source_type.kind == "decimal" and to.is_floating and source_type.precision > EXACT_DIGITS:
+        raise Untranslatable(f"{source_type} as a double")
+    if source_type.kind == "date" and to.kind == "timestamp":
         return f"make_timestamptz(epoch_us({value.sql}))"
-    if (have.numeric and to.numeric) or have.kind == to.kind:
+    if (source_type.is_numeric and to.is_numeric) or source_type.kind == to.kind:
         return cast(value.sql, to)
-    raise Refused(f"{have} as {to}")
+    raise Untranslatable(f"{source_type} as {to}")
 
 
-def stored(sql: str, to: DataType) -> str:
-    """Return a value as it comes out of a table, with doubles freed of statistics.
+def hide_statistics(sql: str, to: DataType) -> str:
+    """Return the SQL of a value read from a table, with the column statistics of doubles hidden from DuckDB.
 
-    Parquet's smallest and largest values leave NaN out; DuckDB would skip rows and fold comparisons by them.
+    Parquet's minimum and maximum ignore NaN; DuckDB would use them to skip rows and fold comparisons.
     """
-    return f"(CASE WHEN isnan({sql}) THEN 'nan' ELSE {sql} END)" if to.floating else sql
+    return f"(CASE WHEN isnan({sql}) THEN 'nan' ELSE {sql} END)" if to.is_floating else sql
 
 
-def call_name(function: str, *arguments: Value | str) -> str | None:
+def format_call_name(function: str, *arguments: TypedExpression | str) -> str | None:
     """Return Spark's name of a function call."""
     names = [argument if isinstance(argument, str) else argument.name for argument in arguments]
     return None if None in names else f"{function}({', '.join(n for n in names if n is not None)})"
 
 
-def field_of(value: Value, name: str, *, bare: bool) -> Value:
-    """Return a field of a struct; `bare` if nothing stands around it, when Spark names it by the field alone."""
+def extract_field(value: TypedExpression, name: str, *, bare: bool) -> TypedExpression:
+    """Return a field of a struct; `bare` if it is a whole SELECT entry, which Spark names by the field alone."""
     if value.type.kind != "struct":
-        raise Refused(f"a field of a {value.type}")
-    found = [i for i, known in enumerate(value.type.names) if known.lower() == name.lower()]
-    if len(found) != 1:
-        raise Refused(f"the field `{name}`")
-    exact = value.type.names[found[0]]
-    own = name if bare else None if value.name is None else f"{value.name}.{exact}"
-    to = value.type.children[found[0]]
-    return Value(stored(f"struct_extract({value.sql}, {text(exact)})", to), to, own)
+        raise Untranslatable(f"a field of a {value.type}")
+    matches = [i for i, field_name in enumerate(value.type.names) if field_name.lower() == name.lower()]
+    if len(matches) != 1:
+        raise Untranslatable(f"the field `{name}`")
+    exact_name = value.type.names[matches[0]]
+    spark_name = name if bare else None if value.name is None else f"{value.name}.{exact_name}"
+    to = value.type.children[matches[0]]
+    return TypedExpression(
+        hide_statistics(f"struct_extract({value.sql}, {quote_string(exact_name)})", to), to, spark_name
+    )

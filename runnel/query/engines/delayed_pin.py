@@ -1,11 +1,11 @@
-"""Keep the files of a commit while a long answer is read; a short one costs the database nothing."""
+"""Pin the files of a commit while a long result is read; a short query does not touch the database."""
 
 import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.leases.pins import pinned
+from runnel.lake.leases.pins import acquire_pin
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 AFTER_SECONDS = 10.0
 
 
-class Hold:
+class DelayedPin:
     """Pins a commit once it has been in use for a while, until it is released."""
 
     def __init__(self, db: "Database", commit_id: str, after_seconds: float | None = None) -> None:
@@ -27,7 +27,7 @@ class Hold:
         self._timer.start()
 
     def release(self) -> None:
-        """Let go; may be called again."""
+        """Release the pin; may be called again."""
         self._timer.cancel()
         with self._guard:
             self._released = True
@@ -37,4 +37,4 @@ class Hold:
         # Without a pin the sweep's grace period still covers a read, so a busy database is no reason to fail.
         with self._guard, suppress(RunnelError):
             if not self._released:
-                self._pins.enter_context(pinned(self._db, "read", self._commit_id))
+                self._pins.enter_context(acquire_pin(self._db, "read", self._commit_id))

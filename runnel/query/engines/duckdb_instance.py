@@ -1,7 +1,7 @@
-"""The DuckDB inside this process that answers queries: locked in, and shared by all threads.
+"""The DuckDB instance of this process that runs queries: sandboxed, and shared by all threads.
 
-It reads the warehouse and registered files, nothing else; it fetches no extensions, and its settings can't be changed.
-The tables of the lake are views, named after what they read, which never changes.
+It reads only the warehouse and registered files, installs no extensions, and its settings are locked. The tables of the
+lake are views; the name of a view is a hash of its SELECT, so it never changes its meaning.
 """
 
 import atexit
@@ -14,87 +14,87 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
-from runnel.lake.scan.duckdb_types import exact_path
+from runnel.lake.scan.duckdb_types import quote_exact_path
 from runnel.spark.jvm.command_line import memory_bytes
 
 if TYPE_CHECKING:
     import duckdb
 
 MEMORY_SHARE = 0.6
-_MOST_VIEWS = 4096
-_MOST_INSTANCES = 8
+_MAX_VIEWS = 4096
+_MAX_INSTANCES = 8
 
 
-class Instance:
-    """One DuckDB that may read some folders and files. `users` counts the queries that it is lent to."""
+class DuckdbInstance:
+    """A DuckDB that may read some folders and files. `active_queries` counts the queries that use it."""
 
     def __init__(self, folders: frozenset[str], files: frozenset[str]) -> None:
-        self.spill = temp_dirs.path("duckdb")
-        self.users = 0
-        self._connection = _connect(folders, files, self.spill)
+        self.spill_folder = temp_dirs.create("duckdb")
+        self.active_queries = 0
+        self._connection = _open_connection(folders, files, self.spill_folder)
         self._guard = threading.Lock()
         self._views: OrderedDict[str, None] = OrderedDict()
-        self._checked: OrderedDict[str, None] = OrderedDict()
+        self._checked_queries: OrderedDict[str, None] = OrderedDict()
 
     def cursor(self) -> "duckdb.DuckDBPyConnection":
         """Return a connection for one query."""
         with self._guard:
             return self._connection.cursor()
 
-    def view(self, name: str, select: str) -> None:
-        """Make sure that there is a view over a SELECT; a name always means the same SELECT."""
+    def ensure_view(self, name: str, select: str) -> None:
+        """Create a view over a SELECT if it does not exist; a name always means the same SELECT."""
         with self._guard:
             if name not in self._views:
                 self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
             self._views[name] = None
             self._views.move_to_end(name)
-            # A view goes only while nobody else asks: a query that was given its name finds it.
-            while self.users <= 1 and len(self._views) > _MOST_VIEWS:
+            # Views are dropped only if no other query is active: such a query may still use them.
+            while self.active_queries <= 1 and len(self._views) > _MAX_VIEWS:
                 self._connection.execute(f"DROP VIEW {self._views.popitem(last=False)[0]}")
 
-    def check(self, sql: str) -> bool:
-        """Tell whether SQL is one SELECT, should a flaw of the translation ever make something else."""
+    def is_single_select(self, sql: str) -> bool:
+        """Tell whether SQL is a single SELECT; protects against flaws of the translation."""
         import duckdb
 
         with self._guard:
-            if sql not in self._checked:
-                found = self._connection.extract_statements(sql)
-                if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+            if sql not in self._checked_queries:
+                statements = self._connection.extract_statements(sql)
+                if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                     return False
-                self._checked[sql] = None
-                while len(self._checked) > _MOST_VIEWS:
-                    self._checked.popitem(last=False)
+                self._checked_queries[sql] = None
+                while len(self._checked_queries) > _MAX_VIEWS:
+                    self._checked_queries.popitem(last=False)
         return True
 
     def close(self) -> None:
         """Close it and remove what it spilled."""
         self._connection.close()
-        shutil.rmtree(self.spill, ignore_errors=True)
+        shutil.rmtree(self.spill_folder, ignore_errors=True)
 
 
-_instances: OrderedDict[tuple[frozenset[str], frozenset[str]], Instance] = OrderedDict()
+_instances: OrderedDict[tuple[frozenset[str], frozenset[str]], DuckdbInstance] = OrderedDict()
 _abandoned: list[object] = []
 _guard = threading.Lock()
 
 
 @contextmanager
-def opened(warehouse: str, files: frozenset[str] = frozenset()) -> Iterator[Instance]:
-    """Lend this process's DuckDB for a warehouse and registered `files` outside of it."""
+def open_instance(warehouse: str, files: frozenset[str] = frozenset()) -> Iterator[DuckdbInstance]:
+    """Use this process's DuckDB for a warehouse and registered `files` outside of it, for the duration of the block."""
     key = (frozenset([warehouse.rstrip("/") + "/"]), files)
     with _guard:
         if key not in _instances:
-            _instances[key] = Instance(*key)
+            _instances[key] = DuckdbInstance(*key)
         _instances.move_to_end(key)
-        found = _instances[key]
-        found.users += 1
-        idle = [old for old in _instances if not _instances[old].users]
-        for old in idle[: max(0, len(_instances) - _MOST_INSTANCES)]:
-            _instances.pop(old).close()
+        instance = _instances[key]
+        instance.active_queries += 1
+        idle_keys = [idle_key for idle_key in _instances if not _instances[idle_key].active_queries]
+        for idle_key in idle_keys[: max(0, len(_instances) - _MAX_INSTANCES)]:
+            _instances.pop(idle_key).close()
     try:
-        yield found
+        yield instance
     finally:
         with _guard:
-            found.users -= 1
+            instance.active_queries -= 1
 
 
 def close_all() -> None:
@@ -104,8 +104,8 @@ def close_all() -> None:
             _instances.popitem()[1].close()
 
 
-def _forget() -> None:
-    """Give a forked child a DuckDB of its own; closing its parent's would wait for threads that it does not have."""
+def _reset_after_fork() -> None:
+    """Let a forked child open its own DuckDB; closing the parent's would wait for threads that the child lacks."""
     global _guard, _instances
     _guard = threading.Lock()
     _abandoned.append(_instances)
@@ -113,10 +113,10 @@ def _forget() -> None:
 
 
 atexit.register(close_all)
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _connect(folders: frozenset[str], files: frozenset[str], spill: str) -> "duckdb.DuckDBPyConnection":
+def _open_connection(folders: frozenset[str], files: frozenset[str], spill_folder: str) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
     connection = duckdb.connect(
@@ -131,10 +131,10 @@ def _connect(folders: frozenset[str], files: frozenset[str], spill: str) -> "duc
     )
     for name, value in (
         ("TimeZone", "'UTC'"),
-        ("temp_directory", _text(spill)),
+        ("temp_directory", _quote_text(spill_folder)),
         ("parquet_metadata_cache", "true"),  # the lake's files never change
-        ("allowed_directories", _texts(folders)),
-        ("allowed_paths", _texts(files)),
+        ("allowed_directories", _quote_list(folders)),
+        ("allowed_paths", _quote_list(files)),
         ("enable_external_access", "false"),
         ("lock_configuration", "true"),
     ):
@@ -142,11 +142,11 @@ def _connect(folders: frozenset[str], files: frozenset[str], spill: str) -> "duc
     return connection
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _texts(values: frozenset[str]) -> str:
-    # A path with letters of patterns is asked for in another spelling, and found under its own.
-    both = sorted({_text(value) for value in values} | {exact_path(value) for value in values})
-    return "[" + ", ".join(both) + "]"
+def _quote_list(values: frozenset[str]) -> str:
+    # A path with glob characters is read by its escaped spelling, but found by its own.
+    spellings = sorted({_quote_text(value) for value in values} | {quote_exact_path(value) for value in values})
+    return "[" + ", ".join(spellings) + "]"

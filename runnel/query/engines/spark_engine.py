@@ -1,7 +1,7 @@
-"""Let Spark answer a query, in a slot that holds exactly the tables of the query at one commit.
+"""Run a query on Spark, in a slot that has exactly the tables of the query at one commit.
 
-Spark writes the answer into private files, of which this process then reads batch by batch: neither side ever holds
-all rows, their order is kept, every error comes before the first row, and the slot is free again as soon as Spark is
+Spark writes the result into private files, which this process then reads batch by batch: neither side ever holds all
+rows, their order is preserved, every error comes before the first row, and the slot is free again as soon as Spark is
 done.
 """
 
@@ -16,37 +16,37 @@ import pyarrow.parquet as pq
 
 from runnel import temp_dirs
 from runnel.errors import RunnelError
-from runnel.lake.iceberg.file_io import listing, local_path
-from runnel.query.arrow_types import arrow_type, fitted
-from runnel.query.dialect.translate import Column
-from runnel.query.engines.delayed_pin import Hold
-from runnel.query.engines.spark_errors import told
-from runnel.query.engines.spark_types import TEXT, ddl, storable, type_of
-from runnel.query.query_limits import Bound, watched
-from runnel.spark.slot_pool import lender
+from runnel.lake.iceberg.file_io import list_files, local_path
+from runnel.query.arrow_types import cast_batch, to_arrow_type
+from runnel.query.dialect.translate import ResultColumn
+from runnel.query.engines.delayed_pin import DelayedPin
+from runnel.query.engines.spark_errors import describe_spark_error
+from runnel.query.engines.spark_types import TEXT, format_ddl, parse_json_type, to_storable_type
+from runnel.query.query_limits import QueryLimit, enforce_limit
+from runnel.spark.slot_pool import get_slot_pool
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runnel.lake.store import Store
-    from runnel.query.engine import Question
+    from runnel.query.engine import QueryRequest
 
 BATCH_ROWS = 65_536
-_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+_JOB_GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_SPARK_CONF = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _BLOCK_BYTES = 16 * 2**20  # small row groups, because a reader holds one of them
 
 
 class SparkStream:
-    """The rows of an answer that Spark has written into a folder, removed when it is closed."""
+    """The rows of a result that Spark wrote into a folder, which is removed on close."""
 
     engine = "spark"
 
-    def __init__(self, store: "Store", folder: str, columns: Sequence[Column]) -> None:
-        self.schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+    def __init__(self, store: "Store", folder: str, columns: Sequence[ResultColumn]) -> None:
+        self.schema = pa.schema([pa.field(column.name, to_arrow_type(column.type)) for column in columns])
         self._store = store
         self._folder = folder
-        self._batches = self._read()
+        self._batches = self._read_batches()
 
     def read(self) -> pa.RecordBatch | None:
         """Return the next batch, or None at the end."""
@@ -55,99 +55,104 @@ class SparkStream:
     def close(self) -> None:
         """Remove the files."""
         self._batches.close()
-        _remove(self._store, self._folder)
+        _remove_folder(self._store, self._folder)
 
-    def _read(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches in the order of Spark's partitions, which is that of the rows."""
-        for found in sorted(listing(self._store.io, self._folder), key=lambda one: one.path):
-            if not found.path.endswith(".parquet"):
+    def _read_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches in the order of Spark's partitions, which is the order of the rows."""
+        for listed_file in sorted(list_files(self._store.io, self._folder), key=lambda candidate: candidate.path):
+            if not listed_file.path.endswith(".parquet"):
                 continue
-            with self._store.io.new_input(found.path).open() as stream:
+            with self._store.io.new_input(listed_file.path).open() as stream:
                 for batch in pq.ParquetFile(cast(IO[bytes], stream)).iter_batches(BATCH_ROWS):
-                    yield fitted(batch, self.schema)
+                    yield cast_batch(batch, self.schema)
 
 
-def ask_spark(spark: "SparkSession", question: "Question") -> SparkStream:
-    """Compute the answer with Spark and return it as a stream."""
-    store = question.store
-    folder = _new_folder(spark, store)
+def run_on_spark(spark: "SparkSession", request: "QueryRequest") -> SparkStream:
+    """Run the query on Spark and return the result as a stream."""
+    store = request.store
+    folder = _choose_folder(spark, store)
     try:
-        lent = lender(spark, store, "q", _CONF).lend(question.commit, question.versions)
-        with lent as loan, _interruptible(loan.session, question.bound), _held(question), _errors(question.bound):
-            frame = loan.session.sql(question.parsed.spark_sql)
-            columns = _write(frame, folder)
+        slot = get_slot_pool(spark, store, "q", _SPARK_CONF).acquire(request.commit, request.versions)
+        with (
+            slot as lease,
+            _cancel_jobs_on_stop(lease.session, request.query_limit),
+            _pin_commit(request),
+            _describe_errors(request.query_limit),
+        ):
+            frame = lease.session.sql(request.parsed.spark_sql)
+            columns = _write_answer(frame, folder)
         return SparkStream(store, folder, columns)
     except BaseException:
-        _remove(store, folder)
+        _remove_folder(store, folder)
         raise
 
 
 @contextmanager
-def _interruptible(session: "SparkSession", bound: Bound) -> Iterator[None]:
-    """Stop Spark's work on this query when the user stops waiting for it."""
-    group, context = f"runnel-query-{secrets.token_hex(8)}", session.sparkContext
-    context.setJobGroup(group, "a query", interruptOnCancel=True)  # a tag can be interrupted by its own thread only
+def _cancel_jobs_on_stop(session: "SparkSession", query_limit: QueryLimit) -> Iterator[None]:
+    """Cancel Spark's jobs of this query when its limit is exceeded or the block fails."""
+    job_group, context = f"runnel-query-{secrets.token_hex(8)}", session.sparkContext
+    context.setJobGroup(job_group, "a query", interruptOnCancel=True)  # a tag can be interrupted by its own thread only
     try:
-        with watched(bound, lambda: context.cancelJobGroup(group)):
+        with enforce_limit(query_limit, lambda: context.cancelJobGroup(job_group)):
             yield
     except BaseException:
-        with suppress(Exception):  # what went wrong first is what is told
-            context.cancelJobGroup(group)
+        with suppress(Exception):  # the first error is the one to report
+            context.cancelJobGroup(job_group)
         raise
     finally:
-        for name in _GROUP:
+        for name in _JOB_GROUP_PROPERTIES:
             with suppress(Exception):
                 context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
 @contextmanager
-def _held(question: "Question") -> Iterator[None]:
-    hold = Hold(question.store.db, question.commit.id)
+def _pin_commit(request: "QueryRequest") -> Iterator[None]:
+    delayed_pin = DelayedPin(request.store.db, request.commit.id)
     try:
         yield
     finally:
-        hold.release()
+        delayed_pin.release()
 
 
-def _write(frame: "DataFrame", folder: str) -> list[Column]:
-    """Write the rows into Parquet files and return the columns of the answer."""
-    columns, shaped = [], []
+def _write_answer(frame: "DataFrame", folder: str) -> list[ResultColumn]:
+    """Write the rows into Parquet files and return the columns of the result."""
+    columns, expressions = [], []
     for number, field in enumerate(frame.schema.fields):
-        kind, name = type_of(field.dataType.jsonValue()), f"c{number}"
-        stored = storable(kind or TEXT)
-        shaped.append(name if stored == kind else f"cast({name} as {ddl(stored)}) as {name}")
-        columns.append(Column(field.name, kind if kind and kind.kind == "void" else stored))
-    named = frame.toDF(*(f"c{number}" for number in range(len(columns))))
-    writer = named.selectExpr(*shaped).write.option("compression", "lz4_raw")
+        kind, name = parse_json_type(field.dataType.jsonValue()), f"c{number}"
+        stored = to_storable_type(kind or TEXT)
+        expressions.append(name if stored == kind else f"cast({name} as {format_ddl(stored)}) as {name}")
+        columns.append(ResultColumn(field.name, kind if kind and kind.kind == "void" else stored))
+    renamed_frame = frame.toDF(*(f"c{number}" for number in range(len(columns))))
+    writer = renamed_frame.selectExpr(*expressions).write.option("compression", "lz4_raw")
     writer.option("parquet.block.size", str(_BLOCK_BYTES)).parquet(folder)
     return columns
 
 
 @contextmanager
-def _errors(bound: Bound) -> Iterator[None]:
-    """Tell Spark's errors in one line; the trace goes to the log."""
+def _describe_errors(query_limit: QueryLimit) -> Iterator[None]:
+    """Turn Spark's errors into errors of one line; the trace goes to the log."""
     try:
         yield
     except RunnelError:
         raise
     except Exception as error:
-        raise bound.over() or told(error) from error
+        raise query_limit.stop_error() or describe_spark_error(error) from error
 
 
-def _new_folder(spark: "SparkSession", store: "Store") -> str:
+def _choose_folder(spark: "SparkSession", store: "Store") -> str:
     from runnel.spark.jvm.command_line import is_local
 
     if is_local(spark.sparkContext.master or ""):
-        return f"{temp_dirs.path('answer')}/rows"
-    return f"{store.warehouse}/_answers/{secrets.token_hex(16)}/rows"  # where every executor can write
+        return f"{temp_dirs.create('answer')}/rows"
+    return f"{store.warehouse}/_answers/{secrets.token_hex(16)}/rows"  # a place to which every executor can write
 
 
-def _remove(store: "Store", folder: str) -> None:
-    whole = folder.removesuffix("/rows")
-    path = local_path(whole)
-    with suppress(OSError):  # what can't be removed now is swept as an unknown file later
+def _remove_folder(store: "Store", folder: str) -> None:
+    parent_folder = folder.removesuffix("/rows")
+    path = local_path(parent_folder)
+    with suppress(OSError):  # files that can't be removed now are swept as unknown files later
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
             return
-        for found in list(listing(store.io, whole)):
-            store.io.delete(found.path)
+        for listed_file in list(list_files(store.io, parent_folder)):
+            store.io.delete(listed_file.path)

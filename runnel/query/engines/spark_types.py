@@ -1,54 +1,56 @@
-"""Types of Spark's answers: what they are, and how private files hold them. Pure."""
+"""The types of Spark's results, and the types in which Parquet files store them. Pure."""
 
 from typing import Any
 
 from runnel.errors import Mistake
-from runnel.query.data_types import DataType, array, spark_type
+from runnel.query.data_types import DataType, array_type, parse_spark_type
 
 TEXT = DataType("string")
 
 
-def type_of(kind: Any) -> DataType | None:
-    """Return the type behind Spark's JSON form of it, or None where there is no Arrow form, as of intervals.
+def parse_json_type(kind: Any) -> DataType | None:
+    """Parse Spark's JSON form of a type; None if there is no Arrow type for it, such as for intervals.
 
-    >>> str(type_of({"type": "array", "elementType": "integer", "containsNull": True}))
+    >>> str(parse_json_type({"type": "array", "elementType": "integer", "containsNull": True}))
     'array<int>'
     """
     if isinstance(kind, str):
         try:
-            return spark_type(kind)
+            return parse_spark_type(kind)
         except Mistake:
             return None
     if kind["type"] == "array":
-        element = type_of(kind["elementType"])
-        return array(element) if element else None
+        element = parse_json_type(kind["elementType"])
+        return array_type(element) if element else None
     if kind["type"] == "map":
-        pair = type_of(kind["keyType"]), type_of(kind["valueType"])
+        pair = parse_json_type(kind["keyType"]), parse_json_type(kind["valueType"])
         return DataType("map", children=(pair[0], pair[1])) if pair[0] and pair[1] else None
     if kind["type"] == "struct":
-        found = [type_of(field["type"]) for field in kind["fields"]]
-        children = tuple(child for child in found if child)
+        field_types = [parse_json_type(field["type"]) for field in kind["fields"]]
+        children = tuple(child for child in field_types if child)
         names = tuple(str(field["name"]) for field in kind["fields"])
         return DataType("struct", children=children, names=names) if len(children) == len(names) else None
     return None
 
 
-def storable(kind: DataType) -> DataType:
-    """Return the type in which Parquet holds it; it has no type for nothing but nulls."""
+def to_storable_type(kind: DataType) -> DataType:
+    """Return the type in which Parquet stores values; Parquet has no void type."""
     if kind.kind == "void":
         return TEXT
     return DataType(
-        kind.kind, kind.precision, kind.scale, tuple(storable(child) for child in kind.children), kind.names
+        kind.kind, kind.precision, kind.scale, tuple(to_storable_type(child) for child in kind.children), kind.names
     )
 
 
-def ddl(kind: DataType) -> str:
-    """Return a type as Spark's CAST takes it, whatever its fields are called.
+def format_ddl(kind: DataType) -> str:
+    """Return a type in the syntax of Spark's CAST, with quoted field names.
 
-    >>> ddl(DataType("struct", children=(TEXT,), names=("a b",)))
+    >>> format_ddl(DataType("struct", children=(TEXT,), names=("a b",)))
     'struct<`a b`: string>'
     """
     if kind.kind == "struct":
         fields = zip(kind.names, kind.children, strict=True)
-        return "struct<" + ", ".join(f"`{name.replace('`', '``')}`: {ddl(child)}" for name, child in fields) + ">"
-    return f"{kind.kind}<{', '.join(map(ddl, kind.children))}>" if kind.children else str(kind)
+        return (
+            "struct<" + ", ".join(f"`{name.replace('`', '``')}`: {format_ddl(child)}" for name, child in fields) + ">"
+        )
+    return f"{kind.kind}<{', '.join(map(format_ddl, kind.children))}>" if kind.children else str(kind)

@@ -1,13 +1,13 @@
-"""Tell a user which operator of a task stands against its `by=`, and what to do. Pure."""
+"""Describe which operator of a task contradicts its `by=`, and what to do. Pure."""
 
 from collections.abc import Sequence
 
 from runnel.declare.model.flow import Task
-from runnel.errors import Mistake, listed
+from runnel.errors import Mistake, join_names
 from runnel.run.analysis.operators import NAMES
 
 # What each operator does wrong, and what to do about it.
-_TOLD = {
+_ADVICE = {
     "Aggregate": (
         "does not group by {it}: a slice would be made of part of its rows",
         "add {names} to groupBy(...), or remove by=",
@@ -37,7 +37,7 @@ _TOLD = {
         "take the first rows of each {names} with row_number(), or remove by=",
     ),
 }
-_LIKE = {
+_ADVISED_AS = {
     "AsOfJoin": "Join",
     "Deduplicate": "Distinct",
     "DeduplicateWithinWatermark": "Distinct",
@@ -48,38 +48,46 @@ _LIKE = {
     "Offset": "GlobalLimit",
     "Tail": "GlobalLimit",
 }
-_ALSO = {"DeduplicateWithinWatermark": "distinct", "Expand": "grouping in several ways", "Subquery": "subquery"}
+_OPERATOR_NAMES = {
+    "DeduplicateWithinWatermark": "distinct",
+    "Expand": "grouping in several ways",
+    "Subquery": "subquery",
+}
 
 
-def unaligned(task: Task, kind: str, places: Sequence[int] = (), *, is_inside: bool = False) -> Mistake:
-    """Return the mistake of an operator, named by its class, that lacks the columns of `by` at some places, or all."""
-    lacking = [task.options.by[place] for place in places] or list(task.options.by)
-    wrong, fix = _TOLD[_LIKE.get(kind, kind)]
-    name = _ALSO.get(kind) or NAMES[kind]
-    who = f"the {name} in its subquery" if is_inside else f"its {name}"
-    it = "it" if len(task.options.by) == 1 else listed(lacking)
-    return _mistake(task, f"{who} {wrong.format(it=it, names=listed(lacking))}", fix.format(names=listed(lacking)))
+def unaligned_error(task: Task, kind: str, positions: Sequence[int] = (), *, is_inside: bool = False) -> Mistake:
+    """Return the error for an operator that lacks the `by` columns at `positions`, or all of them."""
+    missing_columns = [task.options.by[position] for position in positions] or list(task.options.by)
+    problem, fix = _ADVICE[_ADVISED_AS.get(kind, kind)]
+    name = _OPERATOR_NAMES.get(kind) or NAMES[kind]
+    operator = f"the {name} in its subquery" if is_inside else f"its {name}"
+    columns_text = "it" if len(task.options.by) == 1 else join_names(missing_columns)
+    return _not_by_error(
+        task,
+        f"{operator} {problem.format(it=columns_text, names=join_names(missing_columns))}",
+        fix.format(names=join_names(missing_columns)),
+    )
 
 
-def other_column(task: Task, place: int, *, is_there: bool) -> Mistake:
-    """Return the mistake of a task whose column in `by` is not made from the slice's key."""
-    name = task.options.by[place]
-    if not is_there:
-        return _mistake(task, f"it makes no column `{name}`", f"select `{name}`, or remove by=")
+def wrong_column_error(task: Task, position: int, *, has_column: bool) -> Mistake:
+    """Return the error for a task whose `by` column is not computed from the slice key."""
+    name = task.options.by[position]
+    if not has_column:
+        return _not_by_error(task, f"it makes no column `{name}`", f"select `{name}`, or remove by=")
     fix = f"pass on `{name}` of the inputs unchanged, say in by_input= what it is made from, or remove by="
-    return _mistake(task, f"its column `{name}` is not the one that its inputs are sliced by", fix)
+    return _not_by_error(task, f"its column `{name}` is not the one that its inputs are sliced by", fix)
 
 
-def too_far_back(task: Task, width: int | None, most: int) -> Mistake:
-    """Return the mistake of a window that reads more slices before its own than the lookback says, or later ones."""
-    slices = f"{most} slice{'' if most == 1 else 's'}"
+def lookback_error(task: Task, width: int | None, lookback: int) -> Mistake:
+    """Return the error for a window that reads further back than the lookback, or later slices."""
+    slices = f"{lookback} slice{'' if lookback == 1 else 's'}"
     reads = f"reads {width} slices back" if width is not None else "reads all earlier slices, or later ones"
     what = f"task `{task.table}` looks back {slices}, but its window {reads}"
-    more = f"let lookback= be at least {width}" if width is not None else "give the window a range that ends"
-    fix = f"{more}, as in `range between interval {width or most} days preceding and current row`; or remove by="
+    advice = f"let lookback= be at least {width}" if width is not None else "give the window a range that ends"
+    fix = f"{advice}, as in `range between interval {width or lookback} days preceding and current row`; or remove by="
     return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
 
 
-def _mistake(task: Task, but: str, fix: str) -> Mistake:
-    what = f"task `{task.table}` is computed by {listed(task.options.by)}, but {but}"
+def _not_by_error(task: Task, problem: str, fix: str) -> Mistake:
+    what = f"task `{task.table}` is computed by {join_names(task.options.by)}, but {problem}"
     return Mistake("RUN_NOT_BY", what, at=str(task.place), fix=fix)

@@ -1,11 +1,17 @@
-"""Which columns of its tables a plan uses, from its root down: a column that is only passed by is not used. Pure."""
+"""Find which columns of its tables a plan uses; a column that is read but never needed above is not used. Pure."""
 
 from collections.abc import Sequence
 
-from runnel.run.analysis.logical_plan import Node, first, flat, number, references
+from runnel.run.analysis.logical_plan import (
+    PlanNode,
+    find_references,
+    flatten_expressions,
+    get_expression_id,
+    get_outermost,
+)
 
-# Operators that need the columns above them and those in their own expressions, and pass on their children's. Not
-# Expand: Spark's JSON leaves its expressions out, as it does with every list of lists.
+# Operators that need the columns needed above them and those in their own expressions, and output their children's
+# columns. Not Expand: Spark's JSON leaves out its expressions, as it does with every list of lists.
 _PASSING = frozenset(
     (
         "SubqueryAlias",
@@ -38,92 +44,119 @@ _PASSING = frozenset(
     )
 )
 _PRUNING = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
-_MAKING = {"Generate": "generatorOutput", "Window": "windowExpressions"}
-Ids = list[int] | None  # None: it can't be said, so everything counts
+_NEW_COLUMN_FIELDS = {"Generate": "generatorOutput", "Window": "windowExpressions"}
+ColumnIds = list[int] | None  # None: unknown, so all columns count as used
 
 
-def used(nodes: Sequence[Node]) -> dict[Node, set[int]]:
-    """Return for each leaf of a plan, the root of which comes first, the ids of the columns that are used."""
+def find_used_columns(nodes: Sequence[PlanNode]) -> dict[PlanNode, set[int]]:
+    """Return the ids of the used columns for each leaf of a plan; `nodes` has the root first."""
     if not nodes:
         return {}
-    outputs = outputs_of(nodes)
-    found: dict[Node, set[int]] = {}
-    asked: dict[int, set[int]] = {}  # of each CTE: positions
-    todo: list[tuple[Node, set[int] | None]] = [(nodes[0], _all(outputs[nodes[0]]))]
-    while todo:
-        node, need = todo.pop()
+    outputs = find_output_ids(nodes)
+    used_ids: dict[PlanNode, set[int]] = {}
+    cte_positions: dict[int, set[int]] = {}  # used column positions of each CTE
+    pending: list[tuple[PlanNode, set[int] | None]] = [(nodes[0], _to_set(outputs[nodes[0]]))]
+    while pending:
+        node, needed_ids = pending.pop()
         if node.kind == "CTERelationRef":
-            own = [one for one, _ in node.attributes]
-            places = {place for place, one in enumerate(own) if need is None or one in need}
-            asked.setdefault(node.fields["cteId"], set()).update(places)
+            cte_ids = [column_id for column_id, _ in node.attributes]
+            positions = {
+                position for position, column_id in enumerate(cte_ids) if needed_ids is None or column_id in needed_ids
+            }
+            cte_positions.setdefault(node.fields["cteId"], set()).update(positions)
         elif not node.children:
-            every = {one for one, _ in node.attributes}
-            found.setdefault(node, set()).update(every if need is None else every & need)
-        todo.extend((child, _needed(node, child, need, outputs, asked)) for child in node.children)
-        todo.extend((query, _all(outputs[query])) for query in node.subqueries)
-    return found
+            leaf_ids = {column_id for column_id, _ in node.attributes}
+            used_ids.setdefault(node, set()).update(leaf_ids if needed_ids is None else leaf_ids & needed_ids)
+        pending.extend(
+            (child, _find_needed_ids(node, child, needed_ids, outputs, cte_positions)) for child in node.children
+        )
+        pending.extend((query, _to_set(outputs[query])) for query in node.subqueries)
+    return used_ids
 
 
-def _needed(
-    node: Node, child: Node, need: set[int] | None, outputs: dict[Node, Ids], asked: dict[int, set[int]]
+def _find_needed_ids(
+    node: PlanNode,
+    child: PlanNode,
+    needed_ids: set[int] | None,
+    outputs: dict[PlanNode, ColumnIds],
+    cte_positions: dict[int, set[int]],
 ) -> set[int] | None:
     """Return the ids that a node needs of one of its children."""
-    inner, outer = outputs[child], outputs[node]
+    child_ids, output_ids = outputs[child], outputs[node]
     if node.kind in _PRUNING:
-        return _pruned(node, need)
+        return _find_projected_ids(node, needed_ids)
     if node.kind == "CTERelationDef":
-        places = asked.get(node.fields["id"], set())
-        return None if inner is None else {one for place, one in enumerate(inner) if place in places}
+        positions = cte_positions.get(node.fields["id"], set())
+        return (
+            None
+            if child_ids is None
+            else {column_id for position, column_id in enumerate(child_ids) if position in positions}
+        )
     if node.kind == "WithCTE":
-        return need if child is node.children[-1] else set()
-    if node.kind == "Union" and inner is not None and outer is not None and need is not None:
-        return {one for one, above in zip(inner, outer, strict=False) if above in need}
-    if node.kind in _PASSING and need is not None:
-        return need | references(node.expressions) | _outer(node)
-    return _all(inner)
+        return needed_ids if child is node.children[-1] else set()
+    if node.kind == "Union" and child_ids is not None and output_ids is not None and needed_ids is not None:
+        return {
+            column_id for column_id, output_id in zip(child_ids, output_ids, strict=False) if output_id in needed_ids
+        }
+    if node.kind in _PASSING and needed_ids is not None:
+        return needed_ids | find_references(node.expressions) | _find_outer_references(node)
+    return _to_set(child_ids)
 
 
-def _pruned(node: Node, need: set[int] | None) -> set[int]:
-    """Return what those columns of a projection need that are needed themselves."""
-    kept = _PRUNING[node.kind]
-    wanted = references([one for key, part in node.fields.items() if key != kept for one in flat(part)])
-    for item in node.fields[kept]:
-        top = first(item)
-        if need is None or top is None or number(top) in need:
-            wanted |= references(list(flat(item)))
-    return wanted | _outer(node)
+def _find_projected_ids(node: PlanNode, needed_ids: set[int] | None) -> set[int]:
+    """Return the ids that the needed columns of a projection refer to."""
+    pruned_field = _PRUNING[node.kind]
+    referenced_ids = find_references(
+        [
+            expression
+            for key, field_value in node.fields.items()
+            if key != pruned_field
+            for expression in flatten_expressions(field_value)
+        ]
+    )
+    for item in node.fields[pruned_field]:
+        top = get_outermost(item)
+        if needed_ids is None or top is None or get_expression_id(top) in needed_ids:
+            referenced_ids |= find_references(list(flatten_expressions(item)))
+    return referenced_ids | _find_outer_references(node)
 
 
-def _outer(node: Node) -> set[int]:
-    """Return what the subqueries in a node mention: it may be a column outside of them."""
-    found: set[int] = set()
-    todo = list(node.subqueries)
-    while todo:
-        one = todo.pop()
-        if one.children:
-            found |= references(one.expressions)
-        todo += one.children + one.subqueries
-    return found
+def _find_outer_references(node: PlanNode) -> set[int]:
+    """Return the ids that the subqueries of a node refer to, which may be columns outside of them."""
+    outer_ids: set[int] = set()
+    pending = list(node.subqueries)
+    while pending:
+        inner_node = pending.pop()
+        if inner_node.children:
+            outer_ids |= find_references(inner_node.expressions)
+        pending += inner_node.children + inner_node.subqueries
+    return outer_ids
 
 
-def outputs_of(nodes: Sequence[Node]) -> dict[Node, Ids]:
-    """Return the ids of the columns that each node gives to the one above it; None where it can't be said."""
-    found: dict[Node, Ids] = {}
+def find_output_ids(nodes: Sequence[PlanNode]) -> dict[PlanNode, ColumnIds]:
+    """Return the ids of the output columns of each node; None if they are unknown."""
+    output_ids: dict[PlanNode, ColumnIds] = {}
     for node in reversed(nodes):
-        inner = [found[child] for child in node.children]
+        child_ids = [output_ids[child] for child in node.children]
         if not node.children:
-            found[node] = [one for one, _ in node.attributes]
+            output_ids[node] = [column_id for column_id, _ in node.attributes]
         elif node.kind in _PRUNING:
-            found[node] = [number(top) for item in node.fields[_PRUNING[node.kind]] if (top := first(item))]
+            output_ids[node] = [
+                get_expression_id(top) for item in node.fields[_PRUNING[node.kind]] if (top := get_outermost(item))
+            ]
         elif node.kind in ("Join", "LateralJoin", "AsOfJoin"):
-            found[node] = _joined(node, inner)
+            output_ids[node] = _join_output_ids(node, child_ids)
         elif "output" in node.fields:
-            found[node] = [one for one, _ in node.attributes]
-        elif node.kind in _MAKING:
-            made = [number(top) for item in node.fields[_MAKING[node.kind]] if (top := first(item))]
-            found[node] = None if inner[0] is None else inner[0] + made
+            output_ids[node] = [column_id for column_id, _ in node.attributes]
+        elif node.kind in _NEW_COLUMN_FIELDS:
+            new_ids = [
+                get_expression_id(top)
+                for item in node.fields[_NEW_COLUMN_FIELDS[node.kind]]
+                if (top := get_outermost(item))
+            ]
+            output_ids[node] = None if child_ids[0] is None else child_ids[0] + new_ids
         elif node.kind == "WithCTE":
-            found[node] = inner[-1]
+            output_ids[node] = child_ids[-1]
         else:
             is_known = node.kind in _PASSING or node.kind in (
                 "Union",
@@ -132,17 +165,17 @@ def outputs_of(nodes: Sequence[Node]) -> dict[Node, Ids]:
                 "Except",
                 "CTERelationDef",
             )
-            found[node] = inner[0] if is_known else None
-    return found
+            output_ids[node] = child_ids[0] if is_known else None
+    return output_ids
 
 
-def _joined(node: Node, inner: Sequence[Ids]) -> Ids:
+def _join_output_ids(node: PlanNode, child_ids: Sequence[ColumnIds]) -> ColumnIds:
     kind = str(node.fields.get("joinType"))
-    sides = inner[:1] if "LeftSemi" in kind or "LeftAnti" in kind else inner
+    sides = child_ids[:1] if "LeftSemi" in kind or "LeftAnti" in kind else child_ids
     if node.kind == "LateralJoin" or "Existence" in kind or any(side is None for side in sides):
         return None
-    return [one for side in sides if side is not None for one in side]
+    return [column_id for side in sides if side is not None for column_id in side]
 
 
-def _all(ids: Ids) -> set[int] | None:
+def _to_set(ids: ColumnIds) -> set[int] | None:
     return None if ids is None else set(ids)

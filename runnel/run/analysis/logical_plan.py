@@ -1,7 +1,7 @@
-"""Spark's analysed plan as a tree of nodes, made of the JSON that Spark writes for it. Pure.
+"""Build a tree of nodes from the JSON of Spark's analysed plan. Pure.
 
-Spark lists a tree in preorder, each element with its number of children; expressions hold whole plans where they are
-subqueries. Nothing here recurses, because plans of generated code are deep.
+Spark lists a tree in preorder, each element with its number of children; a subquery expression contains a whole plan.
+Nothing here recurses, because plans of generated code are deep.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,92 +10,107 @@ from typing import Any
 
 
 @dataclass(eq=False)
-class Node:
+class PlanNode:
     """An operator of a plan. `kind` is its class without the package."""
 
     kind: str
     fields: dict[str, Any]
     alias: str | None = None  # of the SubqueryAlias right above it: `catalog.layer.name` of a table
-    children: list["Node"] = field(default_factory=list)
-    subqueries: list["Node"] = field(default_factory=list)
+    children: list["PlanNode"] = field(default_factory=list)
+    subqueries: list["PlanNode"] = field(default_factory=list)
     expressions: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def attributes(self) -> list[tuple[int, str]]:
-        """Return (id, name) of the columns that a leaf brings."""
-        found = [first(item) for item in self.fields.get("output") or ()]
-        return [(number(item), str(item["name"])) for item in found if item]
+        """Return (id, name) of the output columns of a leaf."""
+        outermost = [get_outermost(item) for item in self.fields.get("output") or ()]
+        return [(get_expression_id(item), str(item["name"])) for item in outermost if item]
 
 
-def tree(items: Sequence[dict[str, Any]]) -> list[Node]:
+def build_tree(items: Sequence[dict[str, Any]]) -> list[PlanNode]:
     """Return all nodes of a plan, the root first and every parent before its children, subqueries included."""
-    nodes: list[Node] = []
-    waiting: list[Sequence[dict[str, Any]]] = [items]
-    owners: list[Node | None] = [None]
-    while waiting:
-        found, plans = _one_tree(waiting.pop())
+    nodes: list[PlanNode] = []
+    pending_plans: list[Sequence[dict[str, Any]]] = [items]
+    owners: list[PlanNode | None] = [None]
+    while pending_plans:
+        tree_nodes, plans = _build_single_tree(pending_plans.pop())
         owner = owners.pop()
-        if owner is not None and found:
-            owner.subqueries.append(found[0])
-        nodes.extend(found)
+        if owner is not None and tree_nodes:
+            owner.subqueries.append(tree_nodes[0])
+        nodes.extend(tree_nodes)
         for holder, plan in plans:
-            waiting.append(plan)
+            pending_plans.append(plan)
             owners.append(holder)
     return nodes
 
 
-def references(expressions: Sequence[dict[str, Any]]) -> set[int]:
+def find_references(expressions: Sequence[dict[str, Any]]) -> set[int]:
     """Return the ids of the columns that flat expressions mention."""
-    return {number(item) for item in expressions if item["class"].endswith(".AttributeReference")}
+    return {get_expression_id(item) for item in expressions if item["class"].endswith(".AttributeReference")}
 
 
-def flat(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression in a field of a node, but nothing of the plans inside."""
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, list):
-            todo.extend(reversed(one))
-        elif isinstance(one, dict):
-            if "num-children" in one:  # else it is a type or the metadata of a column
-                yield one
-            todo.extend(part for key, part in one.items() if key != "plan" and isinstance(part, list | dict))
+def flatten_expressions(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every expression in a field of a node, without those of plans inside."""
+    pending = [value]
+    while pending:
+        element = pending.pop()
+        if isinstance(element, list):
+            pending.extend(reversed(element))
+        elif isinstance(element, dict):
+            if "num-children" in element:  # else it is a type or the metadata of a column
+                yield element
+            pending.extend(
+                field_value
+                for key, field_value in element.items()
+                if key != "plan" and isinstance(field_value, list | dict)
+            )
 
 
-def first(item: Any) -> dict[str, Any] | None:
-    """Return the outermost expression of a flat one."""
+def get_outermost(item: Any) -> dict[str, Any] | None:
+    """Return the outermost expression of a flat list; None if there is none."""
     return item[0] if isinstance(item, list) and item and isinstance(item[0], dict) else None
 
 
-def number(item: dict[str, Any]) -> int:
-    """Return the id of a named expression, or -1 where it has none."""
+def get_expression_id(item: dict[str, Any]) -> int:
+    """Return the id of a named expression, or -1 if it has none."""
     return int((item.get("exprId") or {}).get("id", -1))
 
 
-def _one_tree(
+def _build_single_tree(
     items: Sequence[dict[str, Any]],
-) -> tuple[list[Node], list[tuple[Node, Sequence[dict[str, Any]]]]]:
-    nodes: list[Node] = []
-    plans: list[tuple[Node, Sequence[dict[str, Any]]]] = []
-    open_: list[tuple[Node, int]] = []  # a parent, and how many children it still lacks
+) -> tuple[list[PlanNode], list[tuple[PlanNode, Sequence[dict[str, Any]]]]]:
+    nodes: list[PlanNode] = []
+    plans: list[tuple[PlanNode, Sequence[dict[str, Any]]]] = []
+    open_parents: list[tuple[PlanNode, int]] = []  # a parent, and how many children it still lacks
     for item in items:
         kind = item["class"].rpartition(".")[2].rstrip("$")
-        node = Node(kind, item, expressions=[one for key, part in item.items() if key != "class" for one in flat(part)])
-        plans.extend((node, one["plan"]) for one in node.expressions if isinstance(one.get("plan"), list))
-        if open_:
-            parent, lacking = open_.pop()
+        node = PlanNode(
+            kind,
+            item,
+            expressions=[
+                expression
+                for key, field_value in item.items()
+                if key != "class"
+                for expression in flatten_expressions(field_value)
+            ],
+        )
+        plans.extend(
+            (node, expression["plan"]) for expression in node.expressions if isinstance(expression.get("plan"), list)
+        )
+        if open_parents:
+            parent, missing_children = open_parents.pop()
             parent.children.append(node)
-            node.alias = _alias(parent)
-            if lacking > 1:
-                open_.append((parent, lacking - 1))
+            node.alias = _read_table_alias(parent)
+            if missing_children > 1:
+                open_parents.append((parent, missing_children - 1))
         nodes.append(node)
         if item["num-children"]:
-            open_.append((node, item["num-children"]))
+            open_parents.append((node, item["num-children"]))
     return nodes, plans
 
 
-def _alias(node: Node) -> str | None:
-    """Return the whole name of a catalog's table; an alias of the user's own has no qualifier."""
+def _read_table_alias(node: PlanNode) -> str | None:
+    """Return the qualified name of a catalog table; None for a user's own alias, which has no qualifier."""
     identifier = node.fields.get("identifier") if node.kind == "SubqueryAlias" else None
     qualifier = (identifier or {}).get("qualifier") or "[]"
     parts = qualifier.strip("[]").split(", ") if isinstance(qualifier, str) else qualifier

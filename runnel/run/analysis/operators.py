@@ -1,7 +1,7 @@
-"""The operators and functions of Spark's plans by what they mean for a task, with the names that people know. Pure."""
+"""Classify the operators and functions of Spark's plans, with the names that users know. Pure."""
 
 LITERAL = ("LocalRelation", "Range", "OneRowRelation")
-# Operators that make each of their rows from one row.
+# Operators that make each output row from one input row.
 ROWWISE = frozenset(
     (
         "Project",
@@ -24,8 +24,8 @@ ROWWISE = frozenset(
         "PipeOperator",
     )
 )
-# Operators that hand each group of rows to a function, with the field that says by what, for each child. Where it is a
-# number, so many first columns of the child.
+# Operators that pass groups of rows to a function, with the grouping field for each child. If the field is a number, it
+# is the number of leading columns of the child.
 GROUPED = {
     "FlatMapGroupsInArrow": ("groupingAttributes",),
     "FlatMapGroupsInPandas": ("groupingAttributes",),

@@ -1,6 +1,6 @@
-"""What the leaves of a plan read, where the plan's JSON does not say it: files, databases, RDDs, unnamed tables.
+"""Read what the leaves of a plan scan if the plan's JSON does not say it: files, databases, RDDs, unnamed tables.
 
-Asks Spark a few questions per leaf, so it is only used for plans that have such leaves.
+Makes a few calls of Spark per leaf, so it is only used for plans that have such leaves.
 """
 
 import re
@@ -16,42 +16,42 @@ _MOST = 3
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """What one leaf reads: a `table` of a catalog, something `outside`, rows that an RDD `hides`, or mere literals."""
+class PlanLeaf:
+    """What a leaf reads: a catalog `table`, something `outside`, rows whose origin an RDD `hides`, or only literals."""
 
     table: str | None = None
     outside: str | None = None
     hides: bool = False
 
 
-def leaves(frame: "DataFrame") -> dict[int, Leaf]:
+def read_leaves(frame: "DataFrame") -> dict[int, PlanLeaf]:
     """Return what each leaf of the analysed plan reads, by the id of its first column."""
     plan = frame._jdf.queryExecution().analyzed()
-    found: dict[int, Leaf] = {}
-    for one in [plan, *_items(plan.subqueriesAll())]:
-        for leaf in _items(one.collectLeaves()):
+    leaves_by_id: dict[int, PlanLeaf] = {}
+    for subplan in [plan, *_to_list(plan.subqueriesAll())]:
+        for leaf in _to_list(subplan.collectLeaves()):
             output = leaf.output()
             if not output.isEmpty():
-                found[output.head().exprId().id()] = _leaf(leaf)
-    return found
+                leaves_by_id[output.head().exprId().id()] = _read_leaf(leaf)
+    return leaves_by_id
 
 
-def _leaf(leaf: Any) -> Leaf:
+def _read_leaf(leaf: Any) -> PlanLeaf:
     kind = leaf.getClass().getSimpleName()
     if kind == "DataSourceV2Relation":
         if leaf.identifier().isDefined() and leaf.catalog().isDefined():
-            return Leaf(table=leaf.name())
-        return Leaf(outside=str(leaf.table().name()))
+            return PlanLeaf(table=leaf.name())
+        return PlanLeaf(outside=str(leaf.table().name()))
     if kind == "LogicalRelation":
-        return Leaf(outside=_relation(leaf.relation()))
+        return PlanLeaf(outside=_describe_relation(leaf.relation()))
     if kind == "LogicalRDD":
-        return _rdd(leaf.rdd().toDebugString())
-    return Leaf(outside=str(leaf.simpleString(_MOST)))
+        return _classify_rdd(leaf.rdd().toDebugString())
+    return PlanLeaf(outside=str(leaf.simpleString(_MOST)))
 
 
-def _relation(relation: Any) -> str:
+def _describe_relation(relation: Any) -> str:
     if relation.getClass().getSimpleName() == "HadoopFsRelation":
-        paths = [path.toString() for path in _items(relation.location().rootPaths())]
+        paths = [path.toString() for path in _to_list(relation.location().rootPaths())]
         more = f" and {len(paths) - _MOST} more" if len(paths) > _MOST else ""
         return ", ".join(path.removeprefix("file:") for path in paths[:_MOST]) + more
     text = str(relation.toString())
@@ -59,13 +59,13 @@ def _relation(relation: Any) -> str:
     return f"JDBC table {database[1]}" if database else text
 
 
-def _rdd(lineage: str) -> Leaf:
-    """Tell literal rows from what an RDD reads, by the RDDs that it is made from."""
+def _classify_rdd(lineage: str) -> PlanLeaf:
+    """Tell from the lineage of an RDD whether it holds literal rows, reads files, or hides its origin."""
     files = _FILE_RDD.search(lineage)
     if files:
-        return Leaf(outside=files[1] or "files of an RDD")
-    return Leaf(hides=any(sign in lineage for sign in _HIDING))
+        return PlanLeaf(outside=files[1] or "files of an RDD")
+    return PlanLeaf(hides=any(sign in lineage for sign in _HIDING))
 
 
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
+def _to_list(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]

@@ -1,32 +1,32 @@
-"""Judge what checks found: a failed run, or warnings. Pure."""
+"""Decide from check findings whether a run fails or only warns. Pure."""
 
 from collections.abc import Sequence
 
 from runnel.declare.model.flow import Task
 from runnel.errors import RunnelError
-from runnel.run.checks.row_checks import Finding
+from runnel.run.checks.row_checks import CheckFinding
 
 
-def judge(task: Task, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Return the warnings; raise CHECK_FAILED with every check that failed where one of them stops the run."""
+def judge_findings(task: Task, findings: Sequence[CheckFinding]) -> tuple[str, ...]:
+    """Return the warnings; if a check stops the run, raise CHECK_FAILED with every check that failed."""
     failed = [finding for finding in findings if finding.failed]
     stopping = [finding for finding in failed if finding.check.on_fail == "stop"]
     if not stopping:
-        return tuple(told(finding) for finding in failed if finding.check.on_fail == "warn")
+        return tuple(describe_finding(finding) for finding in failed if finding.check.on_fail == "warn")
     lines = [f"task `{task.table}`: {len(stopping)} check{'s' if len(stopping) > 1 else ''} failed"]
-    lines += [f"    {told(finding)}{_at(finding)}" for finding in failed]
-    place = next((finding.check.place for finding in stopping if finding.check.place), task.place)
+    lines += [f"    {describe_finding(finding)}{_describe_location(finding)}" for finding in failed]
+    location = next((finding.check.place for finding in stopping if finding.check.place), task.place)
     fix = 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" goes on'
-    if not any(finding.check.is_row for finding in stopping):
+    if not any(finding.check.is_row_check for finding in stopping):
         fix = 'correct the task or its input; on_fail="warn" goes on'
-    raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(place), fix=fix)
+    raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(location), fix=fix)
 
 
-def told(finding: Finding) -> str:
+def describe_finding(finding: CheckFinding) -> str:
     """Return a failed check as a line.
 
     >>> from runnel.declare.model.flow import Check
-    >>> told(Finding(Check("unique", "unique(id)"), 1, "id 17 twice"))
+    >>> describe_finding(CheckFinding(Check("unique", "unique(id)"), 1, "id 17 twice"))
     'unique(id): 1 value more than once, such as id 17 twice'
     """
     check, count = finding.check, finding.failed
@@ -38,5 +38,5 @@ def told(finding: Finding) -> str:
     return f"{check.text}: {count:,} {noun}{'' if count == 1 else 's'} {verb}{example}"
 
 
-def _at(finding: Finding) -> str:
+def _describe_location(finding: CheckFinding) -> str:
     return f" ({finding.check.place})" if finding.check.place else ""

@@ -1,4 +1,4 @@
-"""Checks of whole tables: unique, references, row_count, fresh. All of a task's are one query."""
+"""Run checks of whole tables: unique, references, row_count, fresh. One query for all checks of a task."""
 
 import secrets
 from collections.abc import Sequence
@@ -7,31 +7,33 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check
-from runnel.declare.sql.literals import column, literal
-from runnel.errors import Mistake, nearest
+from runnel.declare.sql.literals import format_literal, quote_column
+from runnel.errors import Mistake, find_nearest
 from runnel.names import TableName
-from runnel.phase_timer import phase
-from runnel.run.checks.row_checks import Finding, unreadable
+from runnel.phase_timer import measure_phase
+from runnel.run.checks.row_checks import CheckFinding, unreadable_check_error
 from runnel.run.task_context import timestamp_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 
-@phase("check")
-def table_checks(context: "Context", target: str, checks: Sequence[Check]) -> tuple[Finding, ...]:
-    """Return how the checks of a table went; `target` is what Spark calls it."""
+@measure_phase("check")
+def run_table_checks(context: "TaskContext", target: str, checks: Sequence[Check]) -> tuple[CheckFinding, ...]:
+    """Return the findings of the checks of a table; `target` is its identifier in Spark."""
     if not checks:
         return ()
-    parts = [f"SELECT {at} AS at, * FROM ({_sql(context, check, target)})" for at, check in enumerate(checks)]
-    rows = context.session.sql(" UNION ALL ".join(parts)).collect()
-    return tuple(_finding(checks[row["at"]], row) for row in sorted(rows, key=lambda row: int(row["at"])))
+    queries = [
+        f"SELECT {index} AS at, * FROM ({_build_query(context, check, target)})" for index, check in enumerate(checks)
+    ]
+    rows = context.session.sql(" UNION ALL ".join(queries)).collect()
+    return tuple(_read_finding(checks[row["at"]], row) for row in sorted(rows, key=lambda row: int(row["at"])))
 
 
-@phase("check")
-def refuse_unreadable(context: "Context", frame: "DataFrame", checks: Sequence[Check]) -> None:
+@measure_phase("check")
+def refuse_unreadable_checks(context: "TaskContext", frame: "DataFrame", checks: Sequence[Check]) -> None:
     """Raise CHECK_INVALID for the first check of a table that can't be read; `frame` is what the table will hold."""
     from pyspark.errors import AnalysisException
 
@@ -42,31 +44,31 @@ def refuse_unreadable(context: "Context", frame: "DataFrame", checks: Sequence[C
     try:
         for check in checks:
             try:
-                context.session.sql(_sql(context, check, view))
+                context.session.sql(_build_query(context, check, view))
             except AnalysisException as error:
-                raise _blamed(context, check, error, frame.columns) from error
+                raise _explain_unreadable_check(context, check, error, frame.columns) from error
     finally:
-        with suppress(Exception):  # what went wrong first is what is told
+        with suppress(Exception):  # the first error is the one to report
             context.session.catalog.dropTempView(view)
 
 
-def _sql(context: "Context", check: Check, target: str) -> str:
-    """Return the query of a check: one row of `failed`, `number` and `value`."""
-    given = dict(check.arguments)
+def _build_query(context: "TaskContext", check: Check, target: str) -> str:
+    """Return the query of a check, which gives one row of `failed`, `number` and `value`."""
+    arguments = dict(check.arguments)
     if check.kind == "unique":
-        return _unique(check, target)
+        return _build_unique_query(check, target)
     if check.kind == "references":
-        other = context.identifier(TableName.parse(str(given["table"])))
-        return _references(check, target, other, str(given["column"]))
+        other_table = context.identifier(TableName.parse(str(arguments["table"])))
+        return _build_references_query(check, target, other_table, str(arguments["column"]))
     if check.kind == "row_count":
-        return _row_count(given.get("min"), given.get("max"), target)
-    return _fresh(check, target, context.now - timedelta(seconds=float(given["within_seconds"])))
+        return _build_row_count_query(arguments.get("min"), arguments.get("max"), target)
+    return _build_freshness_query(check, target, context.now - timedelta(seconds=float(arguments["within_seconds"])))
 
 
-def _unique(check: Check, target: str) -> str:
-    """Return the query for values that stand more than once, with one that does so most often; nulls differ."""
-    names = [column(name) for name in check.columns]
-    labels = [f"{literal(name + ' ')} || string({column(name)})" for name in check.columns]
+def _build_unique_query(check: Check, target: str) -> str:
+    """Return the query for duplicate values, with the most frequent one; nulls are never duplicates."""
+    names = [quote_column(name) for name in check.columns]
+    labels = [f"{format_literal(name + ' ')} || string({quote_column(name)})" for name in check.columns]
     groups = (
         f"SELECT count(1) AS times, concat_ws(', ', {', '.join(labels)}) AS value FROM {target} "
         f"WHERE {' AND '.join(f'{name} IS NOT NULL' for name in names)} GROUP BY {', '.join(names)} HAVING count(1) > 1"
@@ -75,63 +77,65 @@ def _unique(check: Check, target: str) -> str:
     return f"SELECT count(1) AS failed, {most}.times AS number, {most}.value AS value FROM ({groups})"
 
 
-def _references(check: Check, target: str, other: str, other_column: str) -> str:
-    """Return the query for rows whose value is not in another table; null refers to nothing."""
+def _build_references_query(check: Check, target: str, other_table: str, other_column: str) -> str:
+    """Return the query for rows whose value is not in another table; nulls are ignored."""
     return (
         "SELECT count(1) AS failed, bigint(null) AS number, min(string(mine)) AS value FROM "
-        f"(SELECT {column(check.columns[0])} AS mine FROM {target}) LEFT ANTI JOIN "
-        f"(SELECT {column(other_column)} AS theirs FROM {other}) ON mine = theirs WHERE mine IS NOT NULL"
+        f"(SELECT {quote_column(check.columns[0])} AS mine FROM {target}) LEFT ANTI JOIN "
+        f"(SELECT {quote_column(other_column)} AS theirs FROM {other_table}) ON mine = theirs WHERE mine IS NOT NULL"
     )
 
 
-def _row_count(least: int | None, most: int | None, target: str) -> str:
+def _build_row_count_query(least: int | None, most: int | None, target: str) -> str:
     bounds = [f"count(1) < {least}"] if least is not None else []
     bounds += [f"count(1) > {most}"] if most is not None else []
     return f"SELECT bigint({' OR '.join(bounds)}) AS failed, count(1) AS number, string(null) AS value FROM {target}"
 
 
-def _fresh(check: Check, target: str, oldest: datetime) -> str:
-    newest = f"max({column(check.columns[0])})"
+def _build_freshness_query(check: Check, target: str, oldest: datetime) -> str:
+    newest = f"max({quote_column(check.columns[0])})"
     is_old = f"coalesce(try_cast({newest} AS timestamp) < {timestamp_sql(oldest)}, true)"
     return f"SELECT bigint({is_old}) AS failed, bigint(null) AS number, string({newest}) AS value FROM {target}"
 
 
-def _finding(check: Check, row: "Row") -> Finding:
+def _read_finding(check: Check, row: "Row") -> CheckFinding:
     failed, number, value = row["failed"], row["number"], row["value"]
     if not failed:
-        return Finding(check, 0)
+        return CheckFinding(check, 0)
     if check.kind == "unique":
-        return Finding(check, failed, f"{value} {'twice' if number == 2 else f'{number:,} times'}")
+        return CheckFinding(check, failed, f"{value} {'twice' if number == 2 else f'{number:,} times'}")
     if check.kind == "references":
-        return Finding(check, failed, f"{check.columns[0]} {value}")
+        return CheckFinding(check, failed, f"{check.columns[0]} {value}")
     if check.kind == "row_count":
-        return Finding(check, failed, f"it has {number:,} row{'' if number == 1 else 's'}")
-    return Finding(check, failed, f"the newest is {value}" if value else "it has no value")
+        return CheckFinding(check, failed, f"it has {number:,} row{'' if number == 1 else 's'}")
+    return CheckFinding(check, failed, f"the newest is {value}" if value else "it has no value")
 
 
-def _blamed(context: "Context", check: Check, error: Exception, columns: Sequence[str]) -> Mistake:
-    """Return the mistake of a check, which may be about the table that it refers to."""
+def _explain_unreadable_check(
+    context: "TaskContext", check: Check, error: Exception, columns: Sequence[str]
+) -> Mistake:
+    """Return the error for an unreadable check, which may be about the table that it references."""
     if check.kind != "references":
-        return unreadable(check, error, columns)
-    given = dict(check.arguments)
-    table, at = str(given["table"]), str(check.place) if check.place else None
-    known = _columns(context, TableName.parse(table))
-    if known is None:
+        return unreadable_check_error(check, error, columns)
+    arguments = dict(check.arguments)
+    table, at = str(arguments["table"]), str(check.place) if check.place else None
+    table_columns = _list_table_columns(context, TableName.parse(table))
+    if table_columns is None:
         what = f"the check `{check.text}` refers to `{table}`, but there is no such table yet"
         return Mistake("CHECK_INVALID", what, at=at, fix="compute that table first, or correct its name")
-    if str(given["column"]).lower() not in [name.lower() for name in known]:
-        close = nearest(str(given["column"]), known)
+    if str(arguments["column"]).lower() not in [name.lower() for name in table_columns]:
+        close = find_nearest(str(arguments["column"]), table_columns)
         what = f"the check `{check.text}` refers to a column that `{table}` does not have"
         return Mistake(
             "CHECK_INVALID",
             what + (f"; close: `{close}`" if close else ""),
             at=at,
-            fix=f"its columns: {', '.join(known)}",
+            fix=f"its columns: {', '.join(table_columns)}",
         )
-    return unreadable(check, error, columns)
+    return unreadable_check_error(check, error, columns)
 
 
-def _columns(context: "Context", table: TableName) -> list[str] | None:
+def _list_table_columns(context: "TaskContext", table: TableName) -> list[str] | None:
     from pyspark.errors import AnalysisException
 
     try:

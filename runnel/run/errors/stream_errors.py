@@ -1,4 +1,4 @@
-"""Say in Runnel's words what went wrong with a stream."""
+"""Turn exceptions of a stream into errors that a user can act on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from runnel.run.errors import task_errors
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
-    from runnel.run.stream.batch_publisher import Batches
+    from runnel.run.stream.batch_publisher import BatchPublisher
 
 _OTHER_STATE = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
@@ -26,20 +26,20 @@ _LOST = ("Cannot load current offset at snapshot", "is not an ancestor of", "Can
 
 
 @contextmanager
-def tell(task: "Task", root: Path, batches: "Batches | None" = None) -> Iterator[None]:
-    """Raise what the block raises as something that a user can act on."""
+def raise_stream_errors(task: "Task", root: Path, publisher: "BatchPublisher | None" = None) -> Iterator[None]:
+    """Raise the exceptions of the block as errors that a user can act on."""
     try:
         yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        cause = batches.error if batches is not None and batches.error is not None else error
-        raise _told(cause, task, root) from error
+        cause = publisher.error if publisher is not None and publisher.error is not None else error
+        raise _to_stream_error(cause, task, root) from error
 
 
 @contextmanager
-def told_if_computed(task: "Task") -> Iterator[None]:
-    """Say it where a task computes rows of a stream, instead of telling what is to be computed."""
+def refuse_computed_stream(task: "Task") -> Iterator[None]:
+    """Refuse a task that computes rows of a stream eagerly, such as by count() or collect()."""
     try:
         yield
     except RunnelError as error:
@@ -50,18 +50,18 @@ def told_if_computed(task: "Task") -> Iterator[None]:
         raise Mistake("STREAM_COMPUTED", what, at=error.at or str(task.place), fix=fix) from error
 
 
-def _told(error: BaseException, task: "Task", root: Path) -> BaseException:
+def _to_stream_error(error: BaseException, task: "Task", root: Path) -> BaseException:
     if isinstance(error, RunnelError):
         return error
     text, reset = str(error), f"start it anew from all rows that are there: runnel stream reset {task.table}"
     if any(sign in text for sign in _OTHER_STATE):
-        what = f"what `{task.table}` remembers does not fit its code any more: {_line(text)}"
+        what = f"what `{task.table}` remembers does not fit its code any more: {_read_first_line(text)}"
         return RunnelError("STREAM_OTHER_STATE", what, at=str(task.place), fix=f"undo the change, or {reset}")
     if any(sign in text for sign in _LOST):
         what = f"`{task.table}` was at a place that its tape does not have any more"
         return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=reset)
-    return task_errors.tell(error, task, root)
+    return task_errors.to_task_error(error, task, root)
 
 
-def _line(text: str) -> str:
+def _read_first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]

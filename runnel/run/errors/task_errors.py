@@ -1,6 +1,6 @@
-"""Tell what went wrong in a task: one line with the user's file and line, and whether trying again may help.
+"""Turn an exception of a task into an error with the user's file and line, and tell whether it is transient.
 
-The whole trace, Python's and Java's, goes to the log of the run.
+The full trace, Python's and Java's, goes to the log of the run.
 """
 
 import re
@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from runnel.declare.model.flow import Task
-from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, listed, nearest, no_room
+from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, find_disk_full, find_nearest, join_names
 from runnel.names import TableName
-from runnel.query.engines.spark_errors import condition_in
-from runnel.run.errors.user_code_lines import WORKER_TRACE, fragment, where
+from runnel.query.engines.spark_errors import find_condition
+from runnel.run.errors.user_code_lines import WORKER_TRACE, extract_sql_fragment, locate_error
 
-MOST = 300
+MOST_CHARACTERS = 300
 _DISK_FULL = "RUN_DISK_FULL"
 _TABLE = re.compile(r"table or view (`[^ ]+`) cannot be found")
 _STOPPED = ("SparkContext was shut down", "stopped SparkContext")
@@ -31,7 +31,7 @@ _TRANSIENT = (
     "SQLITE_BUSY",
     "SocketTimeoutException",
     "This connection has been closed",
-    "Unknown failure",  # how Iceberg's catalog tells of a locked database
+    "Unknown failure",  # how Iceberg's catalog reports a locked database
     "could not connect to server",
     "database is locked",
     "onnect timed out",
@@ -44,29 +44,29 @@ _JAVA = re.compile(r"^(?:[\w.$]+\.)?(\w+(?:Exception|Error)): (.+)$")
 _EMPTY: Mapping[TableName, Sequence[str]] = {}
 
 
-def tell(
+def to_task_error(
     error: BaseException, task: Task, root: Path, columns: Mapping[TableName, Sequence[str]] = _EMPTY
 ) -> RunnelError:
-    """Return an error of a task as one that its author can act on. `columns` are those of its inputs."""
+    """Return an error that the author of a task can act on. `columns` are those of its inputs."""
     if isinstance(error, RunnelError):
-        error.at = error.at or where(error, "", task, root)
+        error.at = error.at or locate_error(error, "", task, root)
         return error
     if isinstance(error, KeyboardInterrupt):
         return Cancelled()
-    text = _text(error)
-    if _is_lost(error):
+    text = _read_message(error)
+    if _is_jvm_lost(error):
         what = f"Spark's Java process went away while it computed `{task.table}`"
         return Unreachable("SPARK_LOST", what, fix="run it again; if it ran out of memory, raise spark.driver.memory")
     if _POSTGRESQL in text and is_transient(error):
         what = f"the database went away while `{task.table}` was computed"
         fix = "run it again when the database answers"
-        return Unreachable("RUN_DATABASE_AWAY", what, at=where(error, text, task, root), fix=fix)
-    unknown = _unknown_column(error, text)
+        return Unreachable("RUN_DATABASE_AWAY", what, at=locate_error(error, text, task, root), fix=fix)
+    unknown = _find_unknown_column(error, text)
     if unknown:
-        return _told_column(unknown, error, task, root, columns)
-    code, why, fix = _reason(error, text)
+        return _unknown_column_error(unknown, error, task, root, columns)
+    code, why, fix = _explain_error(error, text)
     kind = NoRoom if code == _DISK_FULL else RunnelError
-    return kind(code, _line(f"task `{task.table}` {why}"), at=where(error, text, task, root), fix=fix)
+    return kind(code, _shorten_line(f"task `{task.table}` {why}"), at=locate_error(error, text, task, root), fix=fix)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -74,55 +74,59 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, RunnelError):
         if error.__cause__:
             return is_transient(error.__cause__)
-        return isinstance(error, Unreachable) and not error.is_tried
-    if _is_lost(error):
-        return _is_alive()
-    text = _text(error)
-    if not _is_spark(error):
-        chain = list(_chain(error))
-        return any(isinstance(one, ConnectionError | TimeoutError) for one in chain) or "database is locked" in text
-    # What a user's own function or data brings about comes again, whatever words its message has.
+        return isinstance(error, Unreachable) and not error.was_retried
+    if _is_jvm_lost(error):
+        return _is_jvm_alive()
+    text = _read_message(error)
+    if not _is_spark_error(error):
+        chain = list(_walk_causes(error))
+        return any(isinstance(cause, ConnectionError | TimeoutError) for cause in chain) or "database is locked" in text
+    # An error of a user's own function or data comes again, whatever its message says.
     if WORKER_TRACE in text or type(error).__name__ not in ("Py4JJavaError", "UnknownException"):
         return False
     return "OutOfMemoryError" not in text and any(sign in text for sign in _TRANSIENT)
 
 
-def full_trace(error: BaseException) -> str:
-    """Return everything that is known about an error, for the log: Python's trace and Java's."""
+def format_full_trace(error: BaseException) -> str:
+    """Return the full trace of an error for the log: Python's and Java's."""
     try:
-        parts = ["".join(traceback.format_exception(error))]
-    except Exception:  # the message of a Java error is in a JVM that may be gone
-        parts = ["".join(traceback.format_tb(error.__traceback__)) + type(error).__name__]
-    stacks = (getattr(one, "_stackTrace", None) for one in _chain(error))
-    return "\n".join(part.rstrip() for part in (*parts, *(stack for stack in stacks if stack))) + "\n"
+        traces = ["".join(traceback.format_exception(error))]
+    except Exception:  # the message of a Java error is in the JVM, which may have stopped
+        traces = ["".join(traceback.format_tb(error.__traceback__)) + type(error).__name__]
+    stacks = (getattr(cause, "_stackTrace", None) for cause in _walk_causes(error))
+    return "\n".join(trace.rstrip() for trace in (*traces, *(stack for stack in stacks if stack))) + "\n"
 
 
-def _reason(error: BaseException, text: str) -> tuple[str, str, str]:
-    """Return the code, what the task did and the fix."""
+def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
+    """Return the error code, what the task did, and the fix."""
     if isinstance(error, SystemExit):
         return "RUN_TASK_EXIT", "calls sys.exit()", "return a frame, or raise an exception that says what is wrong"
-    if no_room(error) is not None:
+    if find_disk_full(error) is not None:
         return _DISK_FULL, "found no space left on the disk", "make room, then run it again"
-    if not _is_spark(error):
+    if not _is_spark_error(error):
         fix = "correct the task; the log of the run has the whole trace"
-        return "RUN_TASK_FAILED", f"failed: {_said(error, text)}", fix
+        return "RUN_TASK_FAILED", f"failed: {_describe_python_error(error, text)}", fix
     if WORKER_TRACE in text:
         fix = "correct the function, or the rows that it stumbles over"
-        return "RUN_TASK_FAILED", f"failed in a Python function: {_in_worker(text)}", fix
+        return "RUN_TASK_FAILED", f"failed in a Python function: {_describe_worker_error(text)}", fix
     if any(sign in text for sign in _STOPPED):
         return "RUN_SPARK_STOPPED", "found Spark stopped", "remove spark.stop(): the session belongs to Runnel"
     if "OutOfMemoryError" in text:
         return "RUN_OUT_OF_MEMORY", "ran out of memory", "raise spark.driver.memory under [spark] conf in runnel.toml"
-    found = condition_in(text)
-    if found is None:
-        return "RUN_TASK_FAILED", f"failed: {_in_java(error, text)}", "the log of the run has the whole trace"
-    if found[0].startswith("TABLE_OR_VIEW_NOT_FOUND") and (named := _TABLE.search(found[1])):
+    condition = find_condition(text)
+    if condition is None:
+        return (
+            "RUN_TASK_FAILED",
+            f"failed: {_describe_java_error(error, text)}",
+            "the log of the run has the whole trace",
+        )
+    if condition[0].startswith("TABLE_OR_VIEW_NOT_FOUND") and (table_match := _TABLE.search(condition[1])):
         # The slot has only tables that tasks declare, so this may well be a table of the lake.
-        name = named[1].replace("`", "")
+        name = table_match[1].replace("`", "")
         fix = "add it as a parameter or to inputs=, if the project makes it; else declare it with rn.source"
         return "RUN_UNDECLARED_INPUT", f"reads `{name}`, which it does not declare as an input", fix
-    piece = fragment(text)
-    why = f"failed: {found[1]}" + (f" In `{piece}`." if piece else "") + f" [{found[0]}]"
+    sql_fragment = extract_sql_fragment(text)
+    why = f"failed: {condition[1]}" + (f" In `{sql_fragment}`." if sql_fragment else "") + f" [{condition[0]}]"
     is_code = type(error).__name__ in ("AnalysisException", "ParseException")
     return (
         "RUN_TASK_FAILED",
@@ -131,82 +135,90 @@ def _reason(error: BaseException, text: str) -> tuple[str, str, str]:
     )
 
 
-def _unknown_column(error: BaseException, text: str) -> str | None:
+def _find_unknown_column(error: BaseException, text: str) -> str | None:
     """Return the column that an error calls unknown, as Spark writes it."""
-    found = re.search(r"\[UNRESOLVED_COLUMN[^\]]*\].*? with name (\S+) cannot be resolved", text)
-    found = found or re.search(r"\[ATTRIBUTE_NOT_SUPPORTED\] Attribute (\S+) is not supported", text)
-    return found[1] if found and _is_spark(error) else None
+    match = re.search(r"\[UNRESOLVED_COLUMN[^\]]*\].*? with name (\S+) cannot be resolved", text)
+    match = match or re.search(r"\[ATTRIBUTE_NOT_SUPPORTED\] Attribute (\S+) is not supported", text)
+    return match[1] if match and _is_spark_error(error) else None
 
 
-def _told_column(
+def _unknown_column_error(
     unknown: str, error: BaseException, task: Task, root: Path, columns: Mapping[TableName, Sequence[str]]
 ) -> RunnelError:
     name = re.findall(r"`((?:[^`]|``)*)`", unknown)[-1].replace("``", "`")
-    text = _text(error)
-    offered = re.search(r"Did you mean one of the following\? \[([^\]]*)\]", text)
-    choices = [part.rpartition("`.`")[2].strip("`") for part in offered[1].split(", ")] if offered else []
-    choices = choices or [column for known in columns.values() for column in known]
-    blamed = _blamed(name, choices, columns)
-    missing = f"its input `{blamed}` has no such column" if blamed else "there is no such column at that point"
-    close = nearest(name, [*(columns[blamed] if blamed else ()), *choices])
+    text = _read_message(error)
+    suggestions = re.search(r"Did you mean one of the following\? \[([^\]]*)\]", text)
+    choices = [part.rpartition("`.`")[2].strip("`") for part in suggestions[1].split(", ")] if suggestions else []
+    choices = choices or [column for column_names in columns.values() for column in column_names]
+    blamed_table = _find_blamed_table(name, choices, columns)
+    missing = (
+        f"its input `{blamed_table}` has no such column" if blamed_table else "there is no such column at that point"
+    )
+    close = find_nearest(name, [*(columns[blamed_table] if blamed_table else ()), *choices])
     what = f"task `{task.table}` uses the column `{name}`, but {missing}" + (f"; close: `{close}`" if close else "")
-    fix = f"write `{close}`" if close else f"use one of {listed(choices)}" if choices else "correct the name"
-    return Mistake("RUN_COLUMN_UNKNOWN", _line(what), at=where(error, text, task, root, name), fix=fix)
+    fix = f"write `{close}`" if close else f"use one of {join_names(choices)}" if choices else "correct the name"
+    return Mistake("RUN_COLUMN_UNKNOWN", _shorten_line(what), at=locate_error(error, text, task, root, name), fix=fix)
 
 
-def _blamed(name: str, choices: Sequence[str], columns: Mapping[TableName, Sequence[str]]) -> TableName | None:
-    """Return the only input that has all the columns which were offered, and not this one."""
-    fitting = [table for table, known in columns.items() if set(choices) <= set(known) and name not in known]
-    return fitting[0] if len(fitting) == 1 else None
+def _find_blamed_table(
+    name: str, choices: Sequence[str], columns: Mapping[TableName, Sequence[str]]
+) -> TableName | None:
+    """Return the only input that has all suggested columns, and not this one."""
+    matching_tables = [
+        table
+        for table, column_names in columns.items()
+        if set(choices) <= set(column_names) and name not in column_names
+    ]
+    return matching_tables[0] if len(matching_tables) == 1 else None
 
 
-def _said(error: BaseException, text: str) -> str:
+def _describe_python_error(error: BaseException, text: str) -> str:
     """Return the type and message of a Python exception."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return type(error).__name__ + (f": {lines[0]}" if lines else "")
 
 
-def _in_worker(text: str) -> str:
+def _describe_worker_error(text: str) -> str:
     """Return the type and message of the exception whose traceback a Python worker sent."""
     trace = text.rpartition(WORKER_TRACE)[2].splitlines()
     return next((line for line in trace if line.strip() and not line[0].isspace()), "an exception").strip()
 
 
-def _in_java(error: BaseException, text: str) -> str:
-    """Return the innermost cause that a Java trace names, else its first telling line."""
+def _describe_java_error(error: BaseException, text: str) -> str:
+    """Return the innermost cause in a Java trace, else its first informative line."""
     lines = [line.strip(": \t") for line in text.splitlines() if line.strip(": \t")]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     # py4j's own first line names a Java object; what happened stands in the second.
     line = causes[-1] if causes else lines[1] if len(lines) > 1 and "calling o" in lines[0] else (lines or [""])[0]
-    found = _JAVA.match(line)
-    return f"{found[1]}: {found[2]}" if found else line or type(error).__name__
+    match = _JAVA.match(line)
+    return f"{match[1]}: {match[2]}" if match else line or type(error).__name__
 
 
-def _line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MOST else flat[: MOST - 1] + "…"
+def _shorten_line(text: str) -> str:
+    single_line = " ".join(text.split())
+    return single_line if len(single_line) <= MOST_CHARACTERS else single_line[: MOST_CHARACTERS - 1] + "…"
 
 
-def _text(error: BaseException) -> str:
-    with suppress(Exception):  # the message of a Java error is in a JVM that may be gone
+def _read_message(error: BaseException) -> str:
+    with suppress(Exception):  # the message of a Java error is in the JVM, which may have stopped
         return str(error).partition("\n\nJVM stacktrace:")[0]
     return str(getattr(error, "_desc", None) or type(error).__name__)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+def _walk_causes(error: BaseException) -> Iterator[BaseException]:
+    visited_ids: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited_ids:
+        visited_ids.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
 
 
-def _is_spark(error: BaseException) -> bool:
+def _is_spark_error(error: BaseException) -> bool:
     return any(kind.__module__.startswith(("pyspark.", "py4j.")) for kind in type(error).__mro__)
 
 
-def _is_lost(error: BaseException) -> bool:
+def _is_jvm_lost(error: BaseException) -> bool:
     """Tell whether this process could not talk to Spark's JVM."""
     if type(error).__name__ == "Py4JNetworkError":
         return True
@@ -214,7 +226,7 @@ def _is_lost(error: BaseException) -> bool:
     return isinstance(error, OSError) and any("py4j" in Path(frame.filename).parts for frame in last)
 
 
-def _is_alive() -> bool:
+def _is_jvm_alive() -> bool:
     from pyspark import SparkContext
 
     try:

@@ -1,94 +1,110 @@
-"""Share out the time of a step among its phases. Pure: gets segments of a clock, and the stages of Spark.
+"""Split the time of a step into phases. Pure: gets the segments of a clock, and Spark's stages.
 
-Spark reads, computes, checks rows and writes in one pass. Of such a pass, what comes before the first stage is
-planning; a moment in which only stages run that bring rows to a shuffle is reading; what comes after the last stage,
-when the files are made a version, is writing; everything else is computing, the writing of rows as they are computed
-included.
+Spark reads, computes, checks rows and writes in one pass. In such a pass, the time before the first stage is planning;
+the time in which only stages run that read rows for a shuffle is reading; the time after the last stage, when Iceberg
+commits the files, is writing; everything else is computing, including the writing of rows while they are computed.
 """
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from runnel.phase_timer import PASS, PHASES, WAITS, Segment
-from runnel.run.metrics.spark_metrics import Stage
+from runnel.phase_timer import PASS, PHASES, WAITS, PhaseSegment
+from runnel.run.metrics.spark_metrics import StageMetrics
 
 
-def shared(segments: Iterable[Segment], stages: Sequence[Stage]) -> tuple[Segment, ...]:
-    """Return segments without passes: each is cut into its phases.
+def split_passes(segments: Iterable[PhaseSegment], stages: Sequence[StageMetrics]) -> tuple[PhaseSegment, ...]:
+    """Return the segments with each pass split into its phases.
 
-    >>> ran = [Stage(2, 5, input_rows=9), Stage(5, 6, shuffle_read_bytes=1)]
-    >>> [(one.phase, one.seconds) for one in shared([Segment("pass", 0, 7)], ran)]
+    >>> stages = [StageMetrics(2, 5, input_rows=9), StageMetrics(5, 6, shuffle_read_bytes=1)]
+    >>> [(segment.phase, segment.seconds) for segment in split_passes([PhaseSegment("pass", 0, 7)], stages)]
     [('plan', 2), ('read', 3), ('compute', 1), ('write', 1)]
     """
-    return _joined(part for one in segments for part in (_cut(one, stages) if one.phase == PASS else (one,)))
+    return _merge_adjacent(
+        piece
+        for segment in segments
+        for piece in (_split_pass(segment, stages) if segment.phase == PASS else (segment,))
+    )
 
 
-def by_phase(segments: Iterable[Segment]) -> dict[str, float]:
-    """Return the seconds of each phase as people see them; all kinds of waiting are one.
+def sum_by_phase(segments: Iterable[PhaseSegment]) -> dict[str, float]:
+    """Return the seconds of each phase that users see; all kinds of waiting count as `wait`.
 
-    >>> by_phase([Segment("spark", 0, 2), Segment("pause", 2, 3), Segment("plan", 3, 4)])
+    >>> sum_by_phase([PhaseSegment("spark", 0, 2), PhaseSegment("pause", 2, 3), PhaseSegment("plan", 3, 4)])
     {'wait': 3.0, 'plan': 1.0}
     """
-    found = dict.fromkeys(PHASES, 0.0)
-    for one in segments:
-        found["wait" if one.phase in WAITS else one.phase] += one.seconds
-    return {phase: round(seconds, 3) for phase, seconds in found.items() if seconds}
+    seconds_by_phase = dict.fromkeys(PHASES, 0.0)
+    for segment in segments:
+        seconds_by_phase["wait" if segment.phase in WAITS else segment.phase] += segment.seconds
+    return {phase: round(seconds, 3) for phase, seconds in seconds_by_phase.items() if seconds}
 
 
-def waits(segments: Iterable[Segment]) -> dict[str, float]:
+def sum_waits(segments: Iterable[PhaseSegment]) -> dict[str, float]:
     """Return the seconds of each kind of waiting."""
-    found: dict[str, float] = {}
-    for one in segments:
-        if one.phase in WAITS:
-            found[one.phase] = round(found.get(one.phase, 0.0) + one.seconds, 3)
-    return found
+    seconds_by_wait: dict[str, float] = {}
+    for segment in segments:
+        if segment.phase in WAITS:
+            seconds_by_wait[segment.phase] = round(seconds_by_wait.get(segment.phase, 0.0) + segment.seconds, 3)
+    return seconds_by_wait
 
 
-def _cut(whole: Segment, stages: Sequence[Stage]) -> tuple[Segment, ...]:
-    """Return a pass cut where stages begin and end; times of Spark are in milliseconds, so they may stick out."""
-    ran = [_within(whole, one) for one in stages if one.start < whole.end and one.end > whole.start]
-    if not ran:
-        return (Segment("compute", whole.start, whole.end),)
-    edges = sorted({whole.start, whole.end, *(edge for start, end, _ in ran for edge in (start, end))})
-    first, last = min(start for start, _, _ in ran), max(end for _, end, _ in ran)
+def _split_pass(spark_pass: PhaseSegment, stages: Sequence[StageMetrics]) -> tuple[PhaseSegment, ...]:
+    """Return a pass split at the starts and ends of stages, clipped to the pass: Spark rounds to milliseconds."""
+    stage_spans = [
+        _clip_stage(spark_pass, stage)
+        for stage in stages
+        if stage.start < spark_pass.end and stage.end > spark_pass.start
+    ]
+    if not stage_spans:
+        return (PhaseSegment("compute", spark_pass.start, spark_pass.end),)
+    edges = sorted(
+        {spark_pass.start, spark_pass.end, *(edge for start, end, _ in stage_spans for edge in (start, end))}
+    )
+    first, last = min(start for start, _, _ in stage_spans), max(end for _, end, _ in stage_spans)
     return tuple(
-        Segment("plan" if end <= first else "write" if start >= last else _doing(start, end, ran), start, end)
+        PhaseSegment(
+            "plan" if end <= first else "write" if start >= last else _classify_interval(start, end, stage_spans),
+            start,
+            end,
+        )
         for start, end in itertools.pairwise(edges)
     )
 
 
-def _joined(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Return segments with those of one phase that follow each other as one."""
-    found: list[Segment] = []
-    for one in segments:
-        if found and found[-1].phase == one.phase:
-            found[-1] = Segment(one.phase, found[-1].start, one.end)
+def _merge_adjacent(segments: Iterable[PhaseSegment]) -> tuple[PhaseSegment, ...]:
+    """Return the segments with adjacent ones of the same phase merged."""
+    merged: list[PhaseSegment] = []
+    for segment in segments:
+        if merged and merged[-1].phase == segment.phase:
+            merged[-1] = PhaseSegment(segment.phase, merged[-1].start, segment.end)
         else:
-            found.append(one)
-    return tuple(found)
+            merged.append(segment)
+    return tuple(merged)
 
 
-def _within(whole: Segment, stage: Stage) -> tuple[float, float, bool]:
-    return max(stage.start, whole.start), min(stage.end, whole.end), stage.only_reads
+def _clip_stage(spark_pass: PhaseSegment, stage: StageMetrics) -> tuple[float, float, bool]:
+    return max(stage.start, spark_pass.start), min(stage.end, spark_pass.end), stage.only_reads
 
 
-def _doing(start: float, end: float, ran: Sequence[tuple[float, float, bool]]) -> str:
-    reading = [reads for from_, to, reads in ran if from_ <= start and to >= end]
-    return "read" if reading and all(reading) else "compute"
+def _classify_interval(start: float, end: float, stage_spans: Sequence[tuple[float, float, bool]]) -> str:
+    read_flags = [reads for from_, to, reads in stage_spans if from_ <= start and to >= end]
+    return "read" if read_flags and all(read_flags) else "compute"
 
 
-def total(timeline: Mapping[str, float], steps: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the seconds of each phase of a run: of its steps, and of itself. What steps wait for counts once.
+def sum_run_phases(timeline: Mapping[str, float], steps: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the seconds of each phase of a run: of its steps, and of the run itself.
 
-    >>> total({"queue": 1.0, "plan": 0.5, "steps": 9.0, "publish": 0.1}, [{"wait": 5.0, "plan": 1.0, "read": 2.0}])
+    The waiting of steps is not summed: only the run's own waiting for the queue and Spark counts.
+
+    >>> timeline = {"queue": 1.0, "plan": 0.5, "steps": 9.0, "publish": 0.1}
+    >>> sum_run_phases(timeline, [{"wait": 5.0, "plan": 1.0, "read": 2.0}])
     {'wait': 1.0, 'plan': 1.5, 'read': 2.0, 'publish': 0.1}
     """
-    found = dict.fromkeys(PHASES, 0.0)
-    found["wait"] = timeline.get("queue", 0.0) + timeline.get("spark", 0.0)
-    found["check"] = timeline.get("verify", 0.0)
-    found |= {phase: timeline.get(phase, 0.0) for phase in ("plan", "publish")}
+    seconds_by_phase = dict.fromkeys(PHASES, 0.0)
+    seconds_by_phase["wait"] = timeline.get("queue", 0.0) + timeline.get("spark", 0.0)
+    seconds_by_phase["check"] = timeline.get("verify", 0.0)
+    seconds_by_phase |= {phase: timeline.get(phase, 0.0) for phase in ("plan", "publish")}
     for spent in steps:
         for phase, seconds in spent.items():
             if phase != "wait":
-                found[phase] = found.get(phase, 0.0) + seconds
-    return {phase: round(seconds, 3) for phase, seconds in found.items() if seconds}
+                seconds_by_phase[phase] = seconds_by_phase.get(phase, 0.0) + seconds
+    return {phase: round(seconds, 3) for phase, seconds in seconds_by_phase.items() if seconds}

@@ -1,7 +1,7 @@
-"""What Spark did for a step: its tasks, what they read, wrote, shuffled and spilled, and how unevenly they took.
+"""Read Spark's metrics for a step: tasks, bytes and rows read, written, shuffled and spilled, and task skew.
 
-Read from the status that the driver keeps anyway, also without a UI. What it does not tell is left out: no run fails
-or waits for it.
+They come from the status store of the driver, which exists without a UI too. Missing metrics are left out: no run
+fails or waits for them.
 """
 
 import json
@@ -10,21 +10,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.spark.per_driver_cache import PerDriver
+from runnel.spark.per_driver_cache import PerDriverCache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-_LEAST_MS = 500  # of a stage: whether less is uneven does not matter
+_LEAST_MS = 500  # of a stage: skew of a shorter one does not matter
 _MOST_STAGES = 200
-_PATIENCE_SECONDS = 0.3  # Spark's status comes through a queue
+_PATIENCE_SECONDS = 0.3  # Spark's status is updated asynchronously
 _PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A stage of Spark that ran; times are seconds since 1970. `task_ms` are the median and the longest task."""
+class StageMetrics:
+    """The metrics of a Spark stage; times are seconds since 1970. `task_ms` are the median and the longest task."""
 
     start: float
     end: float
@@ -45,117 +45,126 @@ class Stage:
 
     @property
     def only_reads(self) -> bool:
-        """Tell whether all that it does is to bring rows to a shuffle."""
+        """Tell whether the stage only reads rows and passes them to a shuffle."""
         reads = self.input_rows > 0 or self.input_bytes > 0
         return reads and not self.shuffle_read_bytes and not (self.output_rows or self.output_bytes)
 
 
-def stages(session: "SparkSession", group: str) -> tuple[Stage, ...]:
-    """Return the stages that ran for a job group, in order; none where Spark does not tell."""
+def read_stages(session: "SparkSession", job_group: str) -> tuple[StageMetrics, ...]:
+    """Return the stages that ran for a job group, in order; none if Spark does not know them."""
     try:
-        return tuple(_stages(session.sparkContext, group))
-    except Exception:  # Spark may have gone, or forgotten old jobs; figures are never worth a failure
+        return tuple(_list_stages(session.sparkContext, job_group))
+    except Exception:  # Spark may have stopped, or forgotten old jobs; metrics must not fail a run
         return ()
 
 
-def effort(found: Iterable[Stage]) -> dict[str, Any] | None:
-    """Return the figures of a step as JSON; None where no stage ran.
+def summarize_stages(stage_metrics: Iterable[StageMetrics]) -> dict[str, Any] | None:
+    """Return the metrics of a step as JSON; None if no stage ran.
 
-    >>> effort([Stage(0, 1, tasks=3, run_ms=900, task_ms=(100, 700), spill_disk_bytes=5)])["skew"]
+    >>> summarize_stages([StageMetrics(0, 1, tasks=3, run_ms=900, task_ms=(100, 700), spill_disk_bytes=5)])["skew"]
     {'longest_seconds': 0.7, 'median_seconds': 0.1, 'times': 7.0}
     """
-    ran = list(found)
-    if not ran:
+    finished_stages = list(stage_metrics)
+    if not finished_stages:
         return None
     names = (
         "tasks input_bytes input_rows output_bytes output_rows shuffle_read_bytes shuffle_write_bytes"
         " spill_memory_bytes spill_disk_bytes failed_tasks"
     )
-    sums = {name: sum(getattr(one, name) for one in ran) for name in names.split()}
-    times = {f"{name}_seconds": sum(getattr(one, f"{name}_ms") for one in ran) / 1000 for name in ("run", "cpu", "gc")}
-    return {"stages": len(ran), **sums, **times, "skew": _skew(ran)}
+    sums = {name: sum(getattr(stage, name) for stage in finished_stages) for name in names.split()}
+    times = {
+        f"{name}_seconds": sum(getattr(stage, f"{name}_ms") for stage in finished_stages) / 1000
+        for name in ("run", "cpu", "gc")
+    }
+    return {"stages": len(finished_stages), **sums, **times, "skew": _find_skew(finished_stages)}
 
 
-def _skew(ran: list[Stage]) -> dict[str, float] | None:
-    """Return how much longer the longest task took than the median, of the stage where that cost most."""
-    uneven = [one.task_ms for one in ran if one.task_ms is not None]
+def _find_skew(finished_stages: list[StageMetrics]) -> dict[str, float] | None:
+    """Return the longest and the median task time of the stage in which they differ most."""
+    uneven = [stage.task_ms for stage in finished_stages if stage.task_ms is not None]
     if not uneven:
         return None
-    median, longest = max(uneven, key=lambda found: found[1] - found[0])
+    median, longest = max(uneven, key=lambda task_times: task_times[1] - task_times[0])
     times = round(longest / max(median, 1.0), 1)
     return {"longest_seconds": longest / 1000, "median_seconds": median / 1000, "times": times}
 
 
-def _stages(context: "SparkContext", group: str) -> Iterable[Stage]:
-    desk, ids = _desks.of(context), set[int]()
-    until = time.monotonic() + _PATIENCE_SECONDS
-    for job in sorted(context.statusTracker().getJobIdsForGroup(group)):
-        ids.update(desk.job(job, until)["stageIds"])
-    for number in sorted(ids)[:_MOST_STAGES]:
-        for found in desk.attempts(number):
-            if found.get("submissionTime") and found.get("completionTime"):
-                yield _stage(found, desk.spread(number, found))
+def _list_stages(context: "SparkContext", job_group: str) -> Iterable[StageMetrics]:
+    driver_status, ids = _driver_statuses.get(context), set[int]()
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    for job in sorted(context.statusTracker().getJobIdsForGroup(job_group)):
+        ids.update(driver_status.read_job(job, deadline)["stageIds"])
+    for stage_id in sorted(ids)[:_MOST_STAGES]:
+        for attempt in driver_status.read_attempts(stage_id):
+            if attempt.get("submissionTime") and attempt.get("completionTime"):
+                yield _make_stage(attempt, driver_status.read_task_times(stage_id, attempt))
 
 
-class _Desk:
-    """Where the driver tells its status. Each question is one call of Java, and its answer is JSON."""
+class _DriverStatus:
+    """Read the status store of the driver. Each question is one call of Java that returns JSON."""
 
     def __init__(self, context: "SparkContext") -> None:
         jvm, gateway = context._jvm, context._gateway
         assert jvm is not None
         assert gateway is not None
-        self._store: Any = context._jsc.sc().statusStore()
-        self._mapper: Any = jvm.com.fasterxml.jackson.databind.ObjectMapper()  # one call instead of one for each figure
+        self._status_store: Any = context._jsc.sc().statusStore()
+        self._mapper: Any = jvm.com.fasterxml.jackson.databind.ObjectMapper()  # one call instead of one for each metric
         self._mapper.registerModule(jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
-        self._any = jvm.java.util.ArrayList()
-        self._none, self._both = gateway.new_array(jvm.double, 0), gateway.new_array(jvm.double, 2)
-        self._both[0], self._both[1] = 0.5, 1.0
+        self._all_task_statuses = jvm.java.util.ArrayList()
+        self._no_quantiles, self._quantiles = gateway.new_array(jvm.double, 0), gateway.new_array(jvm.double, 2)
+        self._quantiles[0], self._quantiles[1] = 0.5, 1.0
 
-    def job(self, job: int, until: float) -> Mapping[str, Any]:
-        """Return a job when its end is known, or as it is when time is up."""
+    def read_job(self, job_id: int, deadline: float) -> Mapping[str, Any]:
+        """Return a job once it has ended, or as it is at the deadline."""
         while True:
-            found: dict[str, Any] = json.loads(self._mapper.writeValueAsString(self._store.job(job)))
-            if found["status"] != "RUNNING" or time.monotonic() > until:
-                return found
+            job_data: dict[str, Any] = json.loads(self._mapper.writeValueAsString(self._status_store.job(job_id)))
+            if job_data["status"] != "RUNNING" or time.monotonic() > deadline:
+                return job_data
             time.sleep(_PAUSE_SECONDS)
 
-    def attempts(self, stage: int, *, spread: bool = False) -> list[dict[str, Any]]:
-        """Return the attempts of a stage, with the spread of its tasks where that is wanted."""
-        asked = self._store.stageData(stage, False, self._any, spread, self._both if spread else self._none)
-        found: list[dict[str, Any]] = json.loads(self._mapper.writeValueAsString(asked))
-        return found
+    def read_attempts(self, stage_id: int, *, with_task_times: bool = False) -> list[dict[str, Any]]:
+        """Return the attempts of a stage, with quantiles of its task times on request."""
+        stage_data = self._status_store.stageData(
+            stage_id,
+            False,
+            self._all_task_statuses,
+            with_task_times,
+            self._quantiles if with_task_times else self._no_quantiles,
+        )
+        stage_attempts: list[dict[str, Any]] = json.loads(self._mapper.writeValueAsString(stage_data))
+        return stage_attempts
 
-    def spread(self, stage: int, found: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Return the median and the longest time of a task, where several took long enough to compare."""
-        if found["numCompleteTasks"] < 2 or found["executorRunTime"] < _LEAST_MS:
+    def read_task_times(self, stage_id: int, attempt: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Return the median and the longest task time, if several tasks took long enough to compare."""
+        if attempt["numCompleteTasks"] < 2 or attempt["executorRunTime"] < _LEAST_MS:
             return None
-        for one in self.attempts(stage, spread=True):
-            told = one.get("taskMetricsDistributions")
-            if one["attemptId"] == found["attemptId"] and told:
-                median, longest = told["executorRunTime"]
+        for candidate in self.read_attempts(stage_id, with_task_times=True):
+            distributions = candidate.get("taskMetricsDistributions")
+            if candidate["attemptId"] == attempt["attemptId"] and distributions:
+                median, longest = distributions["executorRunTime"]
                 return float(median), float(longest)
         return None
 
 
-def _stage(found: Mapping[str, Any], task_ms: tuple[float, float] | None) -> Stage:
-    return Stage(
-        start=found["submissionTime"] / 1000,
-        end=found["completionTime"] / 1000,
-        tasks=found["numCompleteTasks"],
-        run_ms=found["executorRunTime"],
-        cpu_ms=found["executorCpuTime"] // 1_000_000,
-        gc_ms=found["jvmGcTime"],
-        input_bytes=found["inputBytes"],
-        input_rows=found["inputRecords"],
-        output_bytes=found["outputBytes"],
-        output_rows=found["outputRecords"],
-        shuffle_read_bytes=found["shuffleReadBytes"],
-        shuffle_write_bytes=found["shuffleWriteBytes"],
-        spill_memory_bytes=found["memoryBytesSpilled"],
-        spill_disk_bytes=found["diskBytesSpilled"],
-        failed_tasks=found["numFailedTasks"],
+def _make_stage(attempt: Mapping[str, Any], task_ms: tuple[float, float] | None) -> StageMetrics:
+    return StageMetrics(
+        start=attempt["submissionTime"] / 1000,
+        end=attempt["completionTime"] / 1000,
+        tasks=attempt["numCompleteTasks"],
+        run_ms=attempt["executorRunTime"],
+        cpu_ms=attempt["executorCpuTime"] // 1_000_000,
+        gc_ms=attempt["jvmGcTime"],
+        input_bytes=attempt["inputBytes"],
+        input_rows=attempt["inputRecords"],
+        output_bytes=attempt["outputBytes"],
+        output_rows=attempt["outputRecords"],
+        shuffle_read_bytes=attempt["shuffleReadBytes"],
+        shuffle_write_bytes=attempt["shuffleWriteBytes"],
+        spill_memory_bytes=attempt["memoryBytesSpilled"],
+        spill_disk_bytes=attempt["diskBytesSpilled"],
+        failed_tasks=attempt["numFailedTasks"],
         task_ms=task_ms,
     )
 
 
-_desks = PerDriver(_Desk)
+_driver_statuses = PerDriverCache(_DriverStatus)

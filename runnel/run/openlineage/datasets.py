@@ -1,4 +1,4 @@
-"""Tables as OpenLineage knows them: a name, a version, columns, checks, and how much was written."""
+"""Describe tables as OpenLineage datasets: name, version, columns, checks, and output statistics."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,18 +18,18 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.table_metadata import load_metadata
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
+    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
-    from runnel.plan.facts import Head
-    from runnel.run.checks.row_checks import Finding
+    from runnel.run.checks.row_checks import CheckFinding
 
 
 @attr.define
 class VersionFacet(DatasetFacet):
-    """The version in Runnel's words; `commit` is null until it is published."""
+    """Runnel's own facts about a version; `commit` is null until it is published."""
 
     branch: str
     metadata_location: str
@@ -37,97 +37,103 @@ class VersionFacet(DatasetFacet):
     commit: str | None
 
 
-def read(store: "Store", namespace: str, branch: str, table: "TableName", head: "Head | None") -> InputDataset:
-    """Return a table that was read."""
-    return InputDataset(namespace, str(table), facets=_facets(store, branch, head, None))
+def make_input(
+    store: "Store", namespace: str, branch: str, table: "TableName", head: "TableVersion | None"
+) -> InputDataset:
+    """Return the dataset of a table that was read."""
+    return InputDataset(namespace, str(table), facets=_build_facets(store, branch, head, None))
 
 
-def outside(names: Iterable[tuple[str, str]]) -> list[InputDataset]:
-    """Return what was read from outside the lake."""
+def make_external_inputs(names: Iterable[tuple[str, str]]) -> list[InputDataset]:
+    """Return the datasets that were read from outside the lake."""
     return [InputDataset(namespace, name) for namespace, name in names]
 
 
-def written(
+def make_output(
     store: "Store",
     namespace: str,
     branch: str,
     table: "TableName",
-    head: "Head | None",
+    head: "TableVersion | None",
     commit: str | None,
     rows: int | None = None,
-    findings: "Iterable[Finding]" = (),
+    findings: "Iterable[CheckFinding]" = (),
 ) -> OutputDataset:
-    """Return a table that was written; `rows` are those that are new."""
-    facets = _facets(store, branch, head, commit)
-    if checked := [_assertion(one) for one in findings]:
-        facets["dataQualityAssertions"] = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(checked)  # type: ignore[assignment]
-    return OutputDataset(namespace, str(table), facets=facets, outputFacets=_statistics(store, head, rows))
+    """Return the dataset of a table that was written; `rows` counts the new rows."""
+    facets = _build_facets(store, branch, head, commit)
+    if assertions := [_build_assertion(finding) for finding in findings]:
+        facets["dataQualityAssertions"] = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions)  # type: ignore[assignment]
+    return OutputDataset(namespace, str(table), facets=facets, outputFacets=_build_statistics(store, head, rows))
 
 
-def _facets(store: "Store", branch: str, head: "Head | None", commit: str | None) -> dict[str, DatasetFacet]:
+def _build_facets(
+    store: "Store", branch: str, head: "TableVersion | None", commit: str | None
+) -> dict[str, DatasetFacet]:
     if head is None:
         return {}
-    found: dict[str, DatasetFacet] = {
+    facets: dict[str, DatasetFacet] = {
         "version": dataset_version_dataset.DatasetVersionDatasetFacet(head.location),
         "runnel_version": VersionFacet(branch, head.location, head.content, commit),
         "storage": storage_dataset.StorageDatasetFacet("iceberg", "parquet"),
-        "symlinks": symlinks_dataset.SymlinksDatasetFacet([_place(head.location)]),
+        "symlinks": symlinks_dataset.SymlinksDatasetFacet([_locate_files(head.location)]),
     }
-    with suppress(Exception):  # it may have been swept meanwhile: then its columns are not told
-        found["schema"] = schema_dataset.SchemaDatasetFacet(_fields(store, head.location))
-    return found
+    with suppress(Exception):  # gc may have removed it meanwhile; then its columns are left out
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(_list_fields(store, head.location))
+    return facets
 
 
-def _fields(store: "Store", location: str) -> list[schema_dataset.SchemaDatasetFacetFields]:
+def _list_fields(store: "Store", location: str) -> list[schema_dataset.SchemaDatasetFacetFields]:
     return [
-        schema_dataset.SchemaDatasetFacetFields(field.name, str(field.field_type), field.doc, ordinal_position=at)
-        for at, field in enumerate(load(store, location).schema().fields, 1)
+        schema_dataset.SchemaDatasetFacetFields(field.name, str(field.field_type), field.doc, ordinal_position=position)
+        for position, field in enumerate(load_metadata(store, location).schema().fields, 1)
     ]
 
 
-def _place(location: str) -> symlinks_dataset.Identifier:
-    """Return where a table's files are, as the OpenLineage of Spark calls it."""
+def _locate_files(location: str) -> symlinks_dataset.Identifier:
+    """Return the location of a table's files, named as Spark's OpenLineage integration names it."""
     folder = location.rpartition("/metadata/")[0]
-    scheme, found, path = folder.removeprefix("file://").rpartition("://")
-    if not found:
+    scheme, separator, path = folder.removeprefix("file://").rpartition("://")
+    if not separator:
         return symlinks_dataset.Identifier("file", path, "LOCATION")
     bucket, _, name = path.partition("/")
     return symlinks_dataset.Identifier(f"{scheme}://{bucket}", name, "LOCATION")
 
 
-def _statistics(store: "Store", head: "Head | None", rows: int | None) -> dict[str, OutputDatasetFacet]:
+def _build_statistics(store: "Store", head: "TableVersion | None", rows: int | None) -> dict[str, OutputDatasetFacet]:
     if head is None or rows is None:
         return {}
     summary: Mapping[str, str] = {}
     with suppress(Exception):
-        snapshot = load(store, head.location).current_snapshot()
+        snapshot = load_metadata(store, head.location).current_snapshot()
         summary = snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
     size, files = (summary.get(name) for name in ("added-files-size", "added-data-files"))
-    told = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rows, _number(size), _number(files))
-    return {"outputStatistics": told}
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        rows, _to_int(size), _to_int(files)
+    )
+    return {"outputStatistics": statistics}
 
 
-def _number(text: str | None) -> int | None:
+def _to_int(text: str | None) -> int | None:
     return int(text) if text is not None else None
 
 
-def _assertion(one: "Finding") -> data_quality_assertions_dataset.Assertion:
-    """Return how a check went. No example of a row: rows that are erased must not live on elsewhere."""
-    check = one.check
+def _build_assertion(finding: "CheckFinding") -> data_quality_assertions_dataset.Assertion:
+    """Return the result of a check. No example of a row: erased rows must not survive elsewhere."""
+    check = finding.check
     return data_quality_assertions_dataset.Assertion(
         check.kind,
-        one.failed == 0,
+        finding.failed == 0,
         column=check.columns[0] if len(check.columns) == 1 else None,
         severity="error" if check.on_fail == "stop" else "warn",
         name=check.text,
-        actual=str(one.failed),
+        actual=str(finding.failed),
         expected="0",
         content=check.condition,
         contentType="sql" if check.condition else None,
-        params=_params(check.arguments),
+        params=_to_json_params(check.arguments),
     )
 
 
-def _params(arguments: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(dict(arguments), default=str))
-    return found
+def _to_json_params(arguments: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    params: dict[str, Any] = json.loads(json.dumps(dict(arguments), default=str))
+    return params

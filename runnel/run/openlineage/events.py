@@ -1,4 +1,4 @@
-"""Runs and their steps as events of OpenLineage."""
+"""Build OpenLineage events for runs and their steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @attr.define
 class RunnelFacet(RunFacet):
-    """A run in Runnel's words."""
+    """Runnel's own facts about a run."""
 
     run: str
     branch: str
@@ -46,8 +46,8 @@ class RunnelFacet(RunFacet):
 
 
 @dataclass(frozen=True)
-class Named:
-    """A run, or a step of one, as OpenLineage names it: an id that nobody else has, and the name of its job."""
+class LineageRun:
+    """A run or step as OpenLineage identifies it: a unique id, and the namespace and name of its job."""
 
     id: str
     namespace: str
@@ -55,86 +55,88 @@ class Named:
 
 
 @dataclass(frozen=True)
-class About:
-    """What all events of one run or step say."""
+class EventHeader:
+    """What all events of one run or step have in common."""
 
-    who: Named
-    parent: Named | None = None
+    run: LineageRun
+    parent: LineageRun | None = None
     due: str | None = None
-    job: Mapping[str, JobFacet] = field(default_factory=dict)
+    job_facets: Mapping[str, JobFacet] = field(default_factory=dict)
 
 
-def event(
-    about: About,
+def build_event(
+    header: EventHeader,
     state: str,
-    at: datetime,
-    told: RunnelFacet,
+    happened_at: datetime,
+    runnel_facet: RunnelFacet,
     *,
     inputs: "Sequence[InputDataset]" = (),
     outputs: "Sequence[OutputDataset]" = (),
     error: "RunnelError | None" = None,
 ) -> RunEvent:
     """Return one event; `state` is START, RUNNING, COMPLETE, FAIL or ABORT."""
-    who = about.who
+    run = header.run
     facets: dict[str, RunFacet] = {
-        "runnel_run": told,
+        "runnel_run": runnel_facet,
         "processing_engine": processing_engine_run.ProcessingEngineRunFacet(__version__, "Runnel"),
     }
-    if about.parent is not None:
-        facets["parent"] = _parent(about.parent)
-    if about.due is not None:
-        facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(about.due)
+    if header.parent is not None:
+        facets["parent"] = _build_parent_facet(header.parent)
+    if header.due is not None:
+        facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(header.due)
     if error is not None:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(f"{error.code}: {error.what}", "PYTHON")
     return RunEvent(
-        eventTime=at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        run=Run(who.id, facets),
-        job=Job(who.namespace, who.name, dict(about.job)),
+        eventTime=happened_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        run=Run(run.id, facets),
+        job=Job(run.namespace, run.name, dict(header.job_facets)),
         eventType=RunState[state],
         inputs=list(inputs),
         outputs=list(outputs),
     )
 
 
-def run_job(kind: str = "RUN") -> dict[str, JobFacet]:
-    """Return what is said of the job of whole runs."""
+def build_run_job_facets(kind: str = "RUN") -> dict[str, JobFacet]:
+    """Return the job facets of whole runs."""
     return {"jobType": job_type_job.JobTypeJobFacet("BATCH", "RUNNEL", kind)}
 
 
-def task_job(task: "Task", git: Mapping[str, Any] | None) -> dict[str, JobFacet]:
-    """Return what is said of a task: where its code is, its SQL, what it is for and whose it is."""
+def build_task_job_facets(task: "Task", git: Mapping[str, Any] | None) -> dict[str, JobFacet]:
+    """Return the job facets of a task: its code location, SQL, description and owner."""
     kind = job_type_job.JobTypeJobFacet("STREAMING" if task.options.stream else "BATCH", "RUNNEL", "TASK")
-    found: dict[str, JobFacet] = {"jobType": kind, "sourceCodeLocation": _location(task.place.file, git)}
+    facets: dict[str, JobFacet] = {"jobType": kind, "sourceCodeLocation": _build_code_location(task.place.file, git)}
     if task.sql is not None:
-        found["sql"] = sql_job.SQLJobFacet(task.sql, "spark")
-    return found | _about(task.description, task.options.owner)
+        facets["sql"] = sql_job.SQLJobFacet(task.sql, "spark")
+    return facets | _build_ownership_facets(task.description, task.options.owner)
 
 
-def source_job(source: "Source", git: Mapping[str, Any] | None) -> dict[str, JobFacet]:
-    """Return what is said of a source."""
+def build_source_job_facets(source: "Source", git: Mapping[str, Any] | None) -> dict[str, JobFacet]:
+    """Return the job facets of a source."""
     kind = job_type_job.JobTypeJobFacet("BATCH", "RUNNEL", "SOURCE")
-    found: dict[str, JobFacet] = {"jobType": kind, "sourceCodeLocation": _location(source.place.file, git)}
-    return found | _about(source.description, source.owner)
+    facets: dict[str, JobFacet] = {"jobType": kind, "sourceCodeLocation": _build_code_location(source.place.file, git)}
+    return facets | _build_ownership_facets(source.description, source.owner)
 
 
-def _about(description: str, owner: str | None) -> dict[str, JobFacet]:
-    found: dict[str, JobFacet] = {}
+def _build_ownership_facets(description: str, owner: str | None) -> dict[str, JobFacet]:
+    facets: dict[str, JobFacet] = {}
     if description:
-        found["documentation"] = documentation_job.DocumentationJobFacet(description)
+        facets["documentation"] = documentation_job.DocumentationJobFacet(description)
     if owner:
-        found["ownership"] = ownership_job.OwnershipJobFacet([ownership_job.Owner(owner)])
-    return found
+        facets["ownership"] = ownership_job.OwnershipJobFacet([ownership_job.Owner(owner)])
+    return facets
 
 
-def _location(path: str, git: Mapping[str, Any] | None) -> source_code_location_job.SourceCodeLocationJobFacet:
-    """Return where code is: a path within the project, and the commit where there is one."""
+def _build_code_location(
+    path: str, git: Mapping[str, Any] | None
+) -> source_code_location_job.SourceCodeLocationJobFacet:
+    """Return the location of code: a path within the project, and the git commit if there is one."""
     version = str(git["commit"]) if git else None
     return source_code_location_job.SourceCodeLocationJobFacet(
         "git" if git else "file", f"file:{path}", path=path, version=version
     )
 
 
-def _parent(found: Named) -> parent_run.ParentRunFacet:
-    run, job = parent_run.Run(found.id), parent_run.Job(found.namespace, found.name)
-    root = parent_run.Root(parent_run.RootRun(found.id), parent_run.RootJob(found.namespace, found.name))
+def _build_parent_facet(parent: LineageRun) -> parent_run.ParentRunFacet:
+    run, job = parent_run.Run(parent.id), parent_run.Job(parent.namespace, parent.name)
+    root = parent_run.Root(parent_run.RootRun(parent.id), parent_run.RootJob(parent.namespace, parent.name))
     return parent_run.ParentRunFacet(run, job, root)

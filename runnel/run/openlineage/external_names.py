@@ -1,4 +1,4 @@
-"""Names of what is outside the lake, as OpenLineage wants them, so that other tools mean the same by them. Pure."""
+"""Name external sources by the OpenLineage naming conventions, so that other tools recognize them. Pure."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,54 +10,56 @@ _PORTS = {"postgres": 5432, "mysql": 3306}
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 
 
-def named(origin: "Origin | Manual", root: Path) -> tuple[tuple[str, str], ...]:
-    """Return the namespace and the name of everything that a source reads; passwords are in neither.
+def name_origin(origin: "Origin | Manual", root: Path) -> tuple[tuple[str, str], ...]:
+    """Return the namespace and the name of everything that a source reads; neither contains passwords.
 
-    >>> named(Kafka("a:9092,b:9092", ("clicks",)), Path("/p"))
+    >>> name_origin(Kafka("a:9092,b:9092", ("clicks",)), Path("/p"))
     (('kafka://a:9092', 'clicks'),)
-    >>> named(Jdbc("postgresql://ada:pw@db/shop", table="orders"), Path("/p"))
+    >>> name_origin(Jdbc("postgresql://ada:pw@db/shop", table="orders"), Path("/p"))
     (('postgres://db:5432', 'shop.public.orders'),)
-    >>> named(Files("data/*.csv", "csv"), Path("/p")), named(Files("s3://b/in/*.csv", "csv"), Path("/p"))
-    ((('file', '/p/data/*.csv'),), (('s3://b', 'in/*.csv'),))
+    >>> name_origin(Files("data/*.csv", "csv"), Path("/p"))
+    (('file', '/p/data/*.csv'),)
+    >>> name_origin(Files("s3://b/in/*.csv", "csv"), Path("/p"))
+    (('s3://b', 'in/*.csv'),)
     """
     if isinstance(origin, Changes):
-        return named(origin.origin, root)
+        return name_origin(origin.origin, root)
     if isinstance(origin, Files):
-        return (_file(origin.glob, root),)
+        return (_name_files(origin.glob, root),)
     if isinstance(origin, Kafka):
-        first = origin.servers.split(",")[0].strip()
-        return tuple((f"kafka://{first}", topic) for topic in (origin.topics or (origin.pattern or "",)))
+        first_server = origin.servers.split(",")[0].strip()
+        return tuple((f"kafka://{first_server}", topic) for topic in (origin.topics or (origin.pattern or "",)))
     if isinstance(origin, Jdbc):
-        return _database(origin, root)
+        return _name_database_table(origin, root)
     if isinstance(origin, Http) and not isinstance(origin.url, Secret):
-        found = urlsplit(origin.url)
-        return ((f"{found.scheme}://{_host(found.netloc)}", found.path or "/"),)
+        url = urlsplit(origin.url)
+        return ((f"{url.scheme}://{_drop_credentials(url.netloc)}", url.path or "/"),)
     return ()
 
 
-def _file(glob: str, root: Path) -> tuple[str, str]:
+def _name_files(glob: str, root: Path) -> tuple[str, str]:
     if "://" not in glob:
         return "file", str(root / glob)
-    found = urlsplit(glob.replace("?", "%3F"))
-    return f"{found.scheme}://{_host(found.netloc)}", found.path.lstrip("/").replace("%3F", "?")
+    url = urlsplit(glob.replace("?", "%3F"))
+    return f"{url.scheme}://{_drop_credentials(url.netloc)}", url.path.lstrip("/").replace("%3F", "?")
 
 
-def _database(origin: Jdbc, root: Path) -> tuple[tuple[str, str], ...]:
+def _name_database_table(origin: Jdbc, root: Path) -> tuple[tuple[str, str], ...]:
     if isinstance(origin.url, Secret) or origin.table is None:
         return ()
-    found = urlsplit(origin.url.strip().removeprefix("jdbc:"))
-    if found.scheme == "sqlite":
+    url = urlsplit(origin.url.strip().removeprefix("jdbc:"))
+    if url.scheme == "sqlite":
         return (
             (
-                f"sqlite:{root / found.path.lstrip('/') if not found.path.startswith('//') else found.path[1:]}",
+                f"sqlite:{root / url.path.lstrip('/') if not url.path.startswith('//') else url.path[1:]}",
                 origin.table,
             ),
         )
-    scheme = _SCHEMES.get(found.scheme, found.scheme)
-    database = found.path.strip("/")
+    scheme = _SCHEMES.get(url.scheme, url.scheme)
+    database = url.path.strip("/")
     table = f"public.{origin.table}" if scheme == "postgres" and "." not in origin.table else origin.table
-    return ((f"{scheme}://{found.hostname}:{found.port or _PORTS.get(scheme, 0)}", f"{database}.{table}"),)
+    return ((f"{scheme}://{url.hostname}:{url.port or _PORTS.get(scheme, 0)}", f"{database}.{table}"),)
 
 
-def _host(netloc: str) -> str:
+def _drop_credentials(netloc: str) -> str:
     return netloc.rpartition("@")[2]

@@ -1,6 +1,6 @@
-"""Follow a run and tell OpenLineage: the run itself, and each step as a run of its own below it.
+"""Report a run to OpenLineage: the run itself, and each step as a child run.
 
-What is told is looked up in the sender's thread; here only values are taken down.
+The sender's thread looks up details and builds the events; this module only captures values.
 """
 
 import threading
@@ -9,174 +9,210 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from runnel.run.openlineage.external_names import named
+from runnel.run.openlineage.external_names import name_origin
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
 
+    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
-    from runnel.plan.facts import Head
-    from runnel.run.observers import Ended
-    from runnel.run.openlineage.events import About, Named, RunnelFacet
-    from runnel.run.openlineage.sender import Sender
-    from runnel.run.results.run_result import Done, Event
-    from runnel.run.run_context import Work
+    from runnel.run.observers import RunEnd
+    from runnel.run.openlineage.events import EventHeader, LineageRun, RunnelFacet
+    from runnel.run.openlineage.sender import LineageSender
+    from runnel.run.results.run_result import Event, StepResult
+    from runnel.run.run_context import RunContext
 
 _STATES = {"succeeded": "COMPLETE", "nothing": "COMPLETE", "failed": "FAIL", "cancelled": "ABORT"}
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A step that has begun: its id, and the versions that it reads."""
+class _StartedStep:
+    """A started step: its id, and the versions that it reads."""
 
     id: str
-    inputs: "Mapping[TableName, Head | None]"
+    inputs: "Mapping[TableName, TableVersion | None]"
 
 
-class LineageWitness:
-    """Tells of one run."""
+class LineageObserver:
+    """Report one run."""
 
-    def __init__(self, sender: "Sender", project: str) -> None:
+    def __init__(self, sender: "LineageSender", project: str) -> None:
         self._sender = sender
         self._project = project
-        self._steps: dict[TableName, _Step] = {}
+        self._steps: dict[TableName, _StartedStep] = {}
         self._ended: set[TableName] = set()
         self._guard = threading.Lock()
-        self._work: Work | None = None
-        self._id = _new_id()
+        self._run_context: RunContext | None = None
+        self._id = _make_id()
 
-    def begin(self, work: "Work") -> None:
-        """Tell that the run has started."""
-        self._work = work
-        at = datetime.now(UTC)
-        self._send(lambda: self._run_event("START", at))
+    def on_start(self, run_context: "RunContext") -> None:
+        """Report the start of the run."""
+        self._run_context = run_context
+        happened_at = datetime.now(UTC)
+        self._queue_event(lambda: self._build_run_event("START", happened_at))
 
-    def see(self, event: "Event") -> None:
-        """Tell that a step has started or ended."""
+    def on_event(self, event: "Event") -> None:
+        """Report the start or end of a step."""
         table, now = event.table, datetime.now(UTC)
         if table is None or event.action == "verify":
             return
         if event.kind == "start":
-            self._start(table, now, event.action, event.text)
+            self._start_step(table, now, event.action, event.text)
         elif event.kind == "end" and event.outcome is not None and event.outcome.state in _STATES:
             with self._guard:
                 if table in self._ended:
                     return
                 self._ended.add(table)
-            self._start(table, now, event.action, event.outcome.reason)
-            done, step = event.outcome, self._steps[table]
-            self._send(lambda: self._end_event(done, step, now))
+            self._start_step(table, now, event.action, event.outcome.reason)
+            result, step = event.outcome, self._steps[table]
+            self._queue_event(lambda: self._build_end_event(result, step, now))
 
-    def end(self, ended: "Ended") -> None:
-        """Tell how the run has ended, with what it published."""
-        at = datetime.now(UTC)
-        state = "ABORT" if ended.is_moved else _STATES[ended.state]
-        self._send(lambda: self._run_event(state, at, ended))
+    def on_end(self, run_end: "RunEnd") -> None:
+        """Report the end of the run, with what it published."""
+        happened_at = datetime.now(UTC)
+        state = "ABORT" if run_end.is_replanned else _STATES[run_end.state]
+        self._queue_event(lambda: self._build_run_event(state, happened_at, run_end))
 
-    def _send(self, make: "Any") -> None:
-        assert self._work is not None
-        self._sender.send(make, self._work.log.write)
+    def _queue_event(self, make_event: "Any") -> None:
+        assert self._run_context is not None
+        self._sender.send(make_event, self._run_context.log.write)
 
-    def _start(self, table: "TableName", at: datetime, action: str, reason: str) -> None:
-        assert self._work is not None
-        task = self._work.flow.tasks.get(table)
+    def _start_step(self, table: "TableName", happened_at: datetime, action: str, reason: str) -> None:
+        assert self._run_context is not None
+        task = self._run_context.flow.tasks.get(table)
         with self._guard:
             if table in self._steps:
                 return
-            inputs = {one: self._work.heads.get(one) for one in (task.reads if task else ())}
-            step = self._steps[table] = _Step(_new_id(), inputs)
-        self._send(lambda: self._step_event("START", table, step, at, action, reason))
+            inputs = {
+                input_table: self._run_context.heads.get(input_table)
+                for input_table in (task.input_tables if task else ())
+            }
+            step = self._steps[table] = _StartedStep(_make_id(), inputs)
+        self._queue_event(lambda: self._build_step_event("START", table, step, happened_at, action, reason))
 
     @property
     def _namespace(self) -> str:
-        assert self._work is not None
-        return self._sender.namespace(self._project, self._work.order.branch)
+        assert self._run_context is not None
+        return self._sender.namespace(self._project, self._run_context.spec.branch)
 
     @property
-    def _run(self) -> "Named":
-        """Return the run; its job is the schedule that wanted it, or `run`."""
-        from runnel.run.openlineage.events import Named
+    def _lineage_run(self) -> "LineageRun":
+        """Return the run; its job is the schedule that requested it, or `run`."""
+        from runnel.run.openlineage.events import LineageRun
 
-        assert self._work is not None
-        kind, _, name = self._work.order.cause.partition("/")
-        return Named(self._id, self._namespace, f"{self._project}.{name if kind == 'schedule' and name else 'run'}")
-
-    def _run_event(self, state: str, at: datetime, ended: "Ended | None" = None) -> "RunEvent":
-        from runnel.run.openlineage.datasets import written
-        from runnel.run.openlineage.events import About, event, run_job
-
-        work = self._work
-        assert work is not None
-        about = About(self._run, due=work.order.due, job=run_job())
-        if ended is None:
-            return event(about, state, at, self._told(None, None, None))
-        made = [step for step in ended.steps if step.state == "succeeded"] if ended.commit else []
-        outputs = [
-            written(work.store, self._namespace, work.order.branch, step.table, step.head, ended.commit)
-            for step in made
-        ]
-        error = ended.error or next((step.error for step in ended.steps if step.error is not None), None)
-        told = self._told(None, None, ended.state, ended.commit)
-        return event(about, state, at, told, outputs=outputs, error=error)
-
-    def _step_event(
-        self, state: str, table: "TableName", step: _Step, at: datetime, action: str, reason: str
-    ) -> "RunEvent":
-        from runnel.run.openlineage.events import event
-
-        return event(
-            self._about(table, step), state, at, self._told(action, reason, None), inputs=self._inputs(table, step)
+        assert self._run_context is not None
+        kind, _, name = self._run_context.spec.cause.partition("/")
+        return LineageRun(
+            self._id, self._namespace, f"{self._project}.{name if kind == 'schedule' and name else 'run'}"
         )
 
-    def _end_event(self, done: "Done", step: _Step, at: datetime) -> "RunEvent":
-        from runnel.run.openlineage.datasets import written
-        from runnel.run.openlineage.events import event
+    def _build_run_event(self, state: str, happened_at: datetime, run_end: "RunEnd | None" = None) -> "RunEvent":
+        from runnel.run.openlineage.datasets import make_output
+        from runnel.run.openlineage.events import EventHeader, build_event, build_run_job_facets
 
-        work = self._work
-        assert work is not None
-        findings = work.findings.get(done.table, ())
-        outputs: list[OutputDataset] = []
-        if done.head is not None or findings:
-            made = written(
-                work.store, self._namespace, work.order.branch, done.table, done.head, None, done.rows, findings
+        run_context = self._run_context
+        assert run_context is not None
+        header = EventHeader(self._lineage_run, due=run_context.spec.due, job_facets=build_run_job_facets())
+        if run_end is None:
+            return build_event(header, state, happened_at, self._build_runnel_facet(None, None, None))
+        published_steps = [step for step in run_end.steps if step.state == "succeeded"] if run_end.commit else []
+        outputs = [
+            make_output(
+                run_context.store, self._namespace, run_context.spec.branch, step.table, step.head, run_end.commit
             )
-            outputs.append(made)
-        told = self._told(done.action, done.reason, done.state)
-        inputs = self._inputs(done.table, step)
-        about = self._about(done.table, step)
-        return event(about, _STATES[done.state], at, told, inputs=inputs, outputs=outputs, error=done.error)
+            for step in published_steps
+        ]
+        error = run_end.error or next((step.error for step in run_end.steps if step.error is not None), None)
+        runnel_facet = self._build_runnel_facet(None, None, run_end.state, run_end.commit)
+        return build_event(header, state, happened_at, runnel_facet, outputs=outputs, error=error)
 
-    def _about(self, table: "TableName", step: _Step) -> "About":
-        from runnel.run.openlineage.events import About, Named, source_job, task_job
+    def _build_step_event(
+        self, state: str, table: "TableName", step: _StartedStep, happened_at: datetime, action: str, reason: str
+    ) -> "RunEvent":
+        from runnel.run.openlineage.events import build_event
 
-        work = self._work
-        assert work is not None
-        git = work.order.basis.git if work.order.basis else None
-        flow = work.flow
-        job = task_job(flow.tasks[table], git) if table in flow.tasks else source_job(flow.sources[table], git)
-        return About(Named(step.id, self._namespace, str(table)), self._run, work.order.due, job)
+        return build_event(
+            self._build_header(table, step),
+            state,
+            happened_at,
+            self._build_runnel_facet(action, reason, None),
+            inputs=self._list_inputs(table, step),
+        )
 
-    def _inputs(self, table: "TableName", step: _Step) -> "list[InputDataset]":
-        from runnel.run.openlineage.datasets import outside, read
+    def _build_end_event(self, result: "StepResult", step: _StartedStep, happened_at: datetime) -> "RunEvent":
+        from runnel.run.openlineage.datasets import make_output
+        from runnel.run.openlineage.events import build_event
 
-        work = self._work
-        assert work is not None
-        if table in work.flow.sources:
-            return outside(named(work.flow.sources[table].origin, work.root))
-        branch = work.order.branch
-        return [read(work.store, self._namespace, branch, one, head) for one, head in step.inputs.items()]
+        run_context = self._run_context
+        assert run_context is not None
+        findings = run_context.findings.get(result.table, ())
+        outputs: list[OutputDataset] = []
+        if result.head is not None or findings:
+            output = make_output(
+                run_context.store,
+                self._namespace,
+                run_context.spec.branch,
+                result.table,
+                result.head,
+                None,
+                result.rows,
+                findings,
+            )
+            outputs.append(output)
+        runnel_facet = self._build_runnel_facet(result.action, result.reason, result.state)
+        inputs = self._list_inputs(result.table, step)
+        header = self._build_header(result.table, step)
+        return build_event(
+            header, _STATES[result.state], happened_at, runnel_facet, inputs=inputs, outputs=outputs, error=result.error
+        )
 
-    def _told(
+    def _build_header(self, table: "TableName", step: _StartedStep) -> "EventHeader":
+        from runnel.run.openlineage.events import (
+            EventHeader,
+            LineageRun,
+            build_source_job_facets,
+            build_task_job_facets,
+        )
+
+        run_context = self._run_context
+        assert run_context is not None
+        git = run_context.spec.basis.git if run_context.spec.basis else None
+        flow = run_context.flow
+        job_facets = (
+            build_task_job_facets(flow.tasks[table], git)
+            if table in flow.tasks
+            else build_source_job_facets(flow.sources[table], git)
+        )
+        return EventHeader(
+            LineageRun(step.id, self._namespace, str(table)), self._lineage_run, run_context.spec.due, job_facets
+        )
+
+    def _list_inputs(self, table: "TableName", step: _StartedStep) -> "list[InputDataset]":
+        from runnel.run.openlineage.datasets import make_external_inputs, make_input
+
+        run_context = self._run_context
+        assert run_context is not None
+        if table in run_context.flow.sources:
+            return make_external_inputs(name_origin(run_context.flow.sources[table].origin, run_context.root))
+        branch = run_context.spec.branch
+        return [
+            make_input(run_context.store, self._namespace, branch, input_table, head)
+            for input_table, head in step.inputs.items()
+        ]
+
+    def _build_runnel_facet(
         self, action: str | None, reason: str | None, state: str | None, commit: str | None = None
     ) -> "RunnelFacet":
         from runnel.run.openlineage.events import RunnelFacet
 
-        assert self._work is not None
-        order = self._work.order
-        return RunnelFacet(order.run, order.branch, self._work.store.author, order.cause, action, reason, state, commit)
+        assert self._run_context is not None
+        spec = self._run_context.spec
+        return RunnelFacet(
+            spec.run, spec.branch, self._run_context.store.author, spec.cause, action, reason, state, commit
+        )
 
 
-def _new_id() -> str:
+def _make_id() -> str:
     from uuid import uuid4
 
     return str(uuid4())

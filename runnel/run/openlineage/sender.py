@@ -1,7 +1,7 @@
-"""Send events of OpenLineage from a thread of its own, with the official client.
+"""Send OpenLineage events from a background thread, with the official client.
 
-Nobody waits for it: where a server is away or slow, events are dropped, and that is told once until it is back. Events
-are made in this thread too, so that a run takes the time for neither.
+Runs never wait for it: if a server is unreachable or slow, events are dropped, with one warning until it is back. The
+thread also builds the events, so that this takes no time of a run.
 """
 
 import logging
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
     from runnel.declare.observability_settings import LineageSettings
 
-    Make = Callable[[], RunEvent]
+    MakeEvent = Callable[[], RunEvent]
 
 LOG = logging.getLogger("runnel.openlineage")
-_MOST = 1000  # events that wait
-_AWAY_SECONDS = 10.0  # after a failure nothing is tried for so long
+_MOST = 1000  # queued events
+_AWAY_SECONDS = 10.0  # pause after a failure
 _END_SECONDS = 3.0
 _TIMEOUT_SECONDS = 3.0
 _RETRY = {"total": 1, "read": 0, "connect": 1, "backoff_factor": 0.1}
 _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
-_SENDERS: "dict[LineageSettings, Sender]" = {}
+_SENDERS: "dict[LineageSettings, LineageSender]" = {}
 _GUARD = threading.Lock()
 
 
-def sender_of(settings: "LineageSettings") -> "Sender | None":
-    """Return what sends events, one for each place; None where nobody wants any."""
+def get_sender(settings: "LineageSettings") -> "LineageSender | None":
+    """Return the sender for these settings, shared within the process; None if lineage is not configured."""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true" or not (settings.url or _is_in_environment()):
         return None
     with _GUARD:
         if settings not in _SENDERS:
-            _SENDERS[settings] = Sender(settings)
+            _SENDERS[settings] = LineageSender(settings)
         return _SENDERS[settings]
 
 
@@ -47,79 +47,79 @@ def _is_in_environment() -> bool:
     return any(name.startswith(_VARIABLES) for name in os.environ)
 
 
-class Sender:
-    """What sends events to one place, in order."""
+class LineageSender:
+    """Send events to one destination, in order."""
 
     def __init__(self, settings: "LineageSettings") -> None:
         self.settings = settings
-        self._waiting: queue.Queue[tuple[Make, Callable[[str], None]]] = queue.Queue(_MOST)
+        self._pending: queue.Queue[tuple[MakeEvent, Callable[[str], None]]] = queue.Queue(_MOST)
         self._idle = threading.Condition()
-        self._open = 0
-        self._away_until = 0.0
-        self._is_told = False
+        self._unsent = 0
+        self._paused_until = 0.0
+        self._has_warned = False
         self._client: OpenLineageClient | None = None
-        threading.Thread(target=self._go, name="runnel openlineage", daemon=True).start()
+        threading.Thread(target=self._send_forever, name="runnel openlineage", daemon=True).start()
         shutdown.register(self.flush)
 
     def namespace(self, project: str, branch: str) -> str:
-        """Return the namespace of a branch: that of `main` is the one that people know."""
+        """Return the namespace of a branch; `main` has the plain one."""
         base = self.settings.namespace or project
         return base if branch == "main" else f"{base}/{branch}"
 
-    def send(self, make: "Make", tell: Callable[[str], None]) -> None:
-        """Send an event soon, if there is room for it. `tell` is told, once, that events don't arrive."""
+    def send(self, make_event: "MakeEvent", report: Callable[[str], None]) -> None:
+        """Queue an event, or drop it if the queue is full. `report` is called once when events don't arrive."""
         with self._idle:
-            self._open += 1
+            self._unsent += 1
         try:
-            self._waiting.put_nowait((make, tell))
+            self._pending.put_nowait((make_event, report))
         except queue.Full:
-            self._done()
-            self._missed(tell, f"more than {_MOST:,} of them wait")
+            self._count_as_done()
+            self._warn_dropped(report, f"more than {_MOST:,} of them wait")
 
     def flush(self, seconds: float = _END_SECONDS) -> bool:
-        """Wait until everything was sent or dropped, so long at most; tell whether it was."""
+        """Wait until all events were sent or dropped, at most so many seconds; tell whether they were."""
         with self._idle:
-            return self._idle.wait_for(lambda: self._open <= 0, seconds)
+            return self._idle.wait_for(lambda: self._unsent <= 0, seconds)
 
-    def _go(self) -> None:
+    def _send_forever(self) -> None:
         while True:
-            make, tell = self._waiting.get()
+            make_event, report = self._pending.get()
             try:
-                if time.monotonic() >= self._away_until:
-                    self._emit(make)
-            except Exception as error:  # whatever it is, runs go on
-                self._away_until = time.monotonic() + _AWAY_SECONDS
-                self._missed(tell, str(error))
-            self._done()
+                if time.monotonic() >= self._paused_until:
+                    self._emit_event(make_event)
+            except Exception as error:  # must not affect runs
+                self._paused_until = time.monotonic() + _AWAY_SECONDS
+                self._warn_dropped(report, str(error))
+            self._count_as_done()
 
-    def _emit(self, make: "Make") -> None:
+    def _emit_event(self, make_event: "MakeEvent") -> None:
         if self._client is None:
-            self._client = client_of(self.settings)
-        self._client.emit(make())
-        if self._is_told:
-            LOG.info("OpenLineage events arrive again at %s", self._where)
-        self._is_told = False
+            self._client = make_client(self.settings)
+        self._client.emit(make_event())
+        if self._has_warned:
+            LOG.info("OpenLineage events arrive again at %s", self._destination)
+        self._has_warned = False
 
-    def _done(self) -> None:
+    def _count_as_done(self) -> None:
         with self._idle:
-            self._open -= 1
+            self._unsent -= 1
             self._idle.notify_all()
 
-    def _missed(self, tell: Callable[[str], None], why: str) -> None:
-        if self._is_told:
+    def _warn_dropped(self, report: Callable[[str], None], why: str) -> None:
+        if self._has_warned:
             return
-        self._is_told = True
-        text = f"OpenLineage events don't arrive at {self._where} and are dropped: {why[:300]}"
+        self._has_warned = True
+        text = f"OpenLineage events don't arrive at {self._destination} and are dropped: {why[:300]}"
         LOG.warning(text)
-        tell(text)
+        report(text)
 
     @property
-    def _where(self) -> str:
+    def _destination(self) -> str:
         return self.settings.url or "the place that the environment names"
 
 
-def client_of(settings: "LineageSettings") -> "OpenLineageClient":
-    """Return the official client; its own variables win over the settings, as variables do everywhere."""
+def make_client(settings: "LineageSettings") -> "OpenLineageClient":
+    """Return the official client; its environment variables override the settings."""
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import set_producer
 

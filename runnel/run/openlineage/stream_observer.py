@@ -1,4 +1,4 @@
-"""Tell OpenLineage of a stream: when it starts, what it has published now and then, and how it ends."""
+"""Report a stream to OpenLineage: its start, what it has published once a minute, and its end."""
 
 import time
 from collections.abc import Iterator
@@ -8,96 +8,105 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from runnel.errors import RunnelError
-from runnel.plan.facts import Head
-from runnel.run.openlineage.sender import LOG, sender_of
+from runnel.model.table_version import TableVersion
+from runnel.run.openlineage.sender import LOG, get_sender
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
 
     from runnel.declare.settings import Settings
     from runnel.names import TableName
-    from runnel.run.openlineage.sender import Sender
-    from runnel.run.stream.stream_query import Course
+    from runnel.run.openlineage.sender import LineageSender
+    from runnel.run.stream.stream_query import StreamQuery
 
-_EVERY_SECONDS = 60.0  # a batch may come every second
+_EVERY_SECONDS = 60.0  # batches may come every second
 
 
 @contextmanager
-def told(settings: "Settings", course: "Course") -> Iterator[None]:
-    """Tell of a stream while the block runs, if somebody wants to know."""
-    sender = sender_of(settings.openlineage)
+def report_stream(settings: "Settings", stream_query: "StreamQuery") -> Iterator[None]:
+    """Report a stream while the block runs, if OpenLineage is configured."""
+    sender = get_sender(settings.openlineage)
     if sender is None:
         yield
         return
-    one = _Told(sender, settings.name, course)
-    one.send("START")
-    course.batches.after = one.batch
+    stream_lineage = _StreamLineage(sender, settings.name, stream_query)
+    stream_lineage.send_state("START")
+    stream_query.publisher.on_batch_done = stream_lineage.on_batch
     try:
         yield
     except BaseException as error:
-        one.send("FAIL" if isinstance(error, Exception) else "ABORT", error)
+        stream_lineage.send_state("FAIL" if isinstance(error, Exception) else "ABORT", error)
         raise
-    one.send("COMPLETE")
+    stream_lineage.send_state("COMPLETE")
 
 
-class _Told:
-    """One stream."""
+class _StreamLineage:
+    """Report one stream."""
 
-    def __init__(self, sender: "Sender", project: str, course: "Course") -> None:
+    def __init__(self, sender: "LineageSender", project: str, stream_query: "StreamQuery") -> None:
         self._sender = sender
-        self._course = course
-        self._namespace = sender.namespace(project, course.branch)
+        self._stream_query = stream_query
+        self._namespace = sender.namespace(project, stream_query.branch)
         self._id = str(uuid4())
-        self._last = time.monotonic()
-        self._then = course.batches.after
+        self._last_sent_at = time.monotonic()
+        self._previous_callback = stream_query.publisher.on_batch_done
 
-    def batch(self) -> None:
-        """Take note of a batch that was published."""
-        self._then()
-        if time.monotonic() - self._last >= _EVERY_SECONDS:
-            self._last = time.monotonic()
-            self.send("RUNNING")
+    def on_batch(self) -> None:
+        """Report a published batch, at most once a minute."""
+        self._previous_callback()
+        if time.monotonic() - self._last_sent_at >= _EVERY_SECONDS:
+            self._last_sent_at = time.monotonic()
+            self.send_state("RUNNING")
 
-    def send(self, state: str, error: BaseException | None = None) -> None:
-        """Tell how it is, if that can be said: no stream fails for it."""
+    def send_state(self, state: str, error: BaseException | None = None) -> None:
+        """Send the state of the stream; an error is only logged, so that no stream fails for it."""
         try:
-            self._send(state, error)
-        except Exception as trouble:  # the database is away, say
-            LOG.warning("a stream is not told of", exc_info=trouble)
+            self._queue_event(state, error)
+        except Exception as send_error:  # such as an unreachable database
+            LOG.warning("a stream is not told of", exc_info=send_error)
 
-    def _send(self, state: str, error: BaseException | None) -> None:
-        """Take down what is there now; the rest is made in the sender's thread."""
-        batches, at = self._course.batches, datetime.now(UTC)
-        versions = self._course.store.state(self._course.branch) if state != "START" else {}
-        made = versions.get(self._course.task.table)
-        head = Head(made.location, made.content) if made is not None else None
-        inputs = {table: Head(one.location, one.content) for table, one in batches.inputs.items()}
-        rows, commit = batches.rows, batches.commit
-        self._sender.send(lambda: self._event(state, at, inputs, head, rows, commit, error), lambda text: None)
+    def _queue_event(self, state: str, error: BaseException | None) -> None:
+        """Read the current state; the sender's thread builds the event."""
+        publisher, happened_at = self._stream_query.publisher, datetime.now(UTC)
+        versions = self._stream_query.store.state(self._stream_query.branch) if state != "START" else {}
+        head = versions.get(self._stream_query.task.table)
+        inputs = dict(publisher.inputs)
+        rows, commit = publisher.rows, publisher.commit
+        self._sender.send(
+            lambda: self._build_event(state, happened_at, inputs, head, rows, commit, error), lambda text: None
+        )
 
-    def _event(
+    def _build_event(
         self,
         state: str,
-        at: datetime,
-        inputs: "dict[TableName, Head]",
-        head: Head | None,
+        happened_at: datetime,
+        inputs: "dict[TableName, TableVersion]",
+        head: TableVersion | None,
         rows: int,
         commit: str | None,
         error: BaseException | None,
     ) -> "RunEvent":
-        from runnel.run.openlineage.datasets import read, written
-        from runnel.run.openlineage.events import About, Named, RunnelFacet, event, task_job
+        from runnel.run.openlineage.datasets import make_input, make_output
+        from runnel.run.openlineage.events import (
+            EventHeader,
+            LineageRun,
+            RunnelFacet,
+            build_event,
+            build_task_job_facets,
+        )
 
-        course = self._course
-        store, branch, task, space = course.store, course.branch, course.task, self._namespace
-        about = About(Named(self._id, space, str(task.table)), job=task_job(task, None))
-        facet = RunnelFacet(course.batches.context.run, branch, store.author, "stream", "stream", commit=commit)
-        return event(
-            about,
+        stream_query = self._stream_query
+        store, branch, task, namespace = stream_query.store, stream_query.branch, stream_query.task, self._namespace
+        header = EventHeader(
+            LineageRun(self._id, namespace, str(task.table)), job_facets=build_task_job_facets(task, None)
+        )
+        facet = RunnelFacet(stream_query.publisher.context.run, branch, store.author, "stream", "stream", commit=commit)
+        return build_event(
+            header,
             state,
-            at,
+            happened_at,
             facet,
-            inputs=[read(store, space, branch, table, one) for table, one in inputs.items()],
-            outputs=[written(store, space, branch, task.table, head, commit, rows)] if head is not None else [],
+            inputs=[make_input(store, namespace, branch, table, input_head) for table, input_head in inputs.items()],
+            outputs=[make_output(store, namespace, branch, task.table, head, commit, rows)] if head is not None else [],
             error=error if isinstance(error, RunnelError) else None,
         )

@@ -1,20 +1,20 @@
-"""What became of a sink, as a value."""
+"""Define the result of a delivery to a sink."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from runnel.errors import RunnelError
 
-State = Literal["delivered", "current", "failed", "held"]
+DeliveryState = Literal["delivered", "current", "failed", "held"]
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Rows of so many commits that a sink has accepted, and why not more. `held`: another process delivers to it."""
+class DeliveryResult:
+    """The rows and commits that a sink accepted, or the error. State `held`: another process delivers to the sink."""
 
     sink: str
     table: str
-    state: State
+    state: DeliveryState
     rows: int = 0
     commits: int = 0
     seconds: float = 0.0
@@ -30,6 +30,6 @@ class Sent:
             "rows": self.rows,
             "commits": self.commits,
             "seconds": round(self.seconds, 3),
-            "error": self.error.parts() if self.error else None,
+            "error": self.error.to_json() if self.error else None,
             "warning": self.warning,
         }

@@ -1,70 +1,74 @@
-"""What a run told as JSON, as values again: for whoever follows it from another process."""
+"""Parse the JSON of events and run results, for clients that follow a run from another process."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-from runnel.errors import error_of
+from runnel.errors import error_from_json
 from runnel.names import TableName
-from runnel.run.results.delivery_result import Sent
-from runnel.run.results.run_result import Done, Event, Ran, State
+from runnel.run.results.delivery_result import DeliveryResult
+from runnel.run.results.run_result import Event, RunResult, RunState, StepResult
 
-SHOWN = ("note", "start", "progress", "retry", "end")  # kinds of events that are for people
-STOPPING = "stopping the run; Ctrl-C again leaves it to itself"
+DISPLAYED_EVENTS = ("note", "start", "progress", "retry", "end")  # kinds of events that are shown to users
+STOPPING_MESSAGE = "stopping the run; Ctrl-C again leaves it to itself"
 
 
-def event_of(found: Mapping[str, Any]) -> Event:
-    """Return an event that another process has told."""
-    outcome = found.get("outcome")
+def parse_event(event_json: Mapping[str, Any]) -> Event:
+    """Parse an event that another process sent."""
+    outcome = event_json.get("outcome")
     return Event(
-        found["kind"],
-        found.get("text", ""),
-        TableName.parse(found["table"]) if found.get("table") else None,
-        found.get("action", ""),
-        found.get("done", 0),
-        found.get("total"),
-        done_of(outcome) if outcome else None,
+        event_json["kind"],
+        event_json.get("text", ""),
+        TableName.parse(event_json["table"]) if event_json.get("table") else None,
+        event_json.get("action", ""),
+        event_json.get("done", 0),
+        event_json.get("total"),
+        parse_step_result(outcome) if outcome else None,
     )
 
 
-def ran_of(run: str, state: str, branch: str, commit: str | None, outcome: Mapping[str, Any] | None) -> Ran:
-    """Return what became of a run that has ended; raise where it failed before it did anything."""
-    told = outcome or {}
-    if "steps" not in told and state == "failed":
-        raise error_of(told.get("error"))
-    if state == "cancelled" and "steps" not in told:
-        return Ran(run, "cancelled", branch, None, 0.0, ())
-    return Ran(
-        told.get("run"),
-        cast("State", state),
+def parse_run_result(
+    run: str, state: str, branch: str, commit: str | None, outcome: Mapping[str, Any] | None
+) -> RunResult:
+    """Parse the result of a run that has ended; raise if it failed before its first step."""
+    result_json = outcome or {}
+    if "steps" not in result_json and state == "failed":
+        raise error_from_json(result_json.get("error"))
+    if state == "cancelled" and "steps" not in result_json:
+        return RunResult(run, "cancelled", branch, None, 0.0, ())
+    return RunResult(
+        result_json.get("run"),
+        cast("RunState", state),
         branch,
         commit,
-        told.get("seconds", 0.0),
-        tuple(done_of(step) for step in told.get("steps", ())),
-        told.get("log"),
-        tuple(sent_of(one) for one in told.get("sinks", ())),
-        timeline=told.get("timeline") or {},
+        result_json.get("seconds", 0.0),
+        tuple(parse_step_result(step) for step in result_json.get("steps", ())),
+        result_json.get("log"),
+        tuple(parse_delivery_result(delivery) for delivery in result_json.get("sinks", ())),
+        timeline=result_json.get("timeline") or {},
     )
 
 
-def done_of(found: Mapping[str, Any]) -> Done:
-    """Return what became of a step, as its JSON tells."""
-    return Done(
-        TableName.parse(found["table"]),
-        found["action"],
-        found["state"],
-        found.get("reason", ""),
-        found.get("rows"),
-        found.get("seconds", 0.0),
-        error_of(found["error"]) if found.get("error") else None,
-        set_aside=found.get("set_aside", 0),
-        warnings=tuple(found.get("warnings", ())),
-        verified=found.get("verified"),
-        spent=found.get("spent") or {},
-        waits=found.get("waits") or {},
-        spark=found.get("spark"),
+def parse_step_result(step_json: Mapping[str, Any]) -> StepResult:
+    """Parse the result of a step."""
+    return StepResult(
+        TableName.parse(step_json["table"]),
+        step_json["action"],
+        step_json["state"],
+        step_json.get("reason", ""),
+        step_json.get("rows"),
+        step_json.get("seconds", 0.0),
+        error_from_json(step_json["error"]) if step_json.get("error") else None,
+        set_aside=step_json.get("set_aside", 0),
+        warnings=tuple(step_json.get("warnings", ())),
+        verified=step_json.get("verified"),
+        spent=step_json.get("spent") or {},
+        waits=step_json.get("waits") or {},
+        spark=step_json.get("spark"),
     )
 
 
-def sent_of(found: Mapping[str, Any]) -> Sent:
-    """Return what became of a sink, as its JSON tells."""
-    return Sent(**{**found, "error": error_of(found["error"]) if found.get("error") else None})
+def parse_delivery_result(delivery_json: Mapping[str, Any]) -> DeliveryResult:
+    """Parse the result of a delivery."""
+    return DeliveryResult(
+        **{**delivery_json, "error": error_from_json(delivery_json["error"]) if delivery_json.get("error") else None}
+    )

@@ -1,6 +1,6 @@
-"""Find the slices of inputs that changed: by their files where those tell, else by one Spark job.
+"""Find the slices of inputs that changed: from file metadata if that is enough, else by one Spark job.
 
-Rows that were only rewritten cancel out, by sums of hashes over the rows of each slice.
+Rows that were only rewritten cancel out, because sums of hashes over the rows of each slice are compared.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -9,194 +9,234 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake
 from runnel.internal_names import internal_column
-from runnel.lake.diff.compaction_delta import change
-from runnel.lake.diff.file_delta import rows_apart
-from runnel.lake.iceberg.partial_tables import side
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.diff.compaction_delta import compute_change
+from runnel.lake.diff.file_delta import find_differing_files
+from runnel.lake.iceberg.partial_tables import stage_partial_table
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.iceberg.table_properties import is_file_table
 from runnel.names import TableName
-from runnel.plan.slices import Key, Slice, lookback, touched, union
+from runnel.plan.slices import ChangedSlice, SliceValue, find_touched_keys, lookback_of, union_keys
 from runnel.run import content_tally
-from runnel.run.slices.keys import FEW, Keys, part_names
-from runnel.run.write.target_layout import columns_of
-from runnel.run.write.temporary_tables import placed
+from runnel.run.slices.keys import FEW, SliceKeys, make_part_names
+from runnel.run.write.target_layout import list_columns
+from runnel.run.write.temporary_tables import place_temporarily
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.declare.model.flow import Task
-    from runnel.plan.facts import Head
-    from runnel.plan.steps import Step
-    from runnel.run.run_context import Work
-    from runnel.run.task_context import Context
+    from runnel.model.table_version import TableVersion
+    from runnel.plan.steps import PlanStep
+    from runnel.run.run_context import RunContext
+    from runnel.run.task_context import TaskContext
 
 _EXACT = ("date", "integer", "long", "short", "byte", "string", "boolean")  # types whose values are exact as literals
 _COUNTABLE = ("date", "integer", "long", "short", "byte")
 _GAINED, _LOST, _ON = (internal_column(word) for word in ("gained", "lost", "on"))
-_CONTENT = "content"  # of a table of files, next to its hash
+_CONTENT = "content"  # of a file table, which also has its hash
 
 Expressions = Mapping[TableName, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Found:
+class ChangedSlices:
     """The keys to compute, and how each input changed."""
 
-    keys: Keys
-    changes: Mapping[TableName, tuple[Slice, ...]] = field(default_factory=dict)
+    keys: SliceKeys
+    changes: Mapping[TableName, tuple[ChangedSlice, ...]] = field(default_factory=dict)
 
 
-def find(
-    work: "Work",
-    context: "Context",
+def find_changed_slices(
+    run_context: "RunContext",
+    context: "TaskContext",
     task: "Task",
-    step: "Step",
-    inputs: "Mapping[TableName, Head]",
+    step: "PlanStep",
+    inputs: "Mapping[TableName, TableVersion]",
     expressions: Expressions,
-) -> Found:
-    """Return the keys of the slices that a task has to compute; `expressions` name them in each sliced input."""
+) -> ChangedSlices:
+    """Return the keys of the slices that a task has to compute; `expressions` give the slice in each sliced input."""
     assert step.base is not None
-    known: dict[TableName, tuple[Slice, ...]] = {}
-    unknown: list[TableName] = []
+    changes: dict[TableName, tuple[ChangedSlice, ...]] = {}
+    unresolved: list[TableName] = []
     for table in step.changed:
         if table not in expressions:
-            continue  # a reference: its own changes recompute nothing
-        slices = work.facts.slices(table, step.base.inputs[table], inputs[table], expressions[table])
+            continue  # a reference: its changes recompute no slice
+        slices = run_context.facts.changed_slices(table, step.base.inputs[table], inputs[table], expressions[table])
         if slices is None:
-            unknown.append(table)
+            unresolved.append(table)
         else:
-            known[table] = slices
-    if unknown:
-        looked = _look(work, context, task, step, inputs, {table: expressions[table] for table in unknown})
-        if isinstance(looked, Keys):
-            return Found(_joined(context, task, looked, known))
-        known |= looked
-    return Found(_values(task, known), known)
+            changes[table] = slices
+    if unresolved:
+        searched = _find_with_spark(
+            run_context, context, task, step, inputs, {table: expressions[table] for table in unresolved}
+        )
+        if isinstance(searched, SliceKeys):
+            return ChangedSlices(_union_keys(context, task, searched, changes))
+        changes |= searched
+    return ChangedSlices(_collect_keys(task, changes), changes)
 
 
-def _values(task: "Task", known: Mapping[TableName, tuple[Slice, ...]]) -> Keys:
-    found = touched(task, known)
-    if found is None:
-        raise _uncountable(task)
-    return Keys(len(found), found)
+def _collect_keys(task: "Task", changes: Mapping[TableName, tuple[ChangedSlice, ...]]) -> SliceKeys:
+    touched_keys = find_touched_keys(task, changes)
+    if touched_keys is None:
+        raise _lookback_type_error(task)
+    return SliceKeys(len(touched_keys), touched_keys)
 
 
-def _look(
-    work: "Work",
-    context: "Context",
+def _find_with_spark(
+    run_context: "RunContext",
+    context: "TaskContext",
     task: "Task",
-    step: "Step",
-    inputs: "Mapping[TableName, Head]",
+    step: "PlanStep",
+    inputs: "Mapping[TableName, TableVersion]",
     expressions: Expressions,
-) -> dict[TableName, tuple[Slice, ...]] | Keys:
-    """Return the changed slices of inputs by one job; only their keys, as a frame, where they are many."""
+) -> dict[TableName, tuple[ChangedSlice, ...]] | SliceKeys:
+    """Return the changed slices of inputs by one job; only their keys, as a frame, if they are many."""
     assert step.base is not None
-    sides: dict[TableName, str] = {}
+    temporary_tables: dict[TableName, str] = {}
     signs: dict[TableName, tuple[TableName, int]] = {}
     for table in expressions:
         before, after = step.base.inputs[table].location, inputs[table].location
-        older, newer = rows_apart(work.store, before, after, change(work.store, table, before, after))
-        for location, entries, word, sign in ((after, newer, "came", 1), (before, older, "went", -1)):
+        removed_entries, added_entries = find_differing_files(
+            run_context.store, before, after, compute_change(run_context.store, table, before, after)
+        )
+        for location, entries, label, sign in (
+            (after, added_entries, "came", 1),
+            (before, removed_entries, "went", -1),
+        ):
             if entries:
-                name = TableName(table.layer, f"{table.name}__{word}_in_{task.table.layer}_{task.table.name}")
-                sides[name], signs[name] = side(work.store, location, entries), (table, sign)
-    if not sides:
+                name = TableName(table.layer, f"{table.name}__{label}_in_{task.table.layer}_{task.table.name}")
+                temporary_tables[name], signs[name] = (
+                    stage_partial_table(run_context.store, location, entries),
+                    (table, sign),
+                )
+    if not temporary_tables:
         return dict.fromkeys(expressions, ())
-    order = list(expressions)
-    with placed(context, sides):
-        named = [(name, order.index(table), sign, expressions[table]) for name, (table, sign) in signs.items()]
-        frame = _changed(context, named, [name for name in sides if is_file_table(load(work.store, sides[name]))])
-        return _collected(task, frame, order, len(task.options.by))
+    input_tables = list(expressions)
+    with place_temporarily(context, temporary_tables):
+        signed_tables = [
+            (name, input_tables.index(table), sign, expressions[table]) for name, (table, sign) in signs.items()
+        ]
+        frame = _build_changes_frame(
+            context,
+            signed_tables,
+            [
+                name
+                for name in temporary_tables
+                if is_file_table(load_metadata(run_context.store, temporary_tables[name]))
+            ],
+        )
+        return _collect_changes(task, frame, input_tables, len(task.options.by))
 
 
-def _changed(
-    context: "Context", sides: Sequence[tuple[TableName, int, int, tuple[str, ...]]], files: Container[TableName]
+def _build_changes_frame(
+    context: "TaskContext",
+    signed_tables: Sequence[tuple[TableName, int, int, tuple[str, ...]]],
+    file_tables: Container[TableName],
 ) -> "DataFrame":
-    """Return a row for each slice of each input whose rows differ, with how many came and went.
+    """Return a row for each changed slice of each input, with the numbers of added and removed rows.
 
-    In tables of `files` the hash of each content stands for it, so that it is not read.
+    In `file_tables` the hash column stands for the content column, which is not read.
     """
     from pyspark.sql import functions as F
 
-    names = part_names(len(sides[0][3]))
-    parts = []
-    for name, place, sign, expressions in sides:
+    names = make_part_names(len(signed_tables[0][3]))
+    signed_rows = []
+    for name, input_number, sign, expressions in signed_tables:
         rows = context.session.table(context.identifier(name))
-        columns = [one for one in columns_of(rows.schema) if name not in files or one.name != _CONTENT]
+        columns = [column for column in list_columns(rows.schema) if name not in file_tables or column.name != _CONTENT]
         keys = [f"({text}) AS `{part}`" for text, part in zip(expressions, names, strict=True)]
-        parts.append(rows.selectExpr(*keys, f"{place} AS input", f"{sign} AS sign", *content_tally.hashes(columns)))
-    every = parts[0]
-    for part in parts[1:]:
-        every = every.union(part)
+        signed_rows.append(
+            rows.selectExpr(
+                *keys, f"{input_number} AS input", f"{sign} AS sign", *content_tally.build_row_hashes(columns)
+            )
+        )
+    all_rows = signed_rows[0]
+    for part in signed_rows[1:]:
+        all_rows = all_rows.union(part)
     sums = {
-        name: f"sum(sign * ({_inner(sql)}))" for name, sql in content_tally.sums().items() if name != content_tally.ROWS
+        name: f"sum(sign * ({_unwrap_sum(sql)}))"
+        for name, sql in content_tally.build_sums().items()
+        if name != content_tally.ROWS
     }
     counts = {_GAINED: "count_if(sign > 0)", _LOST: "count_if(sign < 0)"}
-    wanted = [F.expr(sql).alias(name) for name, sql in (counts | sums).items()]
-    found = every.groupBy(*(f"`{name}`" for name in names), "input").agg(*wanted)
-    differs = " OR ".join([f"`{_GAINED}` <> `{_LOST}`", *(f"`{name}` <> 0" for name in sums)])
-    return found.where(differs).select(*(f"`{name}`" for name in (*names, "input", _GAINED, _LOST)))
+    aggregates = [F.expr(sql).alias(name) for name, sql in (counts | sums).items()]
+    changes = all_rows.groupBy(*(f"`{name}`" for name in names), "input").agg(*aggregates)
+    difference_condition = " OR ".join([f"`{_GAINED}` <> `{_LOST}`", *(f"`{name}` <> 0" for name in sums)])
+    return changes.where(difference_condition).select(*(f"`{name}`" for name in (*names, "input", _GAINED, _LOST)))
 
 
-def _inner(aggregate: str) -> str:
-    """Return what an aggregate of `tally.sums` adds up."""
+def _unwrap_sum(aggregate: str) -> str:
+    """Return the expression inside an aggregate of `build_sums`."""
     return aggregate.removeprefix("sum(").removesuffix(")")
 
 
-def _collected(
-    task: "Task", frame: "DataFrame", order: Sequence[TableName], parts: int
-) -> dict[TableName, tuple[Slice, ...]] | Keys:
-    kinds = [field.dataType.typeName() for field in frame.schema.fields[:parts]]
-    if any(lookback(task, table) for table in order) and kinds[0] not in _COUNTABLE:
-        raise _uncountable(task)
+def _collect_changes(
+    task: "Task", frame: "DataFrame", input_tables: Sequence[TableName], part_count: int
+) -> dict[TableName, tuple[ChangedSlice, ...]] | SliceKeys:
+    kinds = [field.dataType.typeName() for field in frame.schema.fields[:part_count]]
+    if any(lookback_of(task, table) for table in input_tables) and kinds[0] not in _COUNTABLE:
+        raise _lookback_type_error(task)
     if all(kind in _EXACT for kind in kinds):
         rows = frame.limit(FEW + 1).collect()
         if len(rows) <= FEW:
-            found: dict[TableName, dict[Key, Slice]] = {table: {} for table in order}
+            slices_by_table: dict[TableName, dict[SliceValue, ChangedSlice]] = {table: {} for table in input_tables}
             for row in rows:
-                key = tuple(row[:parts])
-                found[order[row["input"]]][key] = Slice(key, row[_GAINED], row[_LOST])
-            return {table: tuple(slices[key] for key in union([slices])) for table, slices in found.items()}
-    # The tables that the keys come from are gone when they are used, and Spark looks tables up anew each time.
-    kept = _with_following(task, frame, order, parts).localCheckpoint().persist()
-    return Keys(kept.count(), frame=kept)
+                key = tuple(row[:part_count])
+                slices_by_table[input_tables[row["input"]]][key] = ChangedSlice(key, row[_GAINED], row[_LOST])
+            return {
+                table: tuple(slices[key] for key in union_keys([slices])) for table, slices in slices_by_table.items()
+            }
+    # The tables that the keys come from are removed before the keys are used, and Spark looks tables up each time.
+    cached_keys = _add_following_keys(task, frame, input_tables, part_count).localCheckpoint().persist()
+    return SliceKeys(cached_keys.count(), frame=cached_keys)
 
 
-def _with_following(task: "Task", frame: "DataFrame", order: Sequence[TableName], parts: int) -> "DataFrame":
-    """Return the distinct keys, each with those after it that read it."""
+def _add_following_keys(
+    task: "Task", frame: "DataFrame", input_tables: Sequence[TableName], part_count: int
+) -> "DataFrame":
+    """Return the distinct keys, each with the later keys that read it because of a lookback."""
     from pyspark.sql import functions as F
 
-    names = [f"`{name}`" for name in part_names(parts)]
-    most = {place: lookback(task, table) for place, table in enumerate(order) if lookback(task, table)}
-    if not most:
+    names = [f"`{name}`" for name in make_part_names(part_count)]
+    lookbacks = {
+        input_number: lookback_of(task, table)
+        for input_number, table in enumerate(input_tables)
+        if lookback_of(task, table)
+    }
+    if not lookbacks:
         return frame.select(*names).distinct()
     steps = F.expr(
-        "CASE " + " ".join(f"WHEN input = {place} THEN {number}" for place, number in most.items()) + " ELSE 0 END"
+        "CASE "
+        + " ".join(f"WHEN input = {input_number} THEN {number}" for input_number, number in lookbacks.items())
+        + " ELSE 0 END"
     )
     is_date = frame.schema.fields[0].dataType.typeName() == "date"
     spread = frame.select(F.col(names[0]), F.explode(F.sequence(F.lit(0), steps)).alias(_ON))
-    on = F.date_add(F.col(names[0]), F.col(f"`{_ON}`")) if is_date else F.col(names[0]) + F.col(f"`{_ON}`")
-    return spread.select(on.alias(part_names(1)[0])).distinct()
+    shifted_key = F.date_add(F.col(names[0]), F.col(f"`{_ON}`")) if is_date else F.col(names[0]) + F.col(f"`{_ON}`")
+    return spread.select(shifted_key.alias(make_part_names(1)[0])).distinct()
 
 
-def _joined(context: "Context", task: "Task", keys: Keys, known: Mapping[TableName, tuple[Slice, ...]]) -> Keys:
-    """Return the keys of a frame with those that files have named."""
-    from runnel.run.slices.keys import frame_of
+def _union_keys(
+    context: "TaskContext", task: "Task", keys: SliceKeys, changes: Mapping[TableName, tuple[ChangedSlice, ...]]
+) -> SliceKeys:
+    """Return the keys of a frame together with those found from file metadata."""
+    from runnel.run.slices.keys import build_key_frame
 
-    more = _values(task, known)
-    if not more.values or keys.frame is None:
+    file_keys = _collect_keys(task, changes)
+    if not file_keys.values or keys.frame is None:
         return keys
-    kept = keys.frame.union(frame_of(context.session, more, keys.frame.schema)).distinct().persist()
-    return Keys(kept.count(), frame=kept)
+    cached_keys = keys.frame.union(build_key_frame(context.session, file_keys, keys.frame.schema)).distinct().persist()
+    return SliceKeys(cached_keys.count(), frame=cached_keys)
 
 
-def _uncountable(task: "Task") -> Mistake:
+def _lookback_type_error(task: "Task") -> Mistake:
     what = f"task `{task.table}` has a lookback, but its slices are not known by one date or whole number"
     fix = "let `by` be one column of type date, int or long, or remove lookback="
     return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
 
 
-def release(keys: Keys) -> None:
-    """Let go of what was kept for the keys."""
+def release_keys(keys: SliceKeys) -> None:
+    """Release the cached frame of the keys."""
     if keys.frame is not None:
         keys.frame.unpersist()

@@ -1,7 +1,7 @@
-"""Put the new rows of slices where the old ones were.
+"""Replace the rows of slices in a task's table.
 
-By whole files where files are of one slice; with the other rows of their buckets, or of a small table, written once
-more; else row by row.
+By whole files if no file has several slices; by rewriting the other rows of their buckets, or of a small table; else
+row by row.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,147 +10,172 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
-from runnel.declare.sql.literals import column, literal
+from runnel.declare.sql.literals import format_literal, quote_column
 from runnel.internal_names import internal_column
-from runnel.lake.diff.change_size import size
-from runnel.lake.diff.changed_slices import buckets, is_aligned
-from runnel.lake.iceberg.snapshot_descent import RUN
+from runnel.lake.diff.change_size import read_table_size
+from runnel.lake.diff.changed_slices import find_bucket_layout, is_aligned
+from runnel.lake.iceberg.snapshot_descent import RUN_PROPERTY
 from runnel.lake.leases import slots
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head
 from runnel.run import content_tally
 from runnel.run.checks.row_checks import JSON_OPTIONS
-from runnel.run.content_tally import NOTHING, Tally, quoted
-from runnel.run.slices.keys import Keys, frame_of, outside, part_names, restrict
-from runnel.run.write.row_removal import total_rows, unmatched
-from runnel.run.write.target_layout import columns_of
-from runnel.run.write.temporary_tables import placed
-from runnel.run.write.write_frame import measured, news, observed
+from runnel.run.content_tally import EMPTY_TALLY, ContentTally, quote_name
+from runnel.run.slices.keys import SliceKeys, build_key_frame, exclude_slices, make_part_names, restrict_to_slices
+from runnel.run.write.row_removal import count_rows, remove_matching_rows
+from runnel.run.write.target_layout import list_columns
+from runnel.run.write.temporary_tables import place_temporarily
+from runnel.run.write.write_frame import measure_rows, observe_rows, wait_for_observation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 _SMALL_BYTES = 16 << 20
 _PIECE_BYTES = 1 << 20
 _SLICES = internal_column("slices")
 
 
-def by_files(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
-    """Return the condition under which whole files of a version are replaced; None where slices share files."""
-    condition = keys.condition(by_columns(task)) if keys.is_exact else None
+def find_file_condition(context: "TaskContext", task: Task, keys: SliceKeys, base: str) -> str | None:
+    """Return the condition that selects whole files to replace; None if slices share files."""
+    condition = keys.condition(list_slice_columns(task)) if keys.is_exact else None
     return condition if condition and is_aligned(context.store, base, task.options.by) else None
 
 
-def is_small(context: "Context", base: str) -> bool:
-    """Tell whether writing all of a version again costs less than taking some rows out of it."""
-    return size(context.store, base).bytes <= _SMALL_BYTES
+def is_small_table(context: "TaskContext", base: str) -> bool:
+    """Tell whether rewriting a version costs less than deleting some of its rows."""
+    return read_table_size(context.store, base).bytes <= _SMALL_BYTES
 
 
-def by_buckets(context: "Context", task: Task, keys: Keys, base: str) -> str | None:
-    """Return the condition for the buckets of a version that the slices are in; None where it has none."""
-    found = buckets(context.store, base, task.options.by[0])
-    if found is None or not keys.values:
+def find_bucket_condition(context: "TaskContext", task: Task, keys: SliceKeys, base: str) -> str | None:
+    """Return the condition that selects the buckets of the slices; None if the version has no buckets."""
+    table_buckets = find_bucket_layout(context.store, base, task.options.by[0])
+    if table_buckets is None or not keys.values:
         return None
-    chosen = {found.of(value) for value in {key[0] for key in keys.values}}
-    numbers = ", ".join(str(one) for one in sorted(one for one in chosen if one is not None))
-    name = by_columns(task)[0]
-    inside = f"`{context.slot.name}`.system.bucket({found.number}, {name}) IN ({numbers})"
-    return " OR ".join([inside] * bool(numbers) + [f"{name} IS NULL"] * (None in chosen))
+    bucket_numbers = {table_buckets.bucket_of(value) for value in {key[0] for key in keys.values}}
+    numbers_sql = ", ".join(
+        str(bucket_number)
+        for bucket_number in sorted(bucket_number for bucket_number in bucket_numbers if bucket_number is not None)
+    )
+    name = list_slice_columns(task)[0]
+    bucket_sql = f"`{context.slot.name}`.system.bucket({table_buckets.bucket_count}, {name}) IN ({numbers_sql})"
+    return " OR ".join([bucket_sql] * bool(numbers_sql) + [f"{name} IS NULL"] * (None in bucket_numbers))
 
 
 @dataclass(frozen=True)
-class Others:
-    """Rows that are in none of the slices, and what went into choosing them: a tally, asked for once they are written.
+class RetainedRows:
+    """The rows that are in none of the slices, and a function for the tally of all rows that were read for them.
 
-    `before` is given how many rows the table says that they were.
+    Call `tally_before` after the rows were written, with the row count of the files that they replace.
     """
 
     rows: "DataFrame"
-    before: Callable[[int], Tally]
+    tally_before: Callable[[int], ContentTally]
 
 
 @contextmanager
-def others(context: "Context", task: Task, keys: Keys, base: str, where: str | None = None) -> "Iterator[Others]":
-    """Yield the rows of a version of a task's table that are in none of the slices; wherever the table is meanwhile.
+def open_retained_rows(
+    context: "TaskContext", task: Task, keys: SliceKeys, base: str, condition: str | None = None
+) -> "Iterator[RetainedRows]":
+    """Yield the rows of the version `base` that are in none of the slices, whichever version the slot has now.
 
-    Only rows that fulfil `where` count, if given.
+    With a `condition`, only the rows that match it are read.
     """
     from pyspark.sql import Observation
 
     name = TableName(task.table.layer, f"{task.table.name}__before")
-    cores = context.session.sparkContext.defaultParallelism  # of a small table Spark would make one piece
-    piece = max(_PIECE_BYTES, min(_SMALL_BYTES, size(context.store, base).bytes) // cores + 1)
+    cores = context.session.sparkContext.defaultParallelism  # else Spark reads a small table as one split
+    piece = max(_PIECE_BYTES, min(_SMALL_BYTES, read_table_size(context.store, base).bytes) // cores + 1)
     reader = context.session.read.option("split-size", piece).option("file-open-cost", 1)
-    with placed(context, {name: base}):
+    with place_temporarily(context, {name: base}):
         rows = reader.table(context.identifier(name))
-        if where is None:
-            yield Others(outside(rows, keys, by_columns(task)), lambda count: NOTHING)
+        if condition is None:
+            yield RetainedRows(exclude_slices(rows, keys, list_slice_columns(task)), lambda count: EMPTY_TALLY)
             return
-        rows = rows.where(where)
-        columns, observation = columns_of(rows.schema), Observation()
+        rows = rows.where(condition)
+        columns, observation = list_columns(rows.schema), Observation()
 
-        def before(count: int) -> Tally:
-            found = news(observation) if count else None
-            if found is None or found[content_tally.ROWS] != count:
-                found = measured(rows, columns, columns, ())
-            return content_tally.read(found)
+        def tally_before(count: int) -> ContentTally:
+            values = wait_for_observation(observation) if count else None
+            if values is None or values[content_tally.ROWS] != count:
+                values = measure_rows(rows, columns, columns, ())
+            return content_tally.read(values)
 
-        yield Others(outside(observed(rows, observation, columns, columns, ()), keys, by_columns(task)), before)
+        yield RetainedRows(
+            exclude_slices(observe_rows(rows, observation, columns, columns, ()), keys, list_slice_columns(task)),
+            tally_before,
+        )
 
 
-def held(context: "Context", task: Task, keys: Keys, base: str) -> tuple[Tally, int]:
-    """Return what the slices hold in a version of a task's table, and how many of them there are in it."""
+def measure_slices(context: "TaskContext", task: Task, keys: SliceKeys, base: str) -> tuple[ContentTally, int]:
+    """Return the tally of the slices in a version of a task's table, and how many of them exist there."""
     from pyspark.sql import functions as F
 
-    slots.place(context.store.db, context.slot, {task.table: base})
-    rows = restrict(context.session.table(context.identifier(task.table)), keys, by_columns(task))
-    hashed = rows.selectExpr("*", *content_tally.hashes(columns_of(rows.schema)))
-    # Not count(DISTINCT): beside other sums it takes Spark two more shuffles. Very many are only about right.
-    key = f"xxhash64({', '.join(part for name in by_columns(task) for part in (name, f'isnull({name})'))})"
-    number = f"size(collect_set({key}))" if keys.values is not None else f"approx_count_distinct({key})"
-    wanted = content_tally.sums() | {_SLICES: number}
-    found = hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
-    return content_tally.read(found), int(found[_SLICES])
+    slots.place_tables(context.store.db, context.slot, {task.table: base})
+    rows = restrict_to_slices(context.session.table(context.identifier(task.table)), keys, list_slice_columns(task))
+    hashed = rows.selectExpr("*", *content_tally.build_row_hashes(list_columns(rows.schema)))
+    # Not count(DISTINCT): with other sums it takes Spark two more shuffles. Very many are counted approximately.
+    key_sql = f"xxhash64({', '.join(part for name in list_slice_columns(task) for part in (name, f'isnull({name})'))})"
+    count_sql = f"size(collect_set({key_sql}))" if keys.values is not None else f"approx_count_distinct({key_sql})"
+    aggregates = content_tally.build_sums() | {_SLICES: count_sql}
+    values = hashed.agg(*(F.expr(sql).alias(name) for name, sql in aggregates.items())).collect()[0].asDict()
+    return content_tally.read(values), int(values[_SLICES])
 
 
-def take_out(context: "Context", task: Task, keys: Keys, base: str, rows: "DataFrame") -> str:
-    """Return the version of a task's table without the rows of the slices; `rows` are those that will be there."""
-    return _without(context, task.table, base, keys, by_columns(task), rows.select(*by_columns(task)).schema)
+def remove_slices(context: "TaskContext", task: Task, keys: SliceKeys, base: str, rows: "DataFrame") -> str:
+    """Return the version of a task's table without the rows of the slices; `rows` are the new rows, for their types."""
+    return _remove_slice_rows(
+        context, task.table, base, keys, list_slice_columns(task), rows.select(*list_slice_columns(task)).schema
+    )
 
 
-def take_out_aside(context: "Context", task: Task, keys: Keys, aside: Head | None, rows: "DataFrame") -> Head | None:
-    """Return the quarantine table without the rows that came from the slices."""
-    if aside is None or task.quarantine is None or not total_rows(context.store, aside.location):
-        return aside
-    kinds = rows.select(*by_columns(task)).schema
-    columns = columns_of(kinds)
-    schema = literal(", ".join(f"{quoted(one.name)} {one.type}" for one in columns))
-    inside = tuple(f"from_json(raw, {schema}, {JSON_OPTIONS}).{quoted(one.name)}" for one in columns)
-    kept = _without(context, task.quarantine, aside.location, keys, inside, kinds)
-    return aside if kept == aside.location else Head(kept, kept)
+def remove_quarantined_slices(
+    context: "TaskContext", task: Task, keys: SliceKeys, quarantine_head: TableVersion | None, rows: "DataFrame"
+) -> TableVersion | None:
+    """Return the quarantine table without the rows of the slices."""
+    if (
+        quarantine_head is None
+        or task.quarantine_table is None
+        or not count_rows(context.store, quarantine_head.location)
+    ):
+        return quarantine_head
+    key_schema = rows.select(*list_slice_columns(task)).schema
+    columns = list_columns(key_schema)
+    schema = format_literal(", ".join(f"{quote_name(key_column.name)} {key_column.type}" for key_column in columns))
+    raw_keys = tuple(
+        f"from_json(raw, {schema}, {JSON_OPTIONS}).{quote_name(key_column.name)}" for key_column in columns
+    )
+    location = _remove_slice_rows(context, task.quarantine_table, quarantine_head.location, keys, raw_keys, key_schema)
+    return quarantine_head if location == quarantine_head.location else TableVersion(location, location)
 
 
-def by_columns(task: Task) -> tuple[str, ...]:
-    """Return the columns that name the slices of a task's table, as SQL."""
-    return tuple(column(name) for name in task.options.by)
+def list_slice_columns(task: Task) -> tuple[str, ...]:
+    """Return the `by` columns of a task's table, as SQL."""
+    return tuple(quote_column(name) for name in task.options.by)
 
 
-def _without(
-    context: "Context", table: "TableName", base: str, keys: Keys, expressions: tuple[str, ...], kinds: "StructType"
+def _remove_slice_rows(
+    context: "TaskContext",
+    table: "TableName",
+    base: str,
+    keys: SliceKeys,
+    expressions: tuple[str, ...],
+    key_schema: "StructType",
 ) -> str:
     if not keys.is_exact:
-        gone = frame_of(context.session, keys, kinds)
-        pairs = dict(zip((f"`{name}`" for name in part_names(len(expressions))), expressions, strict=True))
-        return unmatched(context, table, base, gone, pairs)
-    slots.place(context.store.db, context.slot, {table: base})
-    # A delete takes no options of a write; the setting is the session's, which serves one run at a time.
-    context.session.conf.set(f"spark.sql.iceberg.snapshot-property.{RUN}", context.run)
-    # Where files alone can judge the condition, Iceberg drops whole files and pays no heed to that setting.
-    unjudged = f"coalesce(length(string({expressions[0]})), 0) >= 0"
-    context.session.sql(f"DELETE FROM {context.identifier(table)} WHERE {keys.condition(expressions)} AND {unjudged}")
-    location = slots.location(context.store.db, context.slot, table)
+        key_rows = build_key_frame(context.session, keys, key_schema)
+        pairs = dict(zip((f"`{name}`" for name in make_part_names(len(expressions))), expressions, strict=True))
+        return remove_matching_rows(context, table, base, key_rows, pairs)
+    slots.place_tables(context.store.db, context.slot, {table: base})
+    # A delete takes no write options; the setting belongs to the session, which serves one run at a time.
+    context.session.conf.set(f"spark.sql.iceberg.snapshot-property.{RUN_PROPERTY}", context.run)
+    # If file metadata decides the condition, Iceberg drops whole files and ignores that setting.
+    row_condition = f"coalesce(length(string({expressions[0]})), 0) >= 0"
+    context.session.sql(
+        f"DELETE FROM {context.identifier(table)} WHERE {keys.condition(expressions)} AND {row_condition}"
+    )
+    location = slots.read_location(context.store.db, context.slot, table)
     assert location is not None
-    return base if total_rows(context.store, location) == total_rows(context.store, base) else location
+    return base if count_rows(context.store, location) == count_rows(context.store, base) else location

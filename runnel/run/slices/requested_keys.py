@@ -1,51 +1,61 @@
-"""The keys of slices that somebody asked for by their days, together with those that changed."""
+"""Add the keys of requested days to the keys of changed slices."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from runnel.plan.date_range import Asked
-from runnel.plan.slices import union
-from runnel.run.slices.keys import Keys, frame_of, part_names
-from runnel.run.slices.replace import by_columns
+from runnel.plan.date_range import RequestedDays
+from runnel.plan.slices import union_keys
+from runnel.run.slices.keys import SliceKeys, build_key_frame, make_part_names
+from runnel.run.slices.replace import list_slice_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.declare.model.flow import Task
     from runnel.names import TableName
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 
-def with_asked(
-    context: "Context", task: "Task", keys: Keys, asked: Asked, sliced: "Mapping[TableName, tuple[str, ...]]"
-) -> Keys:
-    """Return keys with those of the days that are asked for; `sliced` names the slices of each input that has them.
+def add_requested_keys(
+    context: "TaskContext",
+    task: "Task",
+    keys: SliceKeys,
+    requested_days: RequestedDays,
+    slice_expressions: "Mapping[TableName, tuple[str, ...]]",
+) -> SliceKeys:
+    """Return keys together with those of the requested days.
 
-    Where slices are known by more than the day, those are taken that an input or the table has in these days.
+    `slice_expressions` give the slice of a row in each sliced input. If slices have more columns than the day, all
+    slices count that an input or the table has in these days.
     """
-    by = [name.strip("`").lower() for name in task.options.by]
-    place = by.index((asked.column or "").lower())
-    days = Keys(len(asked.days.dates), tuple((day,) for day in asked.days.dates))
-    if len(by) == 1 and keys.values is not None and days.values is not None:
-        every = union([keys.values, days.values])
-        return Keys(len(every), every)
-    names = {table: context.identifier(table) for table in (task.table, *sliced)}
-    texts = {task.table: by_columns(task), **sliced}
-    frames = [_in_days(context.session.table(names[table]), days, texts[table], place) for table in texts]
+    by_names = [name.strip("`").lower() for name in task.options.by]
+    position = by_names.index((requested_days.column or "").lower())
+    days = SliceKeys(len(requested_days.days.dates), tuple((day,) for day in requested_days.days.dates))
+    if len(by_names) == 1 and keys.values is not None and days.values is not None:
+        all_values = union_keys([keys.values, days.values])
+        return SliceKeys(len(all_values), all_values)
+    identifiers = {table: context.identifier(table) for table in (task.table, *slice_expressions)}
+    expressions_by_table = {task.table: list_slice_columns(task), **slice_expressions}
+    frames = [
+        _select_keys_in_days(context.session.table(identifiers[table]), days, expressions_by_table[table], position)
+        for table in expressions_by_table
+    ]
     if keys.frame is not None or keys.values:
-        frames.append(frame_of(context.session, keys, frames[0].schema))
-    found = frames[0]
+        frames.append(build_key_frame(context.session, keys, frames[0].schema))
+    key_rows = frames[0]
     for frame in frames[1:]:
-        found = found.union(frame)
-    kept = found.distinct().localCheckpoint()  # the table that it reads is about to be written
+        key_rows = key_rows.union(frame)
+    distinct_keys = key_rows.distinct().localCheckpoint()  # the table that it reads will be written
     if keys.frame is not None:
         keys.frame.unpersist()
-    return Keys(kept.count(), frame=kept)
+    return SliceKeys(distinct_keys.count(), frame=distinct_keys)
 
 
-def _in_days(rows: "DataFrame", days: Keys, expressions: Sequence[str], place: int) -> "DataFrame":
-    """Return the keys of rows whose day is among those that are asked for."""
-    parts = [f"({text}) AS `{name}`" for text, name in zip(expressions, part_names(len(expressions)), strict=True)]
-    condition = days.condition([expressions[place]])
+def _select_keys_in_days(rows: "DataFrame", days: SliceKeys, expressions: Sequence[str], position: int) -> "DataFrame":
+    """Return the keys of rows whose day is one of the requested days."""
+    select_list = [
+        f"({text}) AS `{name}`" for text, name in zip(expressions, make_part_names(len(expressions)), strict=True)
+    ]
+    condition = days.condition([expressions[position]])
     assert condition is not None
-    return rows.where(condition).selectExpr(*parts).distinct()
+    return rows.where(condition).selectExpr(*select_list).distinct()

@@ -1,6 +1,6 @@
-"""Take in a source on and on: what is new becomes a commit, each time without a run of its own.
+"""Ingest a source continuously: each batch of changes becomes a commit, without a run of its own.
 
-A feed is kept, so that its connections are. Needs no Spark, but for a function that asks for it.
+The feed stays open, and so do its connections. Needs no Spark, except for a source function that asks for it.
 """
 
 import time
@@ -10,38 +10,38 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from runnel.declare.model.endpoints import Files, Kafka, Push
-from runnel.declare.model.flow import Source, quarantine_of
-from runnel.errors import Moved
+from runnel.declare.model.flow import Source, quarantine_table_of
+from runnel.errors import VersionConflict
 from runnel.lake.flow_state import ingest_positions
-from runnel.lake.history.commits import Change, sequence
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.commits import CommitChange, read_sequence
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish
 from runnel.run.sources import failpoints
-from runnel.run.sources.file_source import warnings
+from runnel.run.sources.file_source import build_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from runnel.connect.feed.protocol import Feed, News
+    from runnel.connect.feed.protocol import Feed, FeedChanges
     from runnel.connect.feed.push_feed import PushFeed
-    from runnel.connect.ingest.detect.file_changes import Found
-    from runnel.connect.ingest.ingest import Ingested
+    from runnel.connect.ingest.detect.file_changes import FileChanges
+    from runnel.connect.ingest.ingest import IngestResult
     from runnel.connect.kafka.feed import KafkaFeed
-    from runnel.lake.flow_state.ingest_position import Seen
-    from runnel.lake.history.commits import Commit, State
+    from runnel.lake.flow_state.ingest_position import ProcessedFile
+    from runnel.lake.history.commits import Commit, LakeState
     from runnel.lake.store import Store
 
-    Look = Callable[[Source, "State", "dict[str, Seen]"], Found | None]
-    """Says what the files of a source mean for its table."""
+    FindFileChanges = Callable[[Source, "LakeState", "dict[str, ProcessedFile]"], FileChanges | None]
+    """Find the file changes of a source since a position."""
 
 MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What one intake took in. `detail` is what is kept of it: rows, times, how old the oldest of them was."""
+class IngestCommit:
+    """A commit of ingested changes. `detail` is recorded: rows, times, and the age of the oldest row."""
 
     commit: str
     detail: dict[str, Any] = field(default_factory=dict)
@@ -49,123 +49,159 @@ class Taken:
 
 
 @dataclass
-class Intake:
-    """The intake of one source on a branch. `run` is what its commits are ascribed to."""
+class ContinuousIngest:
+    """Ingest one source on a branch. Its commits are attributed to `run`."""
 
     store: "Store"
     source: Source
     root: "Path"
     branch: str
     run: str
-    look: "Look"
+    find_file_changes: "FindFileChanges"
     spark: "Callable[[], SparkSession]"
-    check: Callable[[], None]  # raises where it is to stop
+    raise_if_stopped: Callable[[], None]  # raises if the ingest has to stop
 
-    def take(self) -> Taken | None:
-        """Publish what is new; None where nothing is, or where it has to look again."""
+    def ingest_once(self) -> IngestCommit | None:
+        """Publish what is new; return None if nothing is, or if another process was faster."""
         started, store, table = time.monotonic(), self.store, self.source.table
         commit = store.commit(self.branch)
-        position = ingest_positions.seen(store.db, commit, table)
-        found = self._found(store.state(commit), position)
-        if found is None:
+        position = ingest_positions.read_processed_files(store.db, commit, table)
+        changes_found = self._find_changes(store.state(commit), position)
+        if changes_found is None:
             return None
-        asked = time.monotonic()
-        with pinned(store.db, "write") as pin:
-            planned = store.db.read(sequence)
-            now = store.commit(self.branch)
-            if now.id != commit.id and ingest_positions.seen(store.db, now, table) != position:
-                return None  # somebody else has read of it meanwhile
-            state = store.state(now)
-            made = self._staged(found, state, position)
-            failpoints.reach(failpoints.TAKEN)
-            changes = self._changes(state, made)
-            if not changes and not made.seen:
+        looked_at = time.monotonic()
+        with acquire_pin(store.db, "write") as pin:
+            planned = store.db.read(read_sequence)
+            current_commit = store.commit(self.branch)
+            if (
+                current_commit.id != commit.id
+                and ingest_positions.read_processed_files(store.db, current_commit, table) != position
+            ):
+                return None  # another process has ingested from it meanwhile
+            state = store.state(current_commit)
+            staged = self._stage_changes(changes_found, state, position)
+            failpoints.reach(failpoints.SOURCE_STAGED)
+            changes = self._list_changes(state, staged)
+            if not changes and not staged.processed_files:
                 return None
             try:
-                done = self._published(made, changes, planned, pin)
-            except Moved:
+                published = self._publish_changes(staged, changes, planned, pin)
+            except VersionConflict:
                 return None
-        detail = {"rows": made.rows, "input_rows": made.rows, "set_aside": made.dropped}
-        detail["ask_ms"] = round(1000 * (asked - started))
+        detail = {"rows": staged.rows, "input_rows": staged.rows, "set_aside": staged.dropped}
+        detail["ask_ms"] = round(1000 * (looked_at - started))
         detail["total_ms"] = round(1000 * (time.monotonic() - started))
-        if made.oldest_at is not None:
-            detail["oldest_ms"] = max(round(1000 * (time.time() - made.oldest_at)), 0)
-        told = warnings(made.dropped, made.new_columns, bool(made.quarantine))
-        return Taken(done.id, detail, (*told, *made.warnings, *made.unread))
+        if staged.oldest_at is not None:
+            detail["oldest_ms"] = max(round(1000 * (time.time() - staged.oldest_at)), 0)
+        row_warnings = build_warnings(staged.dropped, staged.new_columns, bool(staged.quarantine))
+        return IngestCommit(published.id, detail, (*row_warnings, *staged.warnings, *staged.unread_reasons))
 
     @cached_property
     def _feed(self) -> "Feed | None":
-        from runnel.connect.feed_registry import feed_of
+        from runnel.connect.feed_registry import open_feed
 
-        found = feed_of(self.source, self.root, spark=self.spark, store=self.store)
+        feed = open_feed(self.source, self.root, spark=self.spark, store=self.store)
         if isinstance(self.source.origin, Kafka | Push):
-            # A backlog comes in several commits, each of which is soon there.
-            cast("KafkaFeed | PushFeed", found).most = MOST_ROWS
-        return found
+            # A backlog is published in several commits, each of which is soon visible.
+            cast("KafkaFeed | PushFeed", feed).most = MOST_ROWS
+        return feed
 
-    def _found(self, state: "State", position: "dict[str, Seen]") -> "Found | News | None":
+    def _find_changes(
+        self, state: "LakeState", position: "dict[str, ProcessedFile]"
+    ) -> "FileChanges | FeedChanges | None":
         if isinstance(self.source.origin, Files):
-            found = self.look(self.source, state, position)
-            return None if found is None or (found.is_empty and not found.renamed) else found
-        from runnel.connect.feed.state import state_of
+            file_changes = self.find_file_changes(self.source, state, position)
+            return (
+                None if file_changes is None or (file_changes.is_empty and not file_changes.renamed) else file_changes
+            )
+        from runnel.connect.feed.state import read_feed_state
 
         assert self._feed is not None
-        news = self._feed.news(state_of(position))
-        return None if news.is_empty else news
+        feed_changes = self._feed.find_changes(read_feed_state(position))
+        return None if feed_changes.is_empty else feed_changes
 
-    def _staged(self, found: "Found | News", state: "State", position: "dict[str, Seen]") -> "Ingested":
+    def _stage_changes(
+        self, source_changes: "FileChanges | FeedChanges", state: "LakeState", position: "dict[str, ProcessedFile]"
+    ) -> "IngestResult":
         table, source = self.source.table, self.source
-        head, aside = state.get(table), state.get(quarantine_of(table))
-        from runnel.connect.ingest.detect.file_changes import Found
-        from runnel.connect.ingest.ingest import Ingested, read
+        head, quarantine_head = state.get(table), state.get(quarantine_table_of(table))
+        from runnel.connect.ingest.detect.file_changes import FileChanges
+        from runnel.connect.ingest.ingest import IngestResult, ingest_source
 
-        there, aside_at = head.location if head else None, aside.location if aside else None
-        if not isinstance(found, Found):
-            from runnel.connect.feed.ingest_feed import take
-            from runnel.connect.feed.state import state_of
+        table_location, quarantine_location = (
+            head.location if head else None,
+            quarantine_head.location if quarantine_head else None,
+        )
+        if not isinstance(source_changes, FileChanges):
+            from runnel.connect.feed.ingest_feed import ingest_feed
+            from runnel.connect.feed.state import read_feed_state
 
             assert self._feed is not None
-            was, content = state_of(position), head.content if head else None
-            return take(self.store, source, self._feed, was, found, there, content, aside_at, self.run, self._tell)
-        if found.is_empty and head is not None:  # no row changes, but a later change of the file must find its rows
-            return Ingested(head.location, head.content, 0, 0, found.moved)
-        return read(
+            feed_state, content = read_feed_state(position), head.content if head else None
+            return ingest_feed(
+                self.store,
+                source,
+                self._feed,
+                feed_state,
+                source_changes,
+                table_location,
+                content,
+                quarantine_location,
+                self.run,
+                self._on_progress,
+            )
+        if (
+            source_changes.is_empty and head is not None
+        ):  # no row changes, but a later change of the file must find its rows
+            return IngestResult(head.location, head.content, 0, 0, source_changes.moved_files)
+        return ingest_source(
             self.store,
             source,
             self.root,
-            found,
-            there,
+            source_changes,
+            table_location,
             lambda: position,
-            quarantine=aside_at,
+            quarantine=quarantine_location,
             run=self.run,
-            progress=self._tell,
+            report_progress=self._on_progress,
         )
 
-    def _tell(self, what: str, done: int, total: int | None) -> None:
-        self.check()
+    def _on_progress(self, text: str, done: int, total: int | None) -> None:
+        self.raise_if_stopped()
 
-    def _changes(self, state: "State", made: "Ingested") -> tuple[Change, ...]:
+    def _list_changes(self, state: "LakeState", staged: "IngestResult") -> tuple[CommitChange, ...]:
         table, detail = self.source.table, {"run": self.run}
-        was, aside = state.get(table), quarantine_of(table)
-        found = []
-        if was is None or was.location != made.location:
-            found.append(Change(table, was.location if was else None, made.location, made.content, detail))
-        if made.quarantine is not None:
-            before = state.get(aside)
-            more = {"of": str(table)}
-            found.append(Change(aside, before.location if before else None, *made.quarantine, more))
-        return tuple(found)
+        previous, quarantine_table = state.get(table), quarantine_table_of(table)
+        changes = []
+        if previous is None or previous.location != staged.location:
+            changes.append(
+                CommitChange(table, previous.location if previous else None, staged.location, staged.content, detail)
+            )
+        if staged.quarantine is not None:
+            previous_quarantine = state.get(quarantine_table)
+            quarantine_detail = {"of": str(table)}
+            changes.append(
+                CommitChange(
+                    quarantine_table,
+                    previous_quarantine.location if previous_quarantine else None,
+                    *staged.quarantine,
+                    quarantine_detail,
+                )
+            )
+        return tuple(changes)
 
-    def _published(self, made: "Ingested", changes: tuple[Change, ...], planned: int, pin: str) -> "Commit":
-        draft = Draft(
+    def _publish_changes(
+        self, staged: "IngestResult", changes: tuple[CommitChange, ...], planned: int, pin: str
+    ) -> "Commit":
+        draft = CommitDraft(
             self.branch,
-            f"{made.rows:,} rows of {self.source.table}",
+            f"{staged.rows:,} rows of {self.source.table}",
             self.store.author,
             changes,
             kind="stream",
             run=self.run,
-            planned=planned,
+            planned_sequence=planned,
             pin=pin,
-            seen=tuple((self.source.table, one) for one in made.seen),
+            processed_files=tuple((self.source.table, processed_file) for processed_file in staged.processed_files),
         )
         return publish(self.store.db, draft)

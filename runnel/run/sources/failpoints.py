@@ -4,4 +4,4 @@ from runnel.failpoint import declare, reach
 
 __all__ = ["reach"]
 
-TAKEN = declare("stream.taken", "what is new of a source is staged, nothing points at it")
+SOURCE_STAGED = declare("stream.taken", "what is new of a source is staged, nothing points at it")

@@ -1,73 +1,84 @@
-"""Take in what a feed has into its table, or a version that has the same rows already."""
+"""Ingest the changes of a feed into its table, or reuse a version that already has the same rows."""
 
 from typing import TYPE_CHECKING
 
-from runnel.declare.model.flow import quarantine_of
-from runnel.phase_timer import phase
-from runnel.plan.facts import Head
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.model.table_version import TableVersion
+from runnel.phase_timer import measure_phase
 from runnel.plan.reasons import NOTHING_NEW
-from runnel.run.results.run_result import Done, Event
-from runnel.run.retry import attempt
-from runnel.run.sources.file_source import warnings
+from runnel.run.results.run_result import Event, StepResult
+from runnel.run.retry import retry_transient
+from runnel.run.sources.file_source import build_warnings
 
 if TYPE_CHECKING:
-    from runnel.connect.feed.protocol import News
-    from runnel.plan.steps import Step
-    from runnel.run.run_context import Work
+    from runnel.connect.feed.protocol import FeedChanges
+    from runnel.plan.steps import PlanStep
+    from runnel.run.run_context import RunContext
 
 _RETRIES = 2
 
 
-def take_in(work: "Work", step: "Step") -> Done:
-    """Read what is new of a source that is no files, and stage its table's next version."""
-    news = work.facts.news(step.table)
-    if news is None or news.is_empty:
-        return Done(step.table, "skip", "skipped", step.reason)
-    work.tell(Event("start", step.reason, step.table, "ingest"))
+def ingest_feed_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
+    """Read the changes of a source other than files, and stage the next version of its table."""
+    feed_changes = run_context.facts.feed_changes(step.table)
+    if feed_changes is None or feed_changes.is_empty:
+        return StepResult(step.table, "skip", "skipped", step.reason)
+    run_context.report_event(Event("start", step.reason, step.table, "ingest"))
 
-    def again(number: int, pause: float, error: BaseException) -> None:
-        text = f"attempt {number} failed ({str(error).splitlines()[0][:200]}); again in {pause:.0f} s"
-        work.tell(Event("retry", text, step.table, "ingest"))
+    def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
+        text = f"attempt {attempt_number} failed ({str(error).splitlines()[0][:200]}); again in {pause:.0f} s"
+        run_context.report_event(Event("retry", text, step.table, "ingest"))
 
-    return attempt(lambda: _taken(work, step, news), _RETRIES, work.cancelled, again)
+    return retry_transient(
+        lambda: _read_feed(run_context, step, feed_changes), _RETRIES, run_context.cancelled, report_retry
+    )
 
 
-@phase("read")
-def _taken(work: "Work", step: "Step", news: "News") -> Done:
-    from runnel.connect.feed.ingest_feed import take
-    from runnel.connect.feed.state import state_of
-    from runnel.connect.feed_registry import feed_of
+@measure_phase("read")
+def _read_feed(run_context: "RunContext", step: "PlanStep", feed_changes: "FeedChanges") -> StepResult:
+    from runnel.connect.feed.ingest_feed import ingest_feed
+    from runnel.connect.feed.state import read_feed_state
+    from runnel.connect.feed_registry import open_feed
 
-    source = work.flow.sources[step.table]
-    before = state_of(work.facts.seen(step.table))
-    feed = feed_of(source, work.root, spark=lambda: work.borrow().session, store=work.store)
+    source = run_context.flow.sources[step.table]
+    position = read_feed_state(run_context.facts.processed_files(step.table))
+    feed = open_feed(
+        source, run_context.root, spark=lambda: run_context.acquire_slot().session, store=run_context.store
+    )
     assert feed is not None
-    head, aside = work.heads.get(step.table), work.heads.get(quarantine_of(step.table))
-    made = take(
-        work.store,
+    head, quarantine_head = run_context.heads.get(step.table), run_context.heads.get(quarantine_table_of(step.table))
+    ingested = ingest_feed(
+        run_context.store,
         source,
         feed,
-        before,
-        news,
+        position,
+        feed_changes,
         head.location if head else None,
         head.content if head else None,
-        aside.location if aside else None,
-        work.order.run,
-        work.reading(step.table),
+        quarantine_head.location if quarantine_head else None,
+        run_context.spec.run,
+        run_context.make_read_reporter(step.table),
     )
-    is_same = head is not None and (made.location == head.location or made.content == head.content)
-    if is_same and state_of({one.path: one for one in made.seen}) == before:
-        return Done(step.table, "skip", "skipped", NOTHING_NEW)
-    return Done(
+    is_same = head is not None and (ingested.location == head.location or ingested.content == head.content)
+    if (
+        is_same
+        and read_feed_state({processed_file.path: processed_file for processed_file in ingested.processed_files})
+        == position
+    ):
+        return StepResult(step.table, "skip", "skipped", NOTHING_NEW)
+    return StepResult(
         step.table,
         "ingest",
         "succeeded",
         step.reason,
-        rows=made.rows,
-        head=head if is_same else Head(made.location, made.content),
-        aside=Head(*made.quarantine) if made.quarantine else None,
-        set_aside=made.dropped,
-        seen=made.seen,
-        detail={"run": work.order.run},
-        warnings=(*warnings(made.dropped, made.new_columns, bool(made.quarantine)), *made.warnings),
+        rows=ingested.rows,
+        head=head if is_same else TableVersion(ingested.location, ingested.content),
+        quarantine=TableVersion(*ingested.quarantine) if ingested.quarantine else None,
+        set_aside=ingested.dropped,
+        processed_files=ingested.processed_files,
+        detail={"run": run_context.spec.run},
+        warnings=(
+            *build_warnings(ingested.dropped, ingested.new_columns, bool(ingested.quarantine)),
+            *ingested.warnings,
+        ),
     )

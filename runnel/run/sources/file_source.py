@@ -1,133 +1,149 @@
-"""Read what is new of a source into its table, or take a version that has the same contents already."""
+"""Ingest new and changed files of a source into its table, or reuse a version that already has these contents."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.endpoints import Changes, Files, Manual
-from runnel.declare.model.flow import quarantine_of
-from runnel.phase_timer import phase
-from runnel.plan.facts import Head
-from runnel.plan.reasons import writing
-from runnel.run.results.run_result import Done, Event
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.model.table_version import TableVersion
+from runnel.phase_timer import measure_phase
+from runnel.plan.reasons import describe_unfinished_files
+from runnel.run.results.run_result import Event, StepResult
 
 if TYPE_CHECKING:
-    from runnel.connect.ingest.detect.file_changes import Found
-    from runnel.lake.flow_state.ingest_position import Seen
-    from runnel.plan.steps import Step
-    from runnel.run.run_context import Work
+    from runnel.connect.ingest.detect.file_changes import FileChanges
+    from runnel.lake.flow_state.ingest_position import ProcessedFile
+    from runnel.plan.steps import PlanStep
+    from runnel.run.run_context import RunContext
 
 
-_MOST_TOLD = 5
+_MOST_LISTED = 5
 
 
-def ingest(work: "Work", step: "Step") -> Done:
-    """Read the new and changed files of a source, and stage its table's next version."""
-    source = work.flow.sources[step.table]
+def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
+    """Ingest what is new of a source, whatever its kind, and stage the next version of its table."""
+    source = run_context.flow.sources[step.table]
     if isinstance(source.origin, Changes):
         from runnel.run.sources.change_log import apply_changes
 
-        return apply_changes(work, source, step)
+        return apply_changes(run_context, source, step)
     if not isinstance(source.origin, Files | Manual):
-        from runnel.run.sources.feed_source import take_in
+        from runnel.run.sources.feed_source import ingest_feed_source
 
-        return take_in(work, step)
-    found = work.facts.found(step.table)
-    if found is not None and found.is_empty and found.renamed:
+        return ingest_feed_source(run_context, step)
+    file_changes = run_context.facts.file_changes(step.table)
+    if file_changes is not None and file_changes.is_empty and file_changes.renamed:
         # No row changes, but a later change of the file must find its rows.
-        head = work.heads.get(step.table)
-        return Done(step.table, "ingest", "succeeded", step.reason, rows=0, head=head, seen=found.moved)
-    if found is None or found.is_empty or not isinstance(source.origin, Files):
-        return Done(step.table, "skip", "skipped", step.reason)
+        head = run_context.heads.get(step.table)
+        return StepResult(
+            step.table, "ingest", "succeeded", step.reason, rows=0, head=head, processed_files=file_changes.moved_files
+        )
+    if file_changes is None or file_changes.is_empty or not isinstance(source.origin, Files):
+        return StepResult(step.table, "skip", "skipped", step.reason)
     if step.action == "reuse" and step.head is not None:
-        seen = _position_in(work, step, found)
-        if seen is not None:
-            return Done(step.table, "reuse", "succeeded", step.reason, head=step.head, seen=seen)
-    work.tell(Event("start", step.reason, step.table, "ingest"))
-    return _read(work, step, found)
+        processed_files = _find_position(run_context, step, file_changes)
+        if processed_files is not None:
+            return StepResult(
+                step.table, "reuse", "succeeded", step.reason, head=step.head, processed_files=processed_files
+            )
+    run_context.report_event(Event("start", step.reason, step.table, "ingest"))
+    return _read_files(run_context, step, file_changes)
 
 
-@phase("read")
-def _read(work: "Work", step: "Step", found: "Found") -> Done:
-    from runnel.connect.ingest.ingest import read
+@measure_phase("read")
+def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "FileChanges") -> StepResult:
+    from runnel.connect.ingest.ingest import ingest_source
 
-    head, aside = work.heads.get(step.table), work.heads.get(quarantine_of(step.table))
-    made = read(
-        work.store,
-        work.flow.sources[step.table],
-        work.root,
-        found,
+    head, quarantine_head = run_context.heads.get(step.table), run_context.heads.get(quarantine_table_of(step.table))
+    ingested = ingest_source(
+        run_context.store,
+        run_context.flow.sources[step.table],
+        run_context.root,
+        file_changes,
         head.location if head else None,
-        lambda: work.facts.position(step.table),
-        quarantine=aside.location if aside else None,
-        run=work.order.run,
-        progress=work.reading(step.table),
+        lambda: run_context.facts.position(step.table),
+        quarantine=quarantine_head.location if quarantine_head else None,
+        run=run_context.spec.run,
+        report_progress=run_context.make_read_reporter(step.table),
     )
-    told = warnings(made.dropped, made.new_columns, bool(made.quarantine))
-    if head is not None and made.location == head.location:
-        return Done(step.table, "skip", "skipped", writing(made.left))
-    return Done(
+    row_warnings = build_warnings(ingested.dropped, ingested.new_columns, bool(ingested.quarantine))
+    if head is not None and ingested.location == head.location:
+        return StepResult(step.table, "skip", "skipped", describe_unfinished_files(ingested.unfinished))
+    return StepResult(
         step.table,
         "ingest",
         "succeeded",
         step.reason,
-        rows=made.rows,
-        head=Head(made.location, made.content),
-        aside=Head(*made.quarantine) if made.quarantine else None,
-        set_aside=made.dropped + len(made.unread),
-        seen=made.seen,
-        detail={"run": work.order.run, "files": made.files},
-        warnings=(*told, *_skipped(made.unread, bool(made.quarantine)), *filter(None, [writing(made.left)])),
+        rows=ingested.rows,
+        head=TableVersion(ingested.location, ingested.content),
+        quarantine=TableVersion(*ingested.quarantine) if ingested.quarantine else None,
+        set_aside=ingested.dropped + len(ingested.unread_reasons),
+        processed_files=ingested.processed_files,
+        detail={"run": run_context.spec.run, "files": ingested.files},
+        warnings=(
+            *row_warnings,
+            *_describe_unread_files(ingested.unread_reasons, bool(ingested.quarantine)),
+            *filter(None, [describe_unfinished_files(ingested.unfinished)]),
+        ),
     )
 
 
-def _skipped(unread: tuple[str, ...], is_aside: bool) -> tuple[str, ...]:
-    """Return what is to be told about files that can't be read, the first few."""
-    rest = len(unread) - _MOST_TOLD
-    word = "set aside" if is_aside else "skipped"
-    more = (f"and {rest:,} more files were {word}",) if rest > 0 else ()
-    return (*(f"a file was {word}: {why}" for why in unread[:_MOST_TOLD]), *more)
+def _describe_unread_files(unread: tuple[str, ...], has_quarantine: bool) -> tuple[str, ...]:
+    """Return warnings about files that can't be read, the first few by name."""
+    more_count = len(unread) - _MOST_LISTED
+    verb = "set aside" if has_quarantine else "skipped"
+    more_line = (f"and {more_count:,} more files were {verb}",) if more_count > 0 else ()
+    return (*(f"a file was {verb}: {why}" for why in unread[:_MOST_LISTED]), *more_line)
 
 
-def warnings(dropped: int, new_columns: tuple[str, ...], is_aside: bool) -> tuple[str, ...]:
-    """Return what is to be told about rows and columns that came."""
-    found = []
-    if dropped and not is_aside:
-        found.append(f"{dropped:,} bad rows were dropped")
+def build_warnings(dropped: int, new_columns: tuple[str, ...], has_quarantine: bool) -> tuple[str, ...]:
+    """Return warnings about dropped rows and new columns."""
+    messages = []
+    if dropped and not has_quarantine:
+        messages.append(f"{dropped:,} bad rows were dropped")
     if new_columns:
-        found.append(f"new columns: {', '.join(new_columns)}")
-    return tuple(found)
+        messages.append(f"new columns: {', '.join(new_columns)}")
+    return tuple(messages)
 
 
-def _position_in(work: "Work", step: "Step", found: "Found") -> "tuple[Seen, ...] | None":
-    """Return the position that goes with a known version: which of its data files hold each file's rows.
+def _find_position(
+    run_context: "RunContext", step: "PlanStep", file_changes: "FileChanges"
+) -> "tuple[ProcessedFile, ...] | None":
+    """Return the ingest position of an existing version: which of its data files hold each file's rows.
 
-    None where that can't be said of every file and of every data file; then the files are read. Only data files that
-    were written for a file under its own name are taken for it: those of another file with equal contents are the
-    other's, whatever becomes of it.
+    None if a file or a data file can't be matched; the caller then reads the files. A data file counts for a source
+    file only if it was written for that path: one that was written for another file with equal contents belongs to
+    the other file, even if that one is removed later.
     """
-    from runnel.lake.flow_state.ingest_positions import once_read
-    from runnel.lake.iceberg.data_file_owners import prefix_of
-    from runnel.lake.iceberg.manifests import entries
-    from runnel.lake.iceberg.table_metadata import load
+    from runnel.lake.flow_state.ingest_positions import find_stored_data_files
+    from runnel.lake.iceberg.data_file_owners import read_owner_prefix
+    from runnel.lake.iceberg.manifests import read_entries
+    from runnel.lake.iceberg.table_metadata import load_metadata
 
     assert step.head is not None
-    left = {entry.path for entry in entries(work.store, load(work.store, step.head.location))}
-    known = work.facts.position(step.table)
-    moved = {seen.path: seen for seen in found.position({})}
-    unread = {arrival.path for arrival in found.reads}
-    changed: list[Seen] = []
-    for path, seen in (known | moved).items():
-        if seen.is_gone:
-            changed += [seen] if path in moved else []
+    unclaimed_files = {
+        entry.path for entry in read_entries(run_context.store, load_metadata(run_context.store, step.head.location))
+    }
+    position = run_context.facts.position(step.table)
+    moved_files = {processed_file.path: processed_file for processed_file in file_changes.list_processed_files({})}
+    unread_paths = {source_file.path for source_file in file_changes.files_to_read}
+    changed: list[ProcessedFile] = []
+    for path, processed_file in (position | moved_files).items():
+        if processed_file.is_removed:
+            changed += [processed_file] if path in moved_files else []
             continue
-        if path not in unread and left.issuperset(seen.files):
-            choices = [seen.files]
+        if path not in unread_paths and unclaimed_files.issuperset(processed_file.files):
+            candidates = [processed_file.files]
         else:
-            choices = once_read(work.store.db, step.table, seen.identity)
-        own = (files for files in choices if all(prefix_of(file) in seen.owned for file in files))
-        files = next((files for files in own if left.issuperset(files)), None)
+            candidates = find_stored_data_files(run_context.store.db, step.table, processed_file.identity)
+        own_candidates = (
+            files for files in candidates if all(read_owner_prefix(file) in processed_file.all_owners for file in files)
+        )
+        files = next((files for files in own_candidates if unclaimed_files.issuperset(files)), None)
         if files is None:
             return None
-        left.difference_update(files)
-        changed += [replace(seen, files=files)] if path in moved or files != seen.files else []
-    return tuple(changed) if not left else None
+        unclaimed_files.difference_update(files)
+        changed += (
+            [replace(processed_file, files=files)] if path in moved_files or files != processed_file.files else []
+        )
+    return tuple(changed) if not unclaimed_files else None

@@ -1,4 +1,4 @@
-"""The batches of a stream: each is written onto its table as it is then, checked, and published with its number."""
+"""Publish the batches of a stream: write each onto the current table, check it, and commit it with its epoch."""
 
 import threading
 import time
@@ -7,156 +7,163 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.upsert import displaced
-from runnel.errors import Moved, RunnelError
-from runnel.lake.catalog.database import stamp
-from runnel.lake.diff.file_delta import delta
+from runnel.connect.feed.upsert import displace_rows
+from runnel.errors import RunnelError, VersionConflict
+from runnel.lake.catalog.database import format_time
+from runnel.lake.diff.file_delta import compute_file_delta
 from runnel.lake.flow_state import streams
-from runnel.lake.flow_state.append_log import grown
-from runnel.lake.history.commits import Change, sequence
-from runnel.lake.iceberg.snapshot_descent import RUN, check_descent
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.flow_state.append_log import build_schema_updates
+from runnel.lake.history.commits import CommitChange, read_sequence
+from runnel.lake.iceberg.snapshot_descent import RUN_PROPERTY, check_descent
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish
-from runnel.phase_timer import kept
-from runnel.plan.facts import Head
-from runnel.run.checks.check_verdict import judge
-from runnel.run.checks.table_checks import table_checks
-from runnel.run.metrics.phase_times import shared
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish
+from runnel.model.table_version import TableVersion
+from runnel.phase_timer import record_phases
+from runnel.run.checks.check_verdict import judge_findings
+from runnel.run.checks.table_checks import run_table_checks
+from runnel.run.metrics.phase_times import split_passes
 from runnel.run.stream import failpoints
-from runnel.run.task.refresh_table import Outcome, Unfit, full, rows
-from runnel.run.write.target_layout import prepare
+from runnel.run.task.refresh_table import RefreshResult, SchemaMismatch, apply_row_changes, replace_all_rows
+from runnel.run.write.target_layout import prepare_table
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.declare.model.flow import Task
-    from runnel.lake.flow_state.streams import Hold
-    from runnel.lake.history.commits import State, Version
-    from runnel.lake.iceberg.manifests import Entry
+    from runnel.lake.flow_state.streams import StreamLease
+    from runnel.lake.history.commits import LakeState
+    from runnel.lake.iceberg.manifests import FileEntry
     from runnel.lake.store import Store
+    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
     from runnel.plan.fingerprint.fingerprints import Fingerprint
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 _ATTEMPTS = 5
 
 
-class Batches:
-    """What Spark calls with each batch. An error is kept: Spark tells only that there was one."""
+class BatchPublisher:
+    """Publish each batch that Spark passes to it. Keeps the error, of which Spark reports only a summary."""
 
-    def __init__(self, context: "Context", task: "Task", branch: str, held: "Hold", code: "Fingerprint") -> None:
+    def __init__(
+        self, context: "TaskContext", task: "Task", branch: str, claim: "StreamLease", code: "Fingerprint"
+    ) -> None:
         self.context = context
         self.task = task
         self.branch = branch
-        self.held = held
+        self.claim = claim
         self.code = code
-        self.inputs: Mapping[TableName, Version] = {}  # what the next batch reads
-        self.after: Callable[[], None] = lambda: None  # called when a batch is done
-        self.query = ""
+        self.inputs: Mapping[TableName, TableVersion] = {}  # versions that the next batch reads
+        self.on_batch_done: Callable[[], None] = lambda: None  # called after each batch
+        self.query_id = ""
         self.error: BaseException | None = None
         self.warnings: tuple[str, ...] = ()
         self.commit: str | None = None
         self.rows = 0
-        self.set_aside = 0
-        self._has_begun = False  # a batch of this query is published
+        self.quarantined_rows = 0
+        self._has_published = False  # a batch of this query was published
         self._is_closed = False
         self._busy = threading.Lock()
-        self._ready = threading.Event()  # set once it is known what Spark calls the query
+        self._ready = threading.Event()  # set once the id of the query is known
 
-    def begin(self, query: str) -> None:
-        """Let batches be taken, of the query that Spark calls so; none where that is empty."""
-        self.query, self._is_closed = query, not query
-        self._has_begun = bool(query) and streams.last_epoch(self.context.store.db, query) is not None
+    def begin_query(self, query_id: str) -> None:
+        """Accept the batches of the query with this id; none if it is empty."""
+        self.query_id, self._is_closed = query_id, not query_id
+        self._has_published = bool(query_id) and streams.read_last_epoch(self.context.store.db, query_id) is not None
         self._ready.set()
 
     def close(self, seconds: float) -> None:
-        """Take no more batches; wait for the one that is under way."""
+        """Accept no more batches; wait for the current one."""
         self._is_closed = True
         if self._busy.acquire(timeout=seconds):
             self._busy.release()
 
-    def warn(self, warnings: Iterable[str]) -> None:
-        """Remember what is to be told in the end, each thing once."""
+    def add_warnings(self, warnings: Iterable[str]) -> None:
+        """Collect warnings for the end of the run, each one once."""
         self.warnings = tuple(dict.fromkeys((*self.warnings, *warnings)))
 
-    def take(self, frame: "DataFrame", epoch: int) -> None:
-        """Publish a batch, unless that was done before a crash."""
+    def publish_batch(self, frame: "DataFrame", epoch: int) -> None:
+        """Publish a batch, unless it was published before a crash."""
         self._ready.wait()
         with self._busy:
             if self._is_closed:
                 raise RunnelError("STREAM_CLOSED", f"the stream of `{self.task.table}` takes no more batches")
             try:
-                failpoints.reach(failpoints.BEGUN)
-                if streams.is_done(self.context.store.db, self.query, epoch):
-                    frame.write.format("noop").mode("overwrite").save()  # for what it remembers, and its watermark
+                failpoints.reach(failpoints.BATCH_STARTED)
+                if streams.is_batch_published(self.context.store.db, self.query_id, epoch):
+                    frame.write.format("noop").mode("overwrite").save()  # to update its state and its watermark
                 else:
-                    self._traced(frame, epoch)
-                failpoints.reach(failpoints.PUBLISHED)
-                self._has_begun = True
-                self.after()
+                    self._publish_traced(frame, epoch)
+                failpoints.reach(failpoints.BATCH_PUBLISHED)
+                self._has_published = True
+                self.on_batch_done()
             except BaseException as error:
                 self.error = error
                 raise
 
-    def _traced(self, frame: "DataFrame", epoch: int) -> None:
-        """Publish a batch, and tell of it as a span with its phases."""
+    def _publish_traced(self, frame: "DataFrame", epoch: int) -> None:
+        """Publish a batch, and export it as a span with its phases."""
         table = str(self.task.table)
         with (
-            tracing.span(f"batch {table}", table=table, branch=self.branch, batch=epoch) as mark,
-            kept("write") as clock,
+            tracing.span(f"batch {table}", table=table, branch=self.branch, batch=epoch) as span,
+            record_phases("write") as clock,
         ):
-            rows = self.rows
+            rows_before = self.rows
             try:
-                self._publish(frame, epoch)
+                self._publish_with_retries(frame, epoch)
             finally:
-                tracing.phases(shared(clock.stop(), ()), mark.trace)
-            mark.tell(rows=self.rows - rows, commit=self.commit)
+                tracing.record_phases(split_passes(clock.stop(), ()), span.traceparent)
+            span.set_attributes(rows=self.rows - rows_before, commit=self.commit)
 
-    def _publish(self, frame: "DataFrame", epoch: int) -> None:
-        """Write and publish, again where somebody else changed the table meanwhile so that it does not fit."""
+    def _publish_with_retries(self, frame: "DataFrame", epoch: int) -> None:
+        """Write and publish; write again if another commit changed the table so that the batch does not fit."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._once(frame, epoch)
+                self._publish_once(frame, epoch)
                 return
-            except Moved:
+            except VersionConflict:
                 if attempt == _ATTEMPTS:
                     raise
 
-    def _once(self, frame: "DataFrame", epoch: int) -> None:
+    def _publish_once(self, frame: "DataFrame", epoch: int) -> None:
         store, started = self.context.store, time.monotonic()
-        with pinned(store.db, "write") as pin:
-            planned, state = store.db.read(sequence), store.state(self.branch)
-            made = self._written(frame, state)
-            failpoints.reach(failpoints.WRITTEN)
+        with acquire_pin(store.db, "write") as pin:
+            planned, state = store.db.read(read_sequence), store.state(self.branch)
+            batch_write = self._write_batch(frame, state)
+            failpoints.reach(failpoints.BATCH_WRITTEN)
             seconds = time.monotonic() - started
-            detail = {"rows": made.outcome.written, "set_aside": made.outcome.set_aside}
+            detail = {"rows": batch_write.refresh.written_rows, "set_aside": batch_write.refresh.quarantined_rows}
             detail["write_ms"] = round(1000 * seconds)
-            batch = streams.Batch(self.branch, self.task.table, self.held.token, self.query, epoch, detail)
-            self._committed(made, state, batch, planned, pin)
-        self.rows += made.outcome.written
-        self.set_aside += made.outcome.set_aside
-        self.warn(made.outcome.warnings)
+            batch = streams.StreamBatch(self.branch, self.task.table, self.claim.token, self.query_id, epoch, detail)
+            self._commit_batch(batch_write, state, batch, planned, pin)
+        self.rows += batch_write.refresh.written_rows
+        self.quarantined_rows += batch_write.refresh.quarantined_rows
+        self.add_warnings(batch_write.refresh.warnings)
 
-    def _committed(self, made: "_Written", state: "State", batch: streams.Batch, planned: int, pin: str) -> None:
-        """Publish what was written; onto what somebody else made of the table meanwhile, where that is possible."""
+    def _commit_batch(
+        self, batch_write: "_BatchWrite", state: "LakeState", batch: streams.StreamBatch, planned: int, pin: str
+    ) -> None:
+        """Publish what was written; onto a newer version of the table if another commit changed it meanwhile."""
         store = self.context.store
         for attempt in range(1, _ATTEMPTS + 1):
-            changes = self._changes(state, self._onto(made, state), made.outcome.quarantine, batch.epoch)
+            changes = self._list_changes(
+                state, self._stage_version(batch_write, state), batch_write.refresh.quarantine, batch.epoch
+            )
             if not changes:
-                streams.note(store.db, batch)
+                streams.record_empty_batch(store.db, batch)
                 return
-            draft = Draft(
+            draft = CommitDraft(
                 self.branch,
                 f"{self.task.table}, batch {batch.epoch}",
                 store.author,
                 changes,
                 kind="stream",
                 run=self.context.run,
-                planned=planned,
+                planned_sequence=planned,
                 pin=pin,
                 slot=self.context.slot.lease,
                 batch=batch,
@@ -164,125 +171,150 @@ class Batches:
             try:
                 self.commit = publish(store.db, draft).id
                 return
-            except Moved:
+            except VersionConflict:
                 state = store.state(self.branch)
-                if attempt == _ATTEMPTS or not made.fits(store, self.task, state):
+                if attempt == _ATTEMPTS or not batch_write.fits_onto(store, self.task, state):
                     raise
 
-    def _written(self, frame: "DataFrame", state: "State") -> "_Written":
-        """Write a batch: in place of what the life before made, else as files that come to those that are there."""
+    def _write_batch(self, frame: "DataFrame", state: "LakeState") -> "_BatchWrite":
+        """Write a batch: the first one replaces the table of a previous query, all others append files."""
         task, store = self.task, self.context.store
-        base = _head(state.get(task.table))
-        tables = (task.table, *([task.quarantine] if task.quarantine is not None else []))
-        there = {table: state[table] for table in tables if table in state}
-        slot, session = replace(self.context.slot, base=there), frame.sparkSession
+        base = state.get(task.table)
+        tables = (task.table, *([task.quarantine_table] if task.quarantine_table is not None else []))
+        existing_versions = {table: state[table] for table in tables if table in state}
+        slot, session = replace(self.context.slot, base=existing_versions), frame.sparkSession
         context = replace(self.context, slot=slot, session=session, now=datetime.now(UTC))
-        if not self._has_begun:
-            return _Written(full(context, task, frame, base), base, state)
+        if not self._has_published:
+            return _BatchWrite(replace_all_rows(context, task, frame, base), base, state)
         if base is None:
             what = f"`{task.table}` was dropped while its stream ran: what it made before is gone"
             raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows that are there")
         try:
-            start = _wider(store, base, prepare(store, task, frame.schema, base))
-            made = rows(context, _appending(task), frame, None, start)
-        except Unfit as error:
+            start_head = _choose_start_head(store, base, prepare_table(store, task, frame.schema, base))
+            refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, start_head)
+        except SchemaMismatch as error:
             what = f"{error.what}: its rows can't be put beside those that are there"
             fix = f"start it anew: runnel stream reset {task.table}"
             raise RunnelError("STREAM_COLUMNS", what, at=str(task.place), fix=fix) from None
-        came = delta(store, start.location, made.head.location).added if made.written else ()
-        check_descent(store, start.location, made.head.location, context.run)
-        found = _Written(made, base, state, came)
-        return self._checked(context, found) if task.options.output == "update" else found
+        added_entries = (
+            compute_file_delta(store, start_head.location, refresh.head.location).added if refresh.written_rows else ()
+        )
+        check_descent(store, start_head.location, refresh.head.location, context.run)
+        batch_write = _BatchWrite(refresh, base, state, added_entries)
+        return self._check_updated_table(context, batch_write) if task.options.output == "update" else batch_write
 
-    def _checked(self, context: "Context", made: "_Written") -> "_Written":
-        """Judge the checks of the table of a stream that replaces rows, once those are out of it."""
-        checks = tuple(check for check in self.task.checks if not check.is_row)
+    def _check_updated_table(self, context: "TaskContext", batch_write: "_BatchWrite") -> "_BatchWrite":
+        """Judge the table checks of a stream that updates rows, on the table without the replaced rows."""
+        checks = tuple(check for check in self.task.checks if not check.is_row_check)
         if not checks:
-            return made
-        slots.place(context.store.db, context.slot, {self.task.table: self._onto(made, made.state).location})
-        found = judge(self.task, table_checks(context, context.identifier(self.task.table), checks))
-        return replace(made, outcome=replace(made.outcome, warnings=(*made.outcome.warnings, *found)))
+            return batch_write
+        slots.place_tables(
+            context.store.db,
+            context.slot,
+            {self.task.table: self._stage_version(batch_write, batch_write.state).location},
+        )
+        warnings = judge_findings(self.task, run_table_checks(context, context.identifier(self.task.table), checks))
+        return replace(
+            batch_write, refresh=replace(batch_write.refresh, warnings=(*batch_write.refresh.warnings, *warnings))
+        )
 
-    def _onto(self, made: "_Written", state: "State") -> Head:
-        """Return the version of the table with a batch: Spark's own where it replaces all, else a short one.
+    def _stage_version(self, batch_write: "_BatchWrite", state: "LakeState") -> TableVersion:
+        """Return a version of the table with the batch: Spark's own if it replaces all rows, else a compact one.
 
-        Spark's lists every snapshot that there ever was, and with each commit takes longer to write.
+        Spark's version lists every snapshot of the table, so that each commit takes longer to write.
         """
-        store, task, now = self.context.store, self.task, _head(state.get(self.task.table))
-        if made.came is None or now is None:
-            return made.outcome.head
-        if not made.came:
-            return now
-        updates = grown(store, now.location, made.outcome.head.location)
-        edit = Edit(taken=made.came, summary={RUN: self.context.run}, updates=updates)
+        store, task, current_head = self.context.store, self.task, state.get(self.task.table)
+        if batch_write.added_entries is None or current_head is None:
+            return batch_write.refresh.head
+        if not batch_write.added_entries:
+            return current_head
+        updates = build_schema_updates(store, current_head.location, batch_write.refresh.head.location)
+        edit = VersionEdit(reused=batch_write.added_entries, summary={RUN_PROPERTY: self.context.run}, updates=updates)
         if task.options.output == "update":
-            files = [entry.file for entry in made.came if entry.is_data]
-            taken = displaced(store, now.location, load(store, made.outcome.head.location), files, task.options.key)
-            edit = replace(edit, added=taken.added, removed=taken.removed)
-        location = stage(store, now.location, edit)
-        return Head(location, location)
+            files = [entry.file for entry in batch_write.added_entries if entry.is_data]
+            displacement = displace_rows(
+                store,
+                current_head.location,
+                load_metadata(store, batch_write.refresh.head.location),
+                files,
+                task.options.key,
+            )
+            edit = replace(edit, added=displacement.added, removed=displacement.removed)
+        location = stage_version(store, current_head.location, edit)
+        return TableVersion(location, location)
 
-    def _changes(self, state: "State", made: Head, aside: Head | None, epoch: int) -> tuple[Change, ...]:
+    def _list_changes(
+        self,
+        state: "LakeState",
+        table_head: TableVersion,
+        quarantine_head: TableVersion | None,
+        epoch: int,
+    ) -> tuple[CommitChange, ...]:
         task = self.task
-        heads: dict[TableName, Head | None] = {task.table: made}
-        if task.quarantine is not None:
-            heads[task.quarantine] = aside
-        detail = self._detail(epoch)
-        found = []
+        heads: dict[TableName, TableVersion | None] = {task.table: table_head}
+        if task.quarantine_table is not None:
+            heads[task.quarantine_table] = quarantine_head
+        detail = self._describe_batch(epoch)
+        changes = []
         for table, head in heads.items():
-            was = state.get(table)
-            if head is not None and (was is None or was.location != head.location):
-                before = was.location if was else None
-                found.append(Change(table, before, head.location, head.content, detail))
-        return tuple(found)
+            previous = state.get(table)
+            if head is not None and (previous is None or previous.location != head.location):
+                previous_location = previous.location if previous else None
+                changes.append(CommitChange(table, previous_location, head.location, head.content, detail))
+        return tuple(changes)
 
-    def _detail(self, epoch: int) -> dict[str, object]:
-        """Return what the commit keeps about how its rows were made."""
+    def _describe_batch(self, epoch: int) -> dict[str, object]:
+        """Return the provenance that the commit of a batch records."""
         return {
-            "key": f"stream:{self.query}:{epoch}",
+            "key": f"stream:{self.query_id}:{epoch}",
             "run": self.context.run,
-            "made_at": stamp(self.context.now),
+            "made_at": format_time(self.context.now),
             "how": "stream",
-            "code": self.code.stored(),
-            "inputs": {str(table): vars(one) for table, one in self.inputs.items()},
+            "code": self.code.to_json(),
+            "inputs": {str(table): vars(version) for table, version in self.inputs.items()},
         }
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A batch in its slot: what became of the table that it was written onto, in which state of the lake.
+class _BatchWrite:
+    """A batch that was written in the slot: the result, and the table version and lake state that it was written onto.
 
-    `came` are the files of its rows; None where they take the place of all others.
+    `added_entries` are the files of its rows; None if they replace all others.
     """
 
-    outcome: Outcome
-    base: Head | None
-    state: "State"
-    came: "tuple[Entry, ...] | None" = None
+    refresh: RefreshResult
+    base: TableVersion | None
+    state: "LakeState"
+    added_entries: "tuple[FileEntry, ...] | None" = None
 
-    def fits(self, store: "Store", task: "Task", now: "State") -> bool:
-        """Tell whether its files can come to what somebody else has made of the table meanwhile."""
-        was, at, aside = self.state.get(task.table), now.get(task.table), task.quarantine
-        if self.came is None or was is None or at is None or (aside and self.state.get(aside) != now.get(aside)):
+    def fits_onto(self, store: "Store", task: "Task", current_state: "LakeState") -> bool:
+        """Tell whether its files can be added to a newer version of the table."""
+        base_version, current_version, quarantine_table = (
+            self.state.get(task.table),
+            current_state.get(task.table),
+            task.quarantine_table,
+        )
+        if (
+            self.added_entries is None
+            or base_version is None
+            or current_version is None
+            or (quarantine_table and self.state.get(quarantine_table) != current_state.get(quarantine_table))
+        ):
             return False
-        before, after = load(store, was.location), load(store, at.location)
+        before, after = load_metadata(store, base_version.location), load_metadata(store, current_version.location)
         return before.table_uuid == after.table_uuid and before.schema().as_struct() == after.schema().as_struct()
 
 
-def _appending(task: "Task") -> "Task":
-    """Return a task whose rows are just added: its table is checked after the rows that they replace are gone."""
+def _drop_table_checks(task: "Task") -> "Task":
+    """Return a task without table checks if it updates rows: these run after the replaced rows are removed."""
     if task.options.output != "update":
         return task
-    return replace(task, checks=tuple(check for check in task.checks if check.is_row))
+    return replace(task, checks=tuple(check for check in task.checks if check.is_row_check))
 
 
-def _wider(store: "Store", base: Head, prepared: str) -> Head:
-    """Return the version to write onto: with new columns where the task makes more than the table has."""
-    old, new = load(store, base.location).schema(), load(store, prepared).schema()
-    if old.fields == new.fields or any(field not in new.fields for field in old.fields):
+def _choose_start_head(store: "Store", base: TableVersion, prepared: str) -> TableVersion:
+    """Return the version to write onto: with new columns if the task has more than the table."""
+    old_schema, new_schema = load_metadata(store, base.location).schema(), load_metadata(store, prepared).schema()
+    if old_schema.fields == new_schema.fields or any(field not in new_schema.fields for field in old_schema.fields):
         return base
-    return Head(prepared, base.content)
-
-
-def _head(version: "Version | None") -> Head | None:
-    return Head(version.location, version.content) if version is not None else None
+    return TableVersion(prepared, base.content)

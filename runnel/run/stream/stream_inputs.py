@@ -1,89 +1,108 @@
-"""The tapes of one stream: wound up to what its tables have now, and shortened by what Spark has read."""
+"""Maintain the append logs that a stream reads: extend them to the current tables, trim what Spark has read."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from runnel.lake.flow_state import append_log
-from runnel.lake.flow_state.streams import checkpoint, last_epoch
-from runnel.lake.history.commits import Version
+from runnel.lake.flow_state.streams import checkpoint_folder, read_last_epoch
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
-    from runnel.lake.flow_state.append_log import Tape
-    from runnel.lake.flow_state.streams import Stream
-    from runnel.lake.history.commits import State
+    from runnel.lake.flow_state.append_log import AppendLog
+    from runnel.lake.flow_state.streams import StreamRecord
+    from runnel.lake.history.commits import LakeState
     from runnel.lake.store import Store
 
-LAYER = append_log.TAPE_LAYER
+LAYER = append_log.APPEND_LOG_LAYER
 
 
-def streamed(task: "Task") -> list[TableName]:
+def list_streamed_tables(task: "Task") -> list[TableName]:
     """Return the tables that a task reads as streams."""
     return [table for parameter, table in task.inputs if parameter in task.options.stream]
 
 
-def on_tape(table: TableName) -> TableName:
-    """Return what the tape of a table is called in a slot.
+def name_append_log(table: TableName) -> TableName:
+    """Return the name of the append log of a table in a slot.
 
-    >>> str(on_tape(TableName.parse("ods.clicks")))
+    >>> str(name_append_log(TableName.parse("ods.clicks")))
     'tape.ods__clicks'
     """
-    return TableName(*append_log.name_in_slot(table))
+    return TableName(*append_log.append_log_name(table))
 
 
-def wound(
-    store: "Store", task: "Task", known: "Mapping[TableName, Tape]", state: "State", read: Mapping[int, int]
-) -> "dict[TableName, Tape]":
-    """Return the tapes of a task, up to what its tables are in `state`; `read` is what Spark has read, and how far.
+def extend_append_logs(
+    store: "Store",
+    task: "Task",
+    existing_logs: "Mapping[TableName, AppendLog]",
+    state: "LakeState",
+    read_files: Mapping[int, int],
+) -> "dict[TableName, AppendLog]":
+    """Return the append logs of a task, extended to its tables in `state`.
 
-    A tape of which much is unread stays as it is: what has been pushed off its other end would be lost.
+    `read_files` maps the snapshots that Spark has read last to the number of files read. A log with much unread data
+    stays as it is: what is trimmed from its other end would be lost.
     """
-    found = {}
-    for table in streamed(task):
-        now, old = state[table], known.get(table)
-        if old is None:
-            found[table] = append_log.begin(store, table, now.location, now.content)
-        elif now.location == old.reached or append_log.unread(store, old, read) >= append_log.AHEAD:
-            found[table] = old
+    append_logs = {}
+    for table in list_streamed_tables(task):
+        current_version, existing_log = state[table], existing_logs.get(table)
+        if existing_log is None:
+            append_logs[table] = append_log.create(store, table, current_version.location, current_version.content)
+        elif (
+            current_version.location == existing_log.reached
+            or append_log.count_unread_snapshots(store, existing_log, read_files) >= append_log.MAX_UNREAD_SNAPSHOTS
+        ):
+            append_logs[table] = existing_log
         else:
-            found[table] = append_log.wind(
-                store, table, append_log.shorten(store, old, read), now.location, now.content
+            append_logs[table] = append_log.extend(
+                store,
+                table,
+                append_log.trim(store, existing_log, read_files),
+                current_version.location,
+                current_version.content,
             )
-    return found
+    return append_logs
 
 
-def versions(tapes: "Mapping[TableName, Tape]") -> "dict[TableName, Version]":
-    """Return tapes as tables of a slot."""
-    return {on_tape(table): Version(one.location, one.content) for table, one in tapes.items()}
+def list_log_versions(append_logs: "Mapping[TableName, AppendLog]") -> "dict[TableName, TableVersion]":
+    """Return append logs as tables of a slot."""
+    return {
+        name_append_log(table): TableVersion(stream_log.location, stream_log.content)
+        for table, stream_log in append_logs.items()
+    }
 
 
-def read_in(offsets: Iterable[str | None]) -> dict[int, int]:
-    """Return the snapshots that Spark's offsets name, whichever tape each is of, and how many files of them were read.
+def parse_offsets(offsets: Iterable[str | None]) -> dict[int, int]:
+    """Return the snapshots in Spark's offsets, of any log, and how many files of each were read.
 
-    >>> read_in(['{"version":1,"snapshot_id":7,"position":1,"scan_all_files":false}', None])
+    >>> parse_offsets(['{"version":1,"snapshot_id":7,"position":1,"scan_all_files":false}', None])
     {7: 1}
     """
-    found = [json.loads(text) for text in offsets if text]
-    return {int(one["snapshot_id"]): int(one["position"]) for one in found}
+    parsed_offsets = [json.loads(text) for text in offsets if text]
+    return {int(offset["snapshot_id"]): int(offset["position"]) for offset in parsed_offsets}
 
 
-def read_before(store: "Store", stream: "Stream") -> dict[int, int]:
-    """Return the snapshots that a stream has read last, and how far; none before its first batch.
+def read_committed_offsets(store: "Store", stream: "StreamRecord") -> dict[int, int]:
+    """Return the snapshots that a stream has read last, with the number of files; none before its first batch.
 
-    Those of the newest batch that Spark knows to be done: one that is only published it reads once more.
+    These are of the newest batch that Spark's checkpoint has as committed; a batch that is only published is read
+    again.
     """
-    folder, newest = checkpoint(store.warehouse, stream.life), last_epoch(store.db, stream.query)
+    folder, newest = checkpoint_folder(store.warehouse, stream.life), read_last_epoch(store.db, stream.query)
     for epoch in () if newest is None else (newest, newest - 1):
         if store.io.new_input(f"{folder}/commits/{epoch}").exists():
             with store.io.new_input(f"{folder}/offsets/{epoch}").open() as file:
                 _, _, *lines = file.read().decode().splitlines()
-            return read_in(line for line in lines if line.startswith("{"))
+            return parse_offsets(line for line in lines if line.startswith("{"))
     return {}
 
 
-def reached(store: "Store", stream: "Stream") -> dict[TableName, str]:
-    """Return the content of each table that a stream has read up to; empty where it is not through with it."""
-    read = read_before(store, stream)
-    return {table: "" if append_log.unread(store, one, read) else one.content for table, one in stream.tapes.items()}
+def find_reached_contents(store: "Store", stream: "StreamRecord") -> dict[TableName, str]:
+    """Return the content of each table that a stream has read; empty if some of it is unread."""
+    read_files = read_committed_offsets(store, stream)
+    return {
+        table: "" if append_log.count_unread_snapshots(store, stream_log, read_files) else stream_log.content
+        for table, stream_log in stream.append_logs.items()
+    }

@@ -1,4 +1,4 @@
-"""The course of one stream: its tapes are wound, Spark reads them, each batch is published."""
+"""Run one stream: extend its append logs, let Spark read them, and publish each batch."""
 
 import json
 import threading
@@ -6,19 +6,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runnel.declare.model.flow import QUARANTINE
-from runnel.errors import Mistake, listed
+from runnel.declare.model.flow import QUARANTINE_LAYER
+from runnel.errors import Mistake, join_names
 from runnel.lake.flow_state import streams
-from runnel.lake.history.commits import Version
 from runnel.lake.leases import slots
+from runnel.model.table_version import TableVersion
 from runnel.plan.missing_inputs import refuse_missing
-from runnel.run.errors.stream_errors import tell, told_if_computed
+from runnel.run.errors.stream_errors import raise_stream_errors, refuse_computed_stream
 from runnel.run.stream import failpoints
-from runnel.run.stream.batch_publisher import Batches
-from runnel.run.stream.stream_inputs import LAYER, on_tape, read_before, read_in, streamed, versions, wound
-from runnel.run.stream.watermarks import left_out, marked
-from runnel.run.task.build_frame import build
-from runnel.run.task_context import Context
+from runnel.run.stream.batch_publisher import BatchPublisher
+from runnel.run.stream.stream_inputs import (
+    LAYER,
+    extend_append_logs,
+    list_log_versions,
+    list_streamed_tables,
+    name_append_log,
+    parse_offsets,
+    read_committed_offsets,
+)
+from runnel.run.stream.watermarks import add_watermarks, describe_left_out_rows
+from runnel.run.task.build_frame import build_frame
+from runnel.run.task_context import TaskContext
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -27,13 +35,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from runnel.declare.model.flow import Flow, Task
-    from runnel.lake.flow_state.append_log import Tape
-    from runnel.lake.flow_state.streams import Hold
-    from runnel.lake.history.commits import State
+    from runnel.lake.flow_state.append_log import AppendLog
+    from runnel.lake.flow_state.streams import StreamLease
+    from runnel.lake.history.commits import LakeState
     from runnel.lake.store import Store
     from runnel.names import TableName
     from runnel.plan.fingerprint.fingerprints import Fingerprint
-    from runnel.spark.slot_pool import Loan
+    from runnel.spark.slot_pool import SlotLease
 
 _CONF = {"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.stopTimeout": "60s"}
 _OPTIONS = {"streaming-skip-delete-snapshots": "true", "streaming-max-rows-per-micro-batch": "2000000"}
@@ -44,11 +52,11 @@ _PATIENCE_SECONDS = 60.0
 
 
 @dataclass
-class Course:
-    """One stream that this process runs, on a branch. Opened, started once, then followed or awaited.
+class StreamQuery:
+    """A stream that this process runs on a branch. Open it, start it, then extend its logs or wait for its end.
 
-    `beside` are the tables that it reads as they are. Spark looks them up anew for each batch, one by one, so they are
-    moved only while it does not: after a batch, or while it waits.
+    `lookup_tables` are read at their current version. Spark resolves them again for each batch, one by one, so their
+    versions are only changed while it does not: after a batch, or while it is idle.
     """
 
     store: "Store"
@@ -56,14 +64,14 @@ class Course:
     task: "Task"
     branch: str
     code: "Fingerprint"
-    held: "Hold"
-    loan: "Loan"
-    tapes: "dict[TableName, Tape]"
-    beside: "dict[TableName, Version]"
-    batches: Batches
-    memory: str  # what Spark uses to remember things, unless it has to be another
-    query: "StreamingQuery | None" = None
-    is_behind: bool = False  # more is there than its tapes could take
+    claim: "StreamLease"
+    slot_lease: "SlotLease"
+    append_logs: "dict[TableName, AppendLog]"
+    lookup_tables: "dict[TableName, TableVersion]"
+    publisher: BatchPublisher
+    state_provider: str  # Spark's default state store provider
+    streaming_query: "StreamingQuery | None" = None
+    is_behind: bool = False  # its append logs could not take all rows yet
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -77,176 +85,196 @@ class Course:
         code: "Fingerprint",
         run: str,
         spark: "SparkSession",
-    ) -> "Course":
-        """Hold a stream, wind its tapes up to now, and take a slot for it; `stack` ends all that."""
-        from runnel.spark.slot_pool import lender
+    ) -> "StreamQuery":
+        """Claim a stream, extend its append logs to the current state, and lease a slot; `stack` releases all that."""
+        from runnel.spark.slot_pool import get_slot_pool
 
         commit = store.commit(branch)
         state = store.state(commit)
-        refuse_missing(task, [table for table in task.reads if table not in state])
+        refuse_missing(task, [table for table in task.input_tables if table not in state])
         if task.table not in state:
-            streams.reset(store.db, branch, task.table)  # what it made is gone, so it begins anew
-        stack.callback(streams.forget_unbegun, store.db, branch, task.table)
-        held = stack.enter_context(streams.hold(store.db, branch, task.table, code.digest))
-        tapes = _wound_up(store, task, held, state)
-        beside = _beside(task, state)
-        lent = lender(spark, store, "s", _conf(spark))
-        layers = {task.table.layer, QUARANTINE, LAYER}
-        loan = stack.enter_context(lent.lend(commit, {**beside, **versions(tapes)}, layers))
-        context = Context(store, loan.slot, loan.session, run, datetime.now(UTC))
-        batches = Batches(context, task, branch, held, code)
-        memory = spark.conf.get(_PROVIDER) or ""
-        course = cls(store, flow, task, branch, code, held, loan, tapes, beside, batches, memory)
-        course.is_behind = any(tapes[table].reached != state[table].location for table in tapes)
-        batches.after = course.look_beside
-        course._tell_inputs()
-        stack.callback(course.halt)
-        return course
+            streams.reset(store.db, branch, task.table)  # its output was removed, so it starts from scratch
+        stack.callback(streams.delete_unstarted, store.db, branch, task.table)
+        claim = stack.enter_context(streams.acquire_lease(store.db, branch, task.table, code.digest))
+        append_logs = _extend_logs_to_state(store, task, claim, state)
+        lookup_tables = _find_lookup_tables(task, state)
+        slot_pool = get_slot_pool(spark, store, "s", _build_session_conf(spark))
+        layers = {task.table.layer, QUARANTINE_LAYER, LAYER}
+        slot_lease = stack.enter_context(
+            slot_pool.acquire(commit, {**lookup_tables, **list_log_versions(append_logs)}, layers)
+        )
+        context = TaskContext(store, slot_lease.slot, slot_lease.session, run, datetime.now(UTC))
+        publisher = BatchPublisher(context, task, branch, claim, code)
+        state_provider = spark.conf.get(_PROVIDER) or ""
+        stream_query = cls(
+            store, flow, task, branch, code, claim, slot_lease, append_logs, lookup_tables, publisher, state_provider
+        )
+        stream_query.is_behind = any(append_logs[table].reached != state[table].location for table in append_logs)
+        publisher.on_batch_done = stream_query.refresh_lookup_tables
+        stream_query._update_inputs()
+        stack.callback(stream_query.halt)
+        return stream_query
 
     def start(self, *, is_endless: bool) -> "StreamingQuery":
-        """Let Spark run it: to the end of what is there, or on and on."""
-        options, folder = self.task.options, streams.checkpoint(self.store.warehouse, self.held.stream().life)
-        with tell(self.task, self.flow.root):
-            frame = self._frame()
-            self._choose_memory(frame)
+        """Start the query in Spark: to the end of the existing rows, or endlessly."""
+        options, folder = (
+            self.task.options,
+            streams.checkpoint_folder(self.store.warehouse, self.claim.read_stream().life),
+        )
+        with raise_stream_errors(self.task, self.flow.root):
+            frame = self._build_stream_frame()
+            self._choose_state_provider(frame)
             writer = frame.writeStream.outputMode(options.output or "append").queryName(str(self.task.table))
-            writer = writer.option("checkpointLocation", folder).foreachBatch(self.batches.take)
-            # Not availableNow: that looks for the snapshot at which the life began, which a tape does not keep.
+            writer = writer.option("checkpointLocation", folder).foreachBatch(self.publisher.publish_batch)
+            # Not availableNow: that needs the snapshot at which the query began, which an append log does not retain.
             if is_endless and options.trigger is not None:
                 writer = writer.trigger(processingTime=options.trigger)
-            self.query = writer.start()
-        self.held.started(str(self.query.id), self.code.digest)
-        self.batches.begin(str(self.query.id))
-        return self.query
+            self.streaming_query = writer.start()
+        self.claim.record_start(str(self.streaming_query.id), self.code.digest)
+        self.publisher.begin_query(str(self.streaming_query.id))
+        return self.streaming_query
 
-    def wind(self) -> bool:
-        """Let the stream see what came to its tables since; False where nothing did, or it has enough to read."""
+    def extend_logs(self) -> bool:
+        """Append new rows of the input tables to the logs; return False if there are none, or enough is unread."""
         with self._guard:
             state = self.store.state(self.branch)
-            refuse_missing(self.task, [table for table in self.task.reads if table not in state])
-            if all(state[table].location == one.reached for table, one in self.tapes.items()):
+            refuse_missing(self.task, [table for table in self.task.input_tables if table not in state])
+            if all(state[table].location == append_log.reached for table, append_log in self.append_logs.items()):
                 return False
-            moved = self._moved_beside(state)
-            if moved and not self._waits():
-                return False  # rows must not meet tables beside that are older than they are
-            known = self.held.stream().tapes  # not what is in memory: an erasure may have replaced it
-            tapes = wound(self.store, self.task, known, state, self._read())
-            if tapes == self.tapes or not self.held.reached(tapes, known):
+            changed_tables = self._find_changed_lookup_tables(state)
+            if changed_tables and not self._is_idle():
+                return False  # rows must not be joined with lookup tables that are older than they are
+            recorded_logs = (
+                self.claim.read_stream().append_logs
+            )  # not those in memory: an erasure may have replaced them
+            append_logs = extend_append_logs(self.store, self.task, recorded_logs, state, self._find_read_snapshots())
+            if append_logs == self.append_logs or not self.claim.update_append_logs(append_logs, recorded_logs):
                 return False
-            failpoints.reach(failpoints.WOUND)
-            self.tapes = tapes
-            self._place({**versions(tapes), **moved})
+            failpoints.reach(failpoints.LOGS_EXTENDED)
+            self.append_logs = append_logs
+            self._place_tables({**list_log_versions(append_logs), **changed_tables})
             return True
 
-    def look_beside(self) -> None:
-        """Let the next batch see the tables beside as they are now, all of one commit."""
-        if self.beside:
+    def refresh_lookup_tables(self) -> None:
+        """Let the next batch read the current lookup tables, all of one commit."""
+        if self.lookup_tables:
             with self._guard:
-                if moved := self._moved_beside(self.store.state(self.branch)):
-                    self._place(moved)
+                if changed_tables := self._find_changed_lookup_tables(self.store.state(self.branch)):
+                    self._place_tables(changed_tables)
 
     def finish(self) -> None:
-        """Stop after the batch that is under way, or raise what ended the query."""
-        assert self.query is not None
-        with tell(self.task, self.flow.root, self.batches):
-            if (error := self.query.exception()) is not None:
+        """Stop after the current batch, or raise the error that ended the query."""
+        assert self.streaming_query is not None
+        with raise_stream_errors(self.task, self.flow.root, self.publisher):
+            if (error := self.streaming_query.exception()) is not None:
                 raise error
-            self.batches.close(_PATIENCE_SECONDS)
-            self.query.stop()
+            self.publisher.close(_PATIENCE_SECONDS)
+            self.streaming_query.stop()
 
     def wait(self) -> None:
-        """Wait for the end of what is there."""
-        assert self.query is not None
-        with tell(self.task, self.flow.root, self.batches):
-            self.query.processAllAvailable()
-            self.query.stop()
-        self.batches.warn(left_out(self.query.recentProgress))
+        """Wait until all existing rows are processed."""
+        assert self.streaming_query is not None
+        with raise_stream_errors(self.task, self.flow.root, self.publisher):
+            self.streaming_query.processAllAvailable()
+            self.streaming_query.stop()
+        self.publisher.add_warnings(describe_left_out_rows(self.streaming_query.recentProgress))
         if self.is_behind:
             self.is_behind = False
-            if self.wind():
+            if self.extend_logs():
                 self.start(is_endless=False)
                 self.wait()
 
     def halt(self) -> None:
-        """Make sure that Spark is done with it, whatever happened."""
-        self.batches.begin("")
-        if self.query is not None and self.query.isActive:
-            self.query.stop()
+        """Stop the query in any case."""
+        self.publisher.begin_query("")
+        if self.streaming_query is not None and self.streaming_query.isActive:
+            self.streaming_query.stop()
 
-    def _frame(self) -> "DataFrame":
-        context, task = self.batches.context, self.task
-        read = streamed(task)
+    def _build_stream_frame(self) -> "DataFrame":
+        context, task = self.publisher.context, self.task
+        stream_tables = list_streamed_tables(task)
         frames = {
-            table: self._stream(table) if table in read else context.session.table(context.identifier(table))
-            for table in task.reads
+            table: self._read_stream(table)
+            if table in stream_tables
+            else context.session.table(context.identifier(table))
+            for table in task.input_tables
         }
-        with told_if_computed(task):
-            made = build(task, frames, context.session, self.flow.root)
-        if not made.isStreaming:
-            what = f"task `{task.table}` is a stream of {listed(str(table) for table in read)}"
+        with refuse_computed_stream(task):
+            frame = build_frame(task, frames, context.session, self.flow.root)
+        if not frame.isStreaming:
+            what = f"task `{task.table}` is a stream of {join_names(str(table) for table in stream_tables)}"
             what += ", but the frame that it returns does not come from it"
             raise Mistake("STREAM_NOT_ONE", what, at=str(task.place), fix="make the frame from it, or drop `stream`")
-        return made
+        return frame
 
-    def _choose_memory(self, frame: "DataFrame") -> None:
-        """Let the stream remember in RocksDB where its state is the user's own: Spark has nothing else for that."""
+    def _choose_state_provider(self, frame: "DataFrame") -> None:
+        """Use RocksDB if the task has its own state (transformWithState): Spark supports nothing else for that."""
         is_own = "TransformWithState" in frame._jdf.queryExecution().analyzed().toString()
-        self.loan.session.conf.set(_PROVIDER, _ROCKS_DB if is_own else self.memory)
+        self.slot_lease.session.conf.set(_PROVIDER, _ROCKS_DB if is_own else self.state_provider)
 
-    def _stream(self, table: "TableName") -> "DataFrame":
-        """Return the tape of a table as a stream, with the watermark that the task declares."""
-        reader = self.loan.session.readStream.format("iceberg").options(**_OPTIONS)
-        frame = reader.load(f"{self.loan.slot.name}.{LAYER}.{on_tape(table).name}")
-        return marked(self.task, table, frame)
+    def _read_stream(self, table: "TableName") -> "DataFrame":
+        """Read the append log of a table as a stream, with the watermark that the task declares."""
+        reader = self.slot_lease.session.readStream.format("iceberg").options(**_OPTIONS)
+        frame = reader.load(f"{self.slot_lease.slot.name}.{LAYER}.{name_append_log(table).name}")
+        return add_watermarks(self.task, table, frame)
 
-    def _read(self) -> dict[int, int]:
-        """Return the snapshots of tapes that Spark has read last, and how far."""
-        progress = self.query.lastProgress if self.query is not None else None
-        ends = [one.get("endOffset") for one in json.loads(progress.json)["sources"]] if progress is not None else []
-        found = read_in(one if isinstance(one, str) else json.dumps(one) for one in ends if one)
-        return found or read_before(self.store, self.held.stream())
+    def _find_read_snapshots(self) -> dict[int, int]:
+        """Return the snapshots that Spark has read last from append logs, and how many of their files."""
+        progress = self.streaming_query.lastProgress if self.streaming_query is not None else None
+        end_offsets = (
+            [item.get("endOffset") for item in json.loads(progress.json)["sources"]] if progress is not None else []
+        )
+        snapshots = parse_offsets(item if isinstance(item, str) else json.dumps(item) for item in end_offsets if item)
+        return snapshots or read_committed_offsets(self.store, self.claim.read_stream())
 
-    def _waits(self) -> bool:
-        """Tell whether Spark does nothing but look whether rows came."""
-        if self.query is None or not self.query.isActive:
+    def _is_idle(self) -> bool:
+        """Tell whether Spark is only waiting for rows."""
+        if self.streaming_query is None or not self.streaming_query.isActive:
             return True
-        status, is_timed = self.query.status, self.task.options.trigger is not None
+        status, is_timed = self.streaming_query.status, self.task.options.trigger is not None
         return not status["isTriggerActive"] and status["message"] in (_WAITING, _PAUSING if is_timed else _WAITING)
 
-    def _moved_beside(self, state: "State") -> "dict[TableName, Version]":
-        now = _beside(self.task, state)
-        return {table: one for table, one in now.items() if one != self.beside.get(table)}
+    def _find_changed_lookup_tables(self, state: "LakeState") -> "dict[TableName, TableVersion]":
+        current_tables = _find_lookup_tables(self.task, state)
+        return {table: version for table, version in current_tables.items() if version != self.lookup_tables.get(table)}
 
-    def _place(self, tables: "dict[TableName, Version]") -> None:
-        slots.place(self.store.db, self.loan.slot, {table: one.location for table, one in tables.items()})
-        self.beside |= {table: one for table, one in tables.items() if table in self.beside}
-        self._tell_inputs()
+    def _place_tables(self, tables: "dict[TableName, TableVersion]") -> None:
+        slots.place_tables(
+            self.store.db, self.slot_lease.slot, {table: version.location for table, version in tables.items()}
+        )
+        self.lookup_tables |= {table: version for table, version in tables.items() if table in self.lookup_tables}
+        self._update_inputs()
 
-    def _tell_inputs(self) -> None:
-        wound_up = {table: Version(one.reached, one.content) for table, one in self.tapes.items()}
-        self.batches.inputs = {**wound_up, **self.beside}
+    def _update_inputs(self) -> None:
+        log_versions = {
+            table: TableVersion(append_log.reached, append_log.content)
+            for table, append_log in self.append_logs.items()
+        }
+        self.publisher.inputs = {**log_versions, **self.lookup_tables}
 
 
-def _wound_up(store: "Store", task: "Task", held: "Hold", state: "State") -> "dict[TableName, Tape]":
-    """Wind the tapes of a stream up to a state, again where an erasure has replaced them meanwhile."""
+def _extend_logs_to_state(
+    store: "Store", task: "Task", claim: "StreamLease", state: "LakeState"
+) -> "dict[TableName, AppendLog]":
+    """Extend the append logs of a stream to a state; repeat if an erasure replaced them meanwhile."""
     while True:
-        stream = held.stream()
-        tapes = wound(store, task, stream.tapes, state, read_before(store, stream))
-        if tapes == stream.tapes:
-            return tapes
-        if held.reached(tapes, stream.tapes):
-            failpoints.reach(failpoints.WOUND)
-            return tapes
+        stream = claim.read_stream()
+        append_logs = extend_append_logs(store, task, stream.append_logs, state, read_committed_offsets(store, stream))
+        if append_logs == stream.append_logs:
+            return append_logs
+        if claim.update_append_logs(append_logs, stream.append_logs):
+            failpoints.reach(failpoints.LOGS_EXTENDED)
+            return append_logs
 
 
-def _beside(task: "Task", state: "State") -> "dict[TableName, Version]":
-    """Return the tables that a task reads as they are, or that its checks refer to."""
-    wanted = {*task.reads, *task.refers} - set(streamed(task)) - {task.table}
-    return {table: state[table] for table in wanted if table in state}
+def _find_lookup_tables(task: "Task", state: "LakeState") -> "dict[TableName, TableVersion]":
+    """Return the tables that a task reads at their current version, or that its checks reference."""
+    table_names = {*task.input_tables, *task.referenced_tables} - set(list_streamed_tables(task)) - {task.table}
+    return {table: state[table] for table in table_names if table in state}
 
 
-def _conf(spark: "SparkSession") -> dict[str, str]:
-    """Return the settings of a stream's session. What it remembers has one part per core, unless the user chose."""
+def _build_session_conf(spark: "SparkSession") -> dict[str, str]:
+    """Return the settings of a stream's session. Its state has one partition per core, unless the user set it."""
     chosen = spark.conf.get("spark.sql.shuffle.partitions", "200")
     cores = str(max(2, spark.sparkContext.defaultParallelism))
     return _CONF | {"spark.sql.shuffle.partitions": cores if chosen in (None, "200") else str(chosen)}

@@ -1,52 +1,66 @@
-"""The rows of inputs that came and went, as tables in the slot that Spark reads instead of the whole."""
+"""Provide the added and removed rows of inputs as tables in the slot, which Spark reads instead of the whole inputs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from runnel.lake.diff.compaction_delta import change
-from runnel.lake.diff.file_delta import rows_apart
-from runnel.lake.iceberg.partial_tables import side
+from runnel.lake.diff.compaction_delta import compute_change
+from runnel.lake.diff.file_delta import find_differing_files
+from runnel.lake.iceberg.partial_tables import stage_partial_table
 from runnel.lake.leases import slots
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
-    from runnel.plan.facts import Head
-    from runnel.plan.steps import Step
-    from runnel.run.run_context import Work
-    from runnel.run.task_context import Context
+    from runnel.model.table_version import TableVersion
+    from runnel.plan.steps import PlanStep
+    from runnel.run.run_context import RunContext
+    from runnel.run.task_context import TaskContext
 
-Names = dict[TableName, str]
+Identifiers = dict[TableName, str]
 
 
 @contextmanager
-def parts(
-    work: "Work", task: "Task", step: "Step", inputs: "Mapping[TableName, Head]", context: "Context"
-) -> "Iterator[tuple[Names, Names | None]]":
-    """Yield, for each input, the table of rows that came, and that of rows that went if any did.
+def open_changed_inputs(
+    run_context: "RunContext",
+    task: "Task",
+    step: "PlanStep",
+    inputs: "Mapping[TableName, TableVersion]",
+    context: "TaskContext",
+) -> "Iterator[tuple[Identifiers, Identifiers | None]]":
+    """Yield the identifiers of the tables with added rows, and of those with removed rows if there are any.
 
-    An input that did not change has no rows in either.
+    Both are empty for an input that did not change.
     """
     assert step.base is not None
-    came: dict[TableName, TableName] = {}
-    went: dict[TableName, TableName] = {}
-    placed: dict[TableName, str | None] = {}
-    lost = False
-    for table in task.reads:
+    added_tables: dict[TableName, TableName] = {}
+    removed_tables: dict[TableName, TableName] = {}
+    temporary_tables: dict[TableName, str | None] = {}
+    has_removed_rows = False
+    for table in task.input_tables:
         before, after = step.base.inputs[table].location, inputs[table].location
-        found = change(work.store, table, before, after)
-        older, newer = rows_apart(work.store, before, after, found) if table in step.changed else ((), ())
-        lost = lost or bool(older)
-        for names, location, entries, word in ((came, after, newer, "came"), (went, before, older, "went")):
-            names[table] = TableName(table.layer, f"{table.name}__{word}_for_{task.table.layer}_{task.table.name}")
-            placed[names[table]] = side(work.store, location, entries)
-    slots.place(work.store.db, context.slot, placed)
+        file_delta = compute_change(run_context.store, table, before, after)
+        removed_entries, added_entries = (
+            find_differing_files(run_context.store, before, after, file_delta) if table in step.changed else ((), ())
+        )
+        has_removed_rows = has_removed_rows or bool(removed_entries)
+        for table_names, location, entries, label in (
+            (added_tables, after, added_entries, "came"),
+            (removed_tables, before, removed_entries, "went"),
+        ):
+            table_names[table] = TableName(
+                table.layer, f"{table.name}__{label}_for_{task.table.layer}_{task.table.name}"
+            )
+            temporary_tables[table_names[table]] = stage_partial_table(run_context.store, location, entries)
+    slots.place_tables(run_context.store.db, context.slot, temporary_tables)
     try:
-        yield _named(context, came), _named(context, went) if lost else None
+        yield (
+            _to_identifiers(context, added_tables),
+            _to_identifiers(context, removed_tables) if has_removed_rows else None,
+        )
     finally:
-        slots.place(work.store.db, context.slot, dict.fromkeys(placed))
+        slots.place_tables(run_context.store.db, context.slot, dict.fromkeys(temporary_tables))
 
 
-def _named(context: "Context", names: dict[TableName, TableName]) -> Names:
-    return {table: context.identifier(name) for table, name in names.items()}
+def _to_identifiers(context: "TaskContext", table_names: dict[TableName, TableName]) -> Identifiers:
+    return {table: context.identifier(name) for table, name in table_names.items()}

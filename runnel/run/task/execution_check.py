@@ -1,6 +1,6 @@
-"""Tell whether a task computed something while its frame was built, such as `orders.count()` or `.collect()`.
+"""Detect whether a task ran Spark jobs while its frame was built, such as `orders.count()` or `.collect()`.
 
-What it saw then depends on which rows it was given, and no plan shows that.
+The result of such a job depends on the rows that the task was given, and the plan does not show that.
 """
 
 import secrets
@@ -17,55 +17,62 @@ _COMMANDS = ("CreateViewCommand", "DropTempViewCommand", "SetCommand", "ShowTabl
 
 
 @dataclass
-class Executions:
-    """What was computed meanwhile; known once that has ended."""
+class ObservedExecutions:
+    """Whether something was executed during the block; set when the block ends."""
 
     happened: bool = False
 
 
 @contextmanager
-def watched(session: "SparkSession") -> Iterator[Executions]:
-    """Watch what this thread computes. Costs a few calls of Spark unless something was computed by anyone."""
+def observe_executions(session: "SparkSession") -> Iterator[ObservedExecutions]:
+    """Detect whether this thread executes something on Spark during the block.
+
+    Costs a few calls of Spark, and more only if any thread executed something.
+    """
     context = session.sparkContext
-    found, mark = Executions(), f"runnel-{secrets.token_hex(8)}"
-    before_description = context.getLocalProperty(_DESCRIPTION)
-    context.addJobTag(mark)
-    context.setLocalProperty(_DESCRIPTION, mark)
-    before = _counters(session)
+    executions, job_tag = ObservedExecutions(), f"runnel-{secrets.token_hex(8)}"
+    previous_description = context.getLocalProperty(_DESCRIPTION)
+    context.addJobTag(job_tag)
+    context.setLocalProperty(_DESCRIPTION, job_tag)
+    counters_before = _read_counters(session)
     try:
-        yield found
+        yield executions
     finally:
-        after = _counters(session)
-        context.setLocalProperty(_DESCRIPTION, before_description)  # type: ignore[arg-type]
-        context.removeJobTag(mark)
-    is_quiet = after.queries == before.queries + 1 and after.jobs == before.jobs
-    found.happened = not is_quiet and _is_own(session, mark, before.queries, after.queries)
+        counters_after = _read_counters(session)
+        context.setLocalProperty(_DESCRIPTION, previous_description)  # type: ignore[arg-type]
+        context.removeJobTag(job_tag)
+    is_quiet = counters_after.queries == counters_before.queries + 1 and counters_after.jobs == counters_before.jobs
+    executions.happened = not is_quiet and _has_own_execution(
+        session, job_tag, counters_before.queries, counters_after.queries
+    )
 
 
 @dataclass(frozen=True)
-class _Counters:
-    """How many queries and jobs this Spark has begun; asking for it counts as a query itself."""
+class _ExecutionCounters:
+    """How many queries and jobs this Spark has begun; reading the counters counts as a query itself."""
 
     queries: int
     jobs: int
 
 
-def _counters(session: "SparkSession") -> _Counters:
+def _read_counters(session: "SparkSession") -> _ExecutionCounters:
     jvm: Any = session.sparkContext._jvm
     executions = getattr(getattr(jvm.org.apache.spark.sql.execution, "SQLExecution$"), "MODULE$")
-    return _Counters(executions.nextExecutionId(), session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+    return _ExecutionCounters(
+        executions.nextExecutionId(), session.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+    )
 
 
-def _is_own(session: "SparkSession", mark: str, first: int, last: int) -> bool:
-    """Tell whether one of the queries with these numbers, or a job, was this thread's and no mere command."""
-    inner: Any = session.sparkContext._jsc.sc()
-    inner.listenerBus().waitUntilEmpty()
-    if len(list(inner.statusTracker().getJobIdsForTag(mark))):
+def _has_own_execution(session: "SparkSession", job_tag: str, first: int, last: int) -> bool:
+    """Tell whether this thread started one of the queries with these ids, or a job; commands don't count."""
+    java_context: Any = session.sparkContext._jsc.sc()
+    java_context.listenerBus().waitUntilEmpty()
+    if len(list(java_context.statusTracker().getJobIdsForTag(job_tag))):
         return True
-    known: Any = session._jsparkSession.sharedState().statusStore()
-    for number in range(first + 1, last):
-        execution = known.execution(number)
-        if execution.isDefined() and execution.get().description() == mark:
+    status_store: Any = session._jsparkSession.sharedState().statusStore()
+    for execution_id in range(first + 1, last):
+        execution = status_store.execution(execution_id)
+        if execution.isDefined() and execution.get().description() == job_tag:
             plan = str(execution.get().physicalPlanDescription())
             if not any(f"Execute {command}" in plan for command in _COMMANDS):
                 return True

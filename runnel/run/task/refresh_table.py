@@ -1,6 +1,6 @@
-"""Refresh a task's table from its frame: shape, write, set aside, check; in full, or only the rows that changed.
+"""Refresh a task's table from its frame: prepare, write, quarantine, check; in full, or only the rows that changed.
 
-Works in the run's slot; nothing is published here. A table that fails is put back to where it was.
+Works in the run's slot; publishes nothing. If a task fails, its tables are restored to their previous versions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,299 +9,410 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check, Task
-from runnel.declare.sql.literals import column, literal
+from runnel.declare.sql.literals import format_literal, quote_column
 from runnel.errors import RunnelError
-from runnel.lake.diff.changed_slices import bounds, count
-from runnel.lake.diff.file_delta import delta
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.diff.changed_slices import count_slices, read_bounds
+from runnel.lake.diff.file_delta import compute_file_delta
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
-from runnel.phase_timer import phase
-from runnel.plan.facts import Head
+from runnel.model.table_version import TableVersion
+from runnel.phase_timer import measure_phase
 from runnel.run import content_tally
-from runnel.run.checks.check_verdict import judge
-from runnel.run.checks.table_checks import refuse_unreadable, table_checks
-from runnel.run.content_tally import NOTHING, Tally
-from runnel.run.slices.keys import Keys
-from runnel.run.slices.partition_layout import kept_partition
+from runnel.run.checks.check_verdict import judge_findings
+from runnel.run.checks.table_checks import refuse_unreadable_checks, run_table_checks
+from runnel.run.content_tally import EMPTY_TALLY, ContentTally
+from runnel.run.slices.keys import SliceKeys
+from runnel.run.slices.partition_layout import read_partition
 from runnel.run.slices.replace import (
-    by_buckets,
-    by_columns,
-    by_files,
-    held,
-    is_small,
-    others,
-    take_out,
-    take_out_aside,
+    find_bucket_condition,
+    find_file_condition,
+    is_small_table,
+    list_slice_columns,
+    measure_slices,
+    open_retained_rows,
+    remove_quarantined_slices,
+    remove_slices,
 )
-from runnel.run.write.column_extension import extended
-from runnel.run.write.multiset_removal import Incomparable, Remainder, without_copies
-from runnel.run.write.quarantine_writer import Put, put, quarantined
-from runnel.run.write.row_removal import total_rows, without
-from runnel.run.write.target_layout import columns_of, prepare
+from runnel.run.write.column_extension import find_extended_content
+from runnel.run.write.multiset_removal import CopyRemoval, IncomparableRows, remove_row_copies
+from runnel.run.write.quarantine_writer import WriteResult, read_quarantine_head, write_checked_frame
+from runnel.run.write.row_removal import count_rows, remove_by_key
+from runnel.run.write.target_layout import list_columns, prepare_table
 from runnel.run.write.write_frame import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a task's table has become. `rows` is how many it has, `written` how many of them are new.
+class RefreshResult:
+    """The result of refreshing a task's table. `rows` is its row count, `written_rows` how many of them are new.
 
-    `tally` is what appended rows are added to; None where it is not known. `quarantine` is the quarantine table now.
+    `tally` is None if it is not known. `quarantine` is the version of the quarantine table afterwards.
     """
 
-    head: Head
+    head: TableVersion
     rows: int | None = None
     tally: tuple[int, int, int] | None = None
-    quarantine: Head | None = None
+    quarantine: TableVersion | None = None
     warnings: tuple[str, ...] = ()
-    written: int = 0
-    set_aside: int = 0
-    extends: str | None = None  # the content before, where only columns came
-    slices: int | None = None  # how many it has, where it is computed by slices
+    written_rows: int = 0
+    quarantined_rows: int = 0
+    extended_content: str | None = None  # the content before, if only columns were added
+    slice_count: int | None = None  # if it is computed by slices
 
 
-class Unfit(RunnelError):
-    """The table does not have the columns of the rows that came, or other rows; it has to be computed in full."""
+class SchemaMismatch(RunnelError):
+    """Raised if the table can't take the changed rows, for lack of columns say; it has to be computed in full."""
 
     def __init__(self, task: Task, why: str | None = None) -> None:
         what = why or f"`{task.table}` does not have the columns that its task makes now"
         super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
 
 
-@phase("write")
-def full(
-    context: "Context", task: Task, frame: "DataFrame", base: Head | None, partition: Sequence[str] | None = None
-) -> Outcome:
-    """Replace all rows. Where the content is that of `base` and the shape fits, the outcome is `base` itself.
-
-    `partition` is how the table is to be parted; as the task says, unless told.
-    """
-    with _or_back(context, task, base):
-        refuse_unreadable(context, frame, _of_table(task))
-        shaped = prepare(context.store, task, frame.schema, base, partition=partition)
-        before = quarantined(context, task)
-        fresh = base is None and before is None
-        mode: Mode = "append" if fresh else "overwrite"  # a table that was just made is empty
-        made = put(context, task, frame, mode, shaped, before)
-        warnings = _checked(context, task, made)
-    content = content_tally.content(columns_of(frame.schema), made.written.tally)
-    head = Head(made.written.location, content)
-    if base is not None and base.content == content and shaped == base.location:
-        head = base
-        slots.place(context.store.db, context.slot, {task.table: base.location})
-    rows, more = made.written.tally.rows, extended(context, task, frame.schema, base)
-    number = count(context.store, head.location, task.options.by) if task.options.by else None
-    return Outcome(head, rows, made.written.tally, made.quarantine, warnings, rows, made.set_aside, more, number)
-
-
-@phase("write")
-def slices(
-    context: "Context",
+@measure_phase("write")
+def replace_all_rows(
+    context: "TaskContext",
     task: Task,
     frame: "DataFrame",
-    keys: Keys,
-    base: Head,
-    tally: tuple[int, int, int] | None = None,
-    of: int | None = None,
-) -> Outcome:
-    """Put the rows of a frame where the rows of the slices were; `tally` and `of` are those of `base`.
+    base: TableVersion | None,
+    partition: Sequence[str] | None = None,
+) -> RefreshResult:
+    """Replace all rows. If the content and the layout are those of `base`, the result is `base` itself.
 
-    Raises Unfit where the table lacks the columns for it.
+    `partition` overrides the partitioning that the task declares.
     """
-    with _or_back(context, task, base):
-        refuse_unreadable(context, frame, _of_table(task))
-        start = prepare(context.store, task, frame.schema, base, partition=kept_partition(context.store, task, base))
-        if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
-            raise Unfit(task)
-        aside = take_out_aside(context, task, keys, quarantined(context, task), frame)
-        replaced = _replaced(context, task, frame, keys, start, aside, of)
-        warnings = _checked(context, task, replaced.made, _with_key_of_slices(context, task, keys))
-    made, new = replaced.made, replaced.made.written.tally
-    whole = replaced.whole or (Tally(*tally).minus(replaced.gone).plus(new) if tally is not None else None)
-    if whole is not None and tally is not None and whole == Tally(*tally):  # the same rows again
-        slots.place(context.store.db, context.slot, {task.table: base.location})
-        return Outcome(base, whole.rows, whole, made.quarantine, warnings, new.rows, made.set_aside, None, of)
-    total = total_rows(context.store, made.written.location)
-    content = content_tally.content(columns_of(frame.schema), whole) if whole else made.written.location
-    head = Head(made.written.location, content)
-    return Outcome(head, total, whole, made.quarantine, warnings, new.rows, made.set_aside, None, replaced.slices)
+    with _restore_on_failure(context, task, base):
+        refuse_unreadable_checks(context, frame, _list_table_checks(task))
+        prepared_base = prepare_table(context.store, task, frame.schema, base, partition=partition)
+        quarantine_head = read_quarantine_head(context, task)
+        is_new = base is None and quarantine_head is None
+        mode: Mode = "append" if is_new else "overwrite"  # a table that was just created is empty
+        write_result = write_checked_frame(context, task, frame, mode, prepared_base, quarantine_head)
+        warnings = _judge_checks(context, task, write_result)
+    content = content_tally.build_content_id(list_columns(frame.schema), write_result.frame_write.tally)
+    head = TableVersion(write_result.frame_write.location, content)
+    if base is not None and base.content == content and prepared_base == base.location:
+        head = base
+        slots.place_tables(context.store.db, context.slot, {task.table: base.location})
+    rows, extended_content = (
+        write_result.frame_write.tally.rows,
+        find_extended_content(context, task, frame.schema, base),
+    )
+    slice_count = count_slices(context.store, head.location, task.options.by) if task.options.by else None
+    return RefreshResult(
+        head,
+        rows,
+        write_result.frame_write.tally,
+        write_result.quarantine,
+        warnings,
+        rows,
+        write_result.quarantined_rows,
+        extended_content,
+        slice_count,
+    )
+
+
+@measure_phase("write")
+def replace_slices(
+    context: "TaskContext",
+    task: Task,
+    frame: "DataFrame",
+    keys: SliceKeys,
+    base: TableVersion,
+    tally: tuple[int, int, int] | None = None,
+    base_slice_count: int | None = None,
+) -> RefreshResult:
+    """Replace the rows of some slices by those of a frame; `tally` and `base_slice_count` are those of `base`.
+
+    Raises SchemaMismatch if the table lacks columns of the frame.
+    """
+    with _restore_on_failure(context, task, base):
+        refuse_unreadable_checks(context, frame, _list_table_checks(task))
+        start = prepare_table(
+            context.store, task, frame.schema, base, partition=read_partition(context.store, task, base)
+        )
+        if (
+            load_metadata(context.store, start).schema().fields
+            != load_metadata(context.store, base.location).schema().fields
+        ):
+            raise SchemaMismatch(task)
+        quarantine_head = remove_quarantined_slices(context, task, keys, read_quarantine_head(context, task), frame)
+        replacement = _replace_slice_rows(context, task, frame, keys, start, quarantine_head, base_slice_count)
+        warnings = _judge_checks(context, task, replacement.write_result, _select_rows_of_slices(context, task, keys))
+    write_result, new_tally = replacement.write_result, replacement.write_result.frame_write.tally
+    total_tally = replacement.total_tally or (
+        ContentTally(*tally).minus(replacement.removed_tally).plus(new_tally) if tally is not None else None
+    )
+    if total_tally is not None and tally is not None and total_tally == ContentTally(*tally):  # the same rows again
+        slots.place_tables(context.store.db, context.slot, {task.table: base.location})
+        return RefreshResult(
+            base,
+            total_tally.rows,
+            total_tally,
+            write_result.quarantine,
+            warnings,
+            new_tally.rows,
+            write_result.quarantined_rows,
+            None,
+            base_slice_count,
+        )
+    row_count = count_rows(context.store, write_result.frame_write.location)
+    content = (
+        content_tally.build_content_id(list_columns(frame.schema), total_tally)
+        if total_tally
+        else write_result.frame_write.location
+    )
+    head = TableVersion(write_result.frame_write.location, content)
+    return RefreshResult(
+        head,
+        row_count,
+        total_tally,
+        write_result.quarantine,
+        warnings,
+        new_tally.rows,
+        write_result.quarantined_rows,
+        None,
+        replacement.slice_count,
+    )
 
 
 @dataclass(frozen=True)
-class _Replaced:
-    """Slices that were replaced: how, what the table is now or what went, and how many slices there are."""
+class _SliceReplacement:
+    """The result of replacing slices: the write, the new or the removed tally, and the number of slices."""
 
-    made: Put
-    whole: Tally | None = None
-    gone: Tally = NOTHING
-    slices: int | None = None
-
-
-def _replaced(
-    context: "Context", task: Task, frame: "DataFrame", keys: Keys, start: str, aside: Head | None, of: int | None
-) -> _Replaced:
-    """Replace slices in the cheapest way: whole files, their buckets, the whole of a small table, or row by row."""
-    where = by_files(context, task, keys, start)
-    buckets = by_buckets(context, task, keys, start) if where is None else None
-    if buckets is not None:
-        return _buckets_replaced(context, task, frame, keys, start, aside, of, buckets)
-    if where is None and is_small(context, start):
-        with others(context, task, keys, start) as beside:
-            made = put(context, task, frame, "rewrite", start, aside, beside=beside.rows)
-        number = count(context.store, made.written.location, task.options.by)
-        return _Replaced(made, made.written.kept.plus(made.written.tally), slices=number)
-    gone, before = held(context, task, keys, start)
-    rest = start if where or not gone.rows else take_out(context, task, keys, start, frame)
-    made = put(context, task, frame, "replace" if where else "append", rest, aside, where)
-    added = delta(context.store, rest, made.written.location).added
-    after = count(context.store, made.written.location, task.options.by, added)
-    number = of - before + after if of is not None and after is not None else None
-    return _Replaced(made, gone=gone, slices=number)
+    write_result: WriteResult
+    total_tally: ContentTally | None = None
+    removed_tally: ContentTally = EMPTY_TALLY
+    slice_count: int | None = None
 
 
-def _buckets_replaced(
-    context: "Context",
+def _replace_slice_rows(
+    context: "TaskContext",
     task: Task,
     frame: "DataFrame",
-    keys: Keys,
+    keys: SliceKeys,
     start: str,
-    aside: Head | None,
-    of: int | None,
-    where: str,
-) -> _Replaced:
-    """Write the buckets that the slices are in once more, with their new rows."""
-    with others(context, task, keys, start, where) as beside:
-        made = put(context, task, frame, "rewrite", start, aside, where, beside.rows)
-        changed = delta(context.store, start, made.written.location)
-        before = beside.before(sum(entry.file.record_count for entry in changed.removed))
-    gone = before.minus(made.written.kept)
+    quarantine_head: TableVersion | None,
+    base_slice_count: int | None,
+) -> _SliceReplacement:
+    """Replace slices in the cheapest way: by whole files, by buckets, by rewriting a small table, or row by row."""
+    file_condition = find_file_condition(context, task, keys, start)
+    bucket_condition = find_bucket_condition(context, task, keys, start) if file_condition is None else None
+    if bucket_condition is not None:
+        return _replace_buckets(context, task, frame, keys, start, quarantine_head, base_slice_count, bucket_condition)
+    if file_condition is None and is_small_table(context, start):
+        with open_retained_rows(context, task, keys, start) as retained:
+            write_result = write_checked_frame(
+                context, task, frame, "rewrite", start, quarantine_head, retained_rows=retained.rows
+            )
+        slice_count = count_slices(context.store, write_result.frame_write.location, task.options.by)
+        return _SliceReplacement(
+            write_result,
+            write_result.frame_write.retained_tally.plus(write_result.frame_write.tally),
+            slice_count=slice_count,
+        )
+    removed_tally, slices_before = measure_slices(context, task, keys, start)
+    remaining_base = (
+        start if file_condition or not removed_tally.rows else remove_slices(context, task, keys, start, frame)
+    )
+    write_result = write_checked_frame(
+        context, task, frame, "replace" if file_condition else "append", remaining_base, quarantine_head, file_condition
+    )
+    added = compute_file_delta(context.store, remaining_base, write_result.frame_write.location).added
+    slices_after = count_slices(context.store, write_result.frame_write.location, task.options.by, added)
+    slice_count = (
+        base_slice_count - slices_before + slices_after
+        if base_slice_count is not None and slices_after is not None
+        else None
+    )
+    return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
+
+
+def _replace_buckets(
+    context: "TaskContext",
+    task: Task,
+    frame: "DataFrame",
+    keys: SliceKeys,
+    start: str,
+    quarantine_head: TableVersion | None,
+    base_slice_count: int | None,
+    bucket_condition: str,
+) -> _SliceReplacement:
+    """Rewrite the buckets that contain the slices, with the new rows of these."""
+    with open_retained_rows(context, task, keys, start, bucket_condition) as retained:
+        write_result = write_checked_frame(
+            context, task, frame, "rewrite", start, quarantine_head, bucket_condition, retained.rows
+        )
+        file_delta = compute_file_delta(context.store, start, write_result.frame_write.location)
+        tally_before = retained.tally_before(sum(entry.file.record_count for entry in file_delta.removed))
+    removed_tally = tally_before.minus(write_result.frame_write.retained_tally)
     by = task.options.by
-    old = count(context.store, start, by, changed.removed)
-    new = count(context.store, made.written.location, by, changed.added)
-    number = of - old + new if of is not None and old is not None and new is not None else None
-    return _Replaced(made, gone=gone, slices=number)
+    slices_before = count_slices(context.store, start, by, file_delta.removed)
+    slices_after = count_slices(context.store, write_result.frame_write.location, by, file_delta.added)
+    slice_count = (
+        base_slice_count - slices_before + slices_after
+        if base_slice_count is not None and slices_before is not None and slices_after is not None
+        else None
+    )
+    return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
 
 
-@phase("write")
-def rows(
-    context: "Context",
+@measure_phase("write")
+def apply_row_changes(
+    context: "TaskContext",
     task: Task,
     added: "DataFrame",
     removed: "DataFrame | None",
-    base: Head,
+    base: TableVersion,
     tally: tuple[int, int, int] | None = None,
-) -> Outcome:
-    """Take out what the task makes of rows that went, and append what it makes of rows that came.
+) -> RefreshResult:
+    """Remove what the task makes of removed input rows, and append what it makes of added ones.
 
-    Rows that went are known by the task's key, or without one by all of their values, as a multiset. `tally` is that of
-    `base`. Raises Unfit where the table lacks the columns for it.
+    Rows to remove are matched by the task's key, or without one by all of their values, as a multiset. `tally` is that
+    of `base`. Raises SchemaMismatch if the table lacks columns of the rows.
     """
-    with _or_back(context, task, base):
-        refuse_unreadable(context, added, _of_table(task))
-        start = prepare(context.store, task, added.schema, base)
-        if load(context.store, start).schema().fields != load(context.store, base.location).schema().fields:
-            raise Unfit(task)
-        rest, aside = start, quarantined(context, task)
-        gone: Tally | None = None
+    with _restore_on_failure(context, task, base):
+        refuse_unreadable_checks(context, added, _list_table_checks(task))
+        start = prepare_table(context.store, task, added.schema, base)
+        if (
+            load_metadata(context.store, start).schema().fields
+            != load_metadata(context.store, base.location).schema().fields
+        ):
+            raise SchemaMismatch(task)
+        remaining_base, quarantine_head = start, read_quarantine_head(context, task)
+        removed_tally: ContentTally | None = None
         if removed is not None and task.options.key:
-            rest, aside = without(context, task, removed, start, aside)
-            _refuse_more_removed(context, task, removed, (start, rest))
+            remaining_base, quarantine_head = remove_by_key(context, task, removed, start, quarantine_head)
+            _refuse_ambiguous_key(context, task, removed, (start, remaining_base))
         elif removed is not None:
-            remainder = _remainder(context, task, removed, start)
-            rest, gone = remainder.location, remainder.removed
-            added = added.unionByName(remainder.rewritten)
-        counted = () if tally is None else None  # the content is not told by the rows then
-        made = put(context, task, added, "append", rest, aside, content=counted)
-        warnings = _checked(context, task, made, _with_key_of_added(context, task, rest, made.written.location))
-    total, new = total_rows(context.store, made.written.location), made.written.tally
-    if tally is None or (rest != start and gone is None):
-        return _outcome(Head(made.written.location, made.written.location), total, None, made, warnings)
-    whole = Tally(*tally).minus(gone or NOTHING).plus(new)
-    if whole == Tally(*tally):
-        slots.place(context.store.db, context.slot, {task.table: base.location})
-        return _outcome(base, whole.rows, whole, made, warnings)
-    head = Head(made.written.location, content_tally.content(columns_of(added.schema), whole))
-    return _outcome(head, total, whole, made, warnings)
+            copy_removal = _remove_copies(context, task, removed, start)
+            remaining_base, removed_tally = copy_removal.location, copy_removal.removed
+            added = added.unionByName(copy_removal.rewritten)
+        content_names = () if tally is None else None  # then the content id is not computed from rows
+        write_result = write_checked_frame(
+            context, task, added, "append", remaining_base, quarantine_head, content_names=content_names
+        )
+        warnings = _judge_checks(
+            context,
+            task,
+            write_result,
+            _select_rows_near_added(context, task, remaining_base, write_result.frame_write.location),
+        )
+    row_count, new_tally = count_rows(context.store, write_result.frame_write.location), write_result.frame_write.tally
+    if tally is None or (remaining_base != start and removed_tally is None):
+        return _make_result(
+            TableVersion(write_result.frame_write.location, write_result.frame_write.location),
+            row_count,
+            None,
+            write_result,
+            warnings,
+        )
+    total_tally = ContentTally(*tally).minus(removed_tally or EMPTY_TALLY).plus(new_tally)
+    if total_tally == ContentTally(*tally):
+        slots.place_tables(context.store.db, context.slot, {task.table: base.location})
+        return _make_result(base, total_tally.rows, total_tally, write_result, warnings)
+    head = TableVersion(
+        write_result.frame_write.location, content_tally.build_content_id(list_columns(added.schema), total_tally)
+    )
+    return _make_result(head, row_count, total_tally, write_result, warnings)
 
 
-def _remainder(context: "Context", task: Task, removed: "DataFrame", start: str) -> Remainder:
+def _remove_copies(context: "TaskContext", task: Task, removed: "DataFrame", start: str) -> CopyRemoval:
     try:
-        return without_copies(context, task, removed, start)
-    except Incomparable as error:
-        raise Unfit(task, str(error)) from error
+        return remove_row_copies(context, task, removed, start)
+    except IncomparableRows as error:
+        raise SchemaMismatch(task, str(error)) from error
 
 
-def _outcome(head: Head, total: int, tally: Tally | None, made: Put, warnings: tuple[str, ...]) -> Outcome:
-    return Outcome(head, total, tally, made.quarantine, warnings, made.written.tally.rows, made.set_aside)
+def _make_result(
+    head: TableVersion,
+    row_count: int,
+    tally: ContentTally | None,
+    write_result: WriteResult,
+    warnings: tuple[str, ...],
+) -> RefreshResult:
+    return RefreshResult(
+        head,
+        row_count,
+        tally,
+        write_result.quarantine,
+        warnings,
+        write_result.frame_write.tally.rows,
+        write_result.quarantined_rows,
+    )
 
 
-def _checked(context: "Context", task: Task, made: Put, changed: str | None = None) -> tuple[str, ...]:
-    """Judge the checks of rows and of the table, and that the key of a task with slices or rows is unique.
+def _judge_checks(
+    context: "TaskContext", task: Task, write_result: WriteResult, changed_rows_sql: str | None = None
+) -> tuple[str, ...]:
+    """Judge the checks of rows and of the table, and the uniqueness of the key of an incremental task.
 
-    `changed` are the rows among which a key may stand twice, as SQL; all of the table if left out.
+    `changed_rows_sql` selects the rows among which a key may be duplicated; by default the whole table.
     """
     table = context.identifier(task.table)
-    found = table_checks(context, table, _of_table(task))
+    table_findings = run_table_checks(context, table, _list_table_checks(task))
     if (task.options.by or task.options.rowwise) and task.options.key:
-        found += table_checks(context, changed or table, (_unique(task),))
-    findings = (*made.written.findings, *found)
-    aside = {id(one.check): one for one in made.bad}  # the rows that are left pass these
-    context.findings[task.table] = tuple(aside.get(id(one.check), one) for one in findings)
-    return (*judge(task, findings), *made.warnings)
+        table_findings += run_table_checks(context, changed_rows_sql or table, (_make_key_check(task),))
+    findings = (*write_result.frame_write.findings, *table_findings)
+    rejected_findings = {
+        id(finding.check): finding for finding in write_result.failed_findings
+    }  # the rows that remain pass these
+    context.findings[task.table] = tuple(rejected_findings.get(id(finding.check), finding) for finding in findings)
+    return (*judge_findings(task, findings), *write_result.warnings)
 
 
-def _with_key_of_slices(context: "Context", task: Task, keys: Keys) -> str:
-    """Return the rows that may have a key of slices that were computed: only theirs if the key names its slice."""
-    table, condition = context.identifier(task.table), keys.condition(by_columns(task))
+def _select_rows_of_slices(context: "TaskContext", task: Task, keys: SliceKeys) -> str:
+    """Return SQL for the rows that may share a key with computed slices: only theirs if the key includes `by`."""
+    table, condition = context.identifier(task.table), keys.condition(list_slice_columns(task))
     names = {name.lower() for name in task.options.key}
     if condition is None or not names.issuperset(name.lower() for name in task.options.by):
         return table
     return f"(SELECT * FROM {table} WHERE {condition})"
 
 
-def _with_key_of_added(context: "Context", task: Task, before: str, after: str) -> str:
-    """Return the rows that may have a key of rows that were added, as the bounds of their files tell."""
+def _select_rows_near_added(context: "TaskContext", task: Task, before: str, after: str) -> str:
+    """Return SQL for the rows that may share a key with added rows, by the bounds of the added files."""
     table = context.identifier(task.table)
     if not task.options.key:
         return table
     name = task.options.key[0]
-    ends = bounds(context.store, after, name, delta(context.store, before, after).added)
+    key_bounds = read_bounds(context.store, after, name, compute_file_delta(context.store, before, after).added)
     return (
-        f"(SELECT * FROM {table} WHERE {column(name)} BETWEEN {literal(ends[0])} AND {literal(ends[1])})"
-        if ends
+        f"(SELECT * FROM {table} WHERE {quote_column(name)} BETWEEN "
+        f"{format_literal(key_bounds[0])} AND {format_literal(key_bounds[1])})"
+        if key_bounds
         else table
     )
 
 
-def _refuse_more_removed(context: "Context", task: Task, removed: "DataFrame", versions: tuple[str, str]) -> None:
-    """Raise Unfit where more rows went than the task makes of what was removed: rows of others have the same key."""
-    before, after = (total_rows(context.store, version) for version in versions)
+def _refuse_ambiguous_key(context: "TaskContext", task: Task, removed: "DataFrame", versions: tuple[str, str]) -> None:
+    """Raise SchemaMismatch if more rows were removed than the removed input explains: the key is not unique."""
+    before, after = (count_rows(context.store, version) for version in versions)
     if before - after and before - after > removed.count():
-        raise Unfit(task, f"its key {', '.join(task.options.key)} is not unique")
+        raise SchemaMismatch(task, f"its key {', '.join(task.options.key)} is not unique")
 
 
-def _unique(task: Task) -> Check:
+def _make_key_check(task: Task) -> Check:
     return Check("unique", f"key {', '.join(task.options.key)}", columns=task.options.key, place=task.place)
 
 
-def _of_table(task: Task) -> tuple[Check, ...]:
-    return tuple(check for check in task.checks if not check.is_row)
+def _list_table_checks(task: Task) -> tuple[Check, ...]:
+    return tuple(check for check in task.checks if not check.is_row_check)
 
 
 @contextmanager
-def _or_back(context: "Context", task: Task, base: Head | None) -> Iterator[None]:
-    """Put the tables of a task back to where they were if it fails."""
+def _restore_on_failure(context: "TaskContext", task: Task, base: TableVersion | None) -> Iterator[None]:
+    """Restore the previous versions of a task's tables if the block fails."""
     try:
         yield
     except BaseException:
-        before = {task.table: base.location if base else None}
-        if task.quarantine is not None:
-            aside = quarantined(context, task)
-            before[task.quarantine] = aside.location if aside else None
-        with suppress(Exception):  # what went wrong first is what is told
-            slots.place(context.store.db, context.slot, before)
+        previous_locations = {task.table: base.location if base else None}
+        if task.quarantine_table is not None:
+            quarantine_head = read_quarantine_head(context, task)
+            previous_locations[task.quarantine_table] = quarantine_head.location if quarantine_head else None
+        with suppress(Exception):  # the first error is the one to report
+            slots.place_tables(context.store.db, context.slot, previous_locations)
         raise

@@ -1,4 +1,4 @@
-"""Stop a task that takes longer than it may."""
+"""Stop a task that exceeds its timeout."""
 
 import threading
 from collections.abc import Iterator
@@ -10,46 +10,46 @@ from runnel.run.step_threads import INTERRUPT_SECONDS
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
-    from runnel.run.run_context import Work
+    from runnel.run.run_context import RunContext
 
 
 @contextmanager
-def within(work: "Work", task: "Task") -> Iterator[None]:
-    """Stop a task when its time is up, and say so: its jobs of Spark are cancelled, its Python code is interrupted.
+def limit_time(run_context: "RunContext", task: "Task") -> Iterator[None]:
+    """Stop a task at its timeout and raise RUN_TIMEOUT: cancel its Spark jobs, interrupt its Python code.
 
-    What does not end by that within a short grace, because it waits in C code, is abandoned by the run.
+    A task that does not end within a short grace period, because it waits in C code, is abandoned by the run.
     """
     seconds = task.options.timeout_seconds
     if seconds is None:
         yield
         return
-    work.steps.settle(task.table)  # of an earlier attempt
-    late, over = threading.Event(), threading.Event()
+    run_context.step_threads.settle(task.table)  # of an earlier attempt
+    timed_out, ended = threading.Event(), threading.Event()
 
-    def stop() -> None:
-        work.steps.time_out(task.table, _too_late(task, seconds))
-        late.set()
-        while not over.is_set():  # again and again: the next job may not have started yet
-            work.interrupt(task.table)
-            over.wait(INTERRUPT_SECONDS)
+    def stop_task() -> None:
+        run_context.step_threads.time_out(task.table, _timeout_error(task, seconds))
+        timed_out.set()
+        while not ended.is_set():  # again and again: the next job may not have started yet
+            run_context.interrupt(task.table)
+            ended.wait(INTERRUPT_SECONDS)
 
-    timer = threading.Timer(seconds, stop)
+    timer = threading.Timer(seconds, stop_task)
     timer.daemon = True
     timer.start()
     try:
         yield
     except BaseException as error:
-        over.set()
-        if late.is_set():
-            raise _too_late(task, seconds) from error
+        ended.set()
+        if timed_out.is_set():
+            raise _timeout_error(task, seconds) from error
         raise
     finally:
-        over.set()
+        ended.set()
         timer.cancel()
-    if late.is_set():
-        raise _too_late(task, seconds)
+    if timed_out.is_set():
+        raise _timeout_error(task, seconds)
 
 
-def _too_late(task: "Task", seconds: float) -> RunnelError:
+def _timeout_error(task: "Task", seconds: float) -> RunnelError:
     what = f"`{task.table}` took longer than its timeout of {seconds:g} seconds and was stopped"
     return RunnelError("RUN_TIMEOUT", what, at=str(task.place), fix="raise timeout=, or make the task smaller")

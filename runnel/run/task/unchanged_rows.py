@@ -1,6 +1,6 @@
-"""Tell whether inputs have the rows that they had, though their files were written anew, in another order say.
+"""Tell whether inputs have the same rows as before although their files were rewritten, in another order say.
 
-Looks through the files that differ, in this process, where they are small; no Spark.
+Reads the files that differ in this process if they are small; uses no Spark.
 """
 
 from typing import TYPE_CHECKING
@@ -8,53 +8,66 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, StructType
 
 from runnel.errors import RunnelError
-from runnel.lake.diff.row_delta import counts
-from runnel.lake.iceberg.table_metadata import load
-from runnel.lake.scan.duckdb_types import Unscannable
+from runnel.lake.diff.row_delta import count_changed_rows
+from runnel.lake.iceberg.table_metadata import load_metadata
+from runnel.lake.scan.duckdb_types import DuckdbScanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
-    from runnel.plan.facts import Head, Movement
-    from runnel.plan.steps import Step
-    from runnel.run.run_context import Work
+    from runnel.plan.facts import ChangeSize
+    from runnel.plan.steps import PlanStep
+    from runnel.run.run_context import RunContext
 
 _MOST_BYTES = 64 << 20
 
 
-def have_same_rows(work: "Work", step: "Step", inputs: "Mapping[TableName, Head]") -> bool:
-    """Tell whether no input that changed since the result that a step builds on has other rows."""
+def have_same_rows(run_context: "RunContext", step: "PlanStep", inputs: "Mapping[TableName, TableVersion]") -> bool:
+    """Tell whether all inputs that changed since the base result of a step still have the same rows."""
     base = step.base
-    if base is None or not step.changed or step.analyse or step.asked is not None:
+    if base is None or not step.changed or step.analyse or step.requested_days is not None:
         return False
-    moves = [work.facts.movement(table, base.inputs[table], inputs[table]) for table in step.changed]
-    if not all(map(_may_be_same, moves)) or sum(move.bytes_added + move.bytes_removed for move in moves) > _MOST_BYTES:
+    change_sizes = [run_context.facts.change_size(table, base.inputs[table], inputs[table]) for table in step.changed]
+    if (
+        not all(map(_may_have_same_rows, change_sizes))
+        or sum(change_size.bytes_added + change_size.bytes_removed for change_size in change_sizes) > _MOST_BYTES
+    ):
         return False
-    return all(_is_same(work, base.inputs[table].location, inputs[table].location) for table in step.changed)
+    return all(
+        _has_same_rows(run_context, base.inputs[table].location, inputs[table].location) for table in step.changed
+    )
 
 
-def _may_be_same(move: "Movement") -> bool:
-    is_schema = move.columns_added or move.columns_changed
-    return move.is_known and not move.deletes and not is_schema and move.rows_added == move.rows_removed
+def _may_have_same_rows(change_size: "ChangeSize") -> bool:
+    has_schema_change = change_size.columns_added or change_size.columns_changed
+    return (
+        change_size.is_known
+        and not change_size.deletes
+        and not has_schema_change
+        and change_size.rows_added == change_size.rows_removed
+    )
 
 
-def _is_same(work: "Work", before: str, after: str) -> bool:
-    if any(_holds_numbers_inside(field.field_type) for field in load(work.store, after).schema().fields):
-        return False  # 0.0 and -0.0 are told apart in columns only
+def _has_same_rows(run_context: "RunContext", before: str, after: str) -> bool:
+    if any(_has_nested_floats(field.field_type) for field in load_metadata(run_context.store, after).schema().fields):
+        return False  # 0.0 and -0.0 are distinguished in top-level columns only
     try:
-        return counts(work.store, before, after, _MOST_BYTES) == (0, 0)
-    except (Unscannable, RunnelError):
+        return count_changed_rows(run_context.store, before, after, _MOST_BYTES) == (0, 0)
+    except (DuckdbScanError, RunnelError):
         return False
 
 
-def _holds_numbers_inside(kind: IcebergType) -> bool:
+def _has_nested_floats(data_type: IcebergType) -> bool:
     """Tell whether a list, map or struct holds floating-point numbers."""
-    inner: list[IcebergType] = []
-    if isinstance(kind, ListType):
-        inner = [kind.element_type]
-    elif isinstance(kind, MapType):
-        inner = [kind.key_type, kind.value_type]
-    elif isinstance(kind, StructType):
-        inner = [field.field_type for field in kind.fields]
-    return any(isinstance(one, DoubleType | FloatType) or _holds_numbers_inside(one) for one in inner)
+    inner_types: list[IcebergType] = []
+    if isinstance(data_type, ListType):
+        inner_types = [data_type.element_type]
+    elif isinstance(data_type, MapType):
+        inner_types = [data_type.key_type, data_type.value_type]
+    elif isinstance(data_type, StructType):
+        inner_types = [field.field_type for field in data_type.fields]
+    return any(
+        isinstance(inner_type, DoubleType | FloatType) or _has_nested_floats(inner_type) for inner_type in inner_types
+    )

@@ -1,6 +1,6 @@
-"""Compare two frames as multisets of rows, floating point to a tolerance, and tell the first rows that differ.
+"""Compare two frames as multisets of rows, floating point within a tolerance, and report the first differences.
 
-Only reads. Sums of hashes tell at once whether there is anything to look for; rows are counted only where they differ.
+Only reads. Sums of hashes are compared first; rows are counted only if these differ.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.model.column_types import Column
 from runnel.internal_names import internal_column
 from runnel.run import content_tally
-from runnel.run.verify.float_tolerance import close, is_loose, plain
-from runnel.run.write.target_layout import columns_of
-from runnel.run.write.write_frame import measured
+from runnel.run.verify.float_tolerance import close_sql, groupable_sql, has_tolerance
+from runnel.run.write.target_layout import list_columns
+from runnel.run.write.write_frame import measure_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SIDES = {"is_left": "l", "NOT is_left": "r"}
-_SHOWN = 5
+_MOST_PAIRS = 5
 _LONGEST = 60
-_NUMBER = internal_column("number")  # of a row: how many more of it are left than right
+_COUNT = internal_column("number")  # of a row: how many more copies the left side has than the right
 
 
 @dataclass(frozen=True)
-class Pair:
+class RowPair:
     """A row that only one side has, or the two rows of one key that are not the same."""
 
     left: Mapping[str, Any] | None = None
@@ -33,15 +33,15 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Differences:
-    """How two frames differ; false where they don't. `columns` are those that one lacks or that differ in type.
+class FrameDifferences:
+    """The differences of two frames; false if there are none. `columns` are missing on one side or differ in type.
 
-    `first` are the first rows that differ, by `key`.
+    `first_pairs` are the first rows that differ, by `key`.
     """
 
     only_left: int = 0
     only_right: int = 0
-    first: tuple[Pair, ...] = ()
+    first_pairs: tuple[RowPair, ...] = ()
     key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
@@ -49,140 +49,171 @@ class Differences:
         """Tell whether there is any difference."""
         return bool(self.only_left or self.only_right or self.columns)
 
-    def lines(self, left: str, right: str) -> list[str]:
-        """Return them for people, first how many; `left` and `right` are what the sides are called.
+    def describe_lines(self, left: str, right: str) -> list[str]:
+        """Return the differences as lines for users, counts first; `left` and `right` name the sides.
 
-        >>> pair = Pair({"day": "01-02", "n": 3}, {"day": "01-02", "n": 4})
-        >>> Differences(1, 1, (pair,), ("day",)).lines("the table", "the copy")
+        >>> pair = RowPair({"day": "01-02", "n": 3}, {"day": "01-02", "n": 4})
+        >>> FrameDifferences(1, 1, (pair,), ("day",)).describe_lines("the table", "the copy")
         ['1 row only in the table, 1 only in the copy', 'day 01-02: n 3 in the table, 4 in the copy']
         """
         if self.columns:
             return [f"the columns {', '.join(self.columns)} are not the same in {left} and {right}"]
         rows = f"{self.only_left:,} row{'' if self.only_left == 1 else 's'}"
-        told = [f"{rows} only in {left}, {self.only_right:,} only in {right}"]
-        return [*told, *(_line(pair, self.key, left, right) for pair in self.first)]
+        lines = [f"{rows} only in {left}, {self.only_right:,} only in {right}"]
+        return [*lines, *(_describe_pair(pair, self.key, left, right) for pair in self.first_pairs)]
 
 
-def differences(left: "DataFrame", right: "DataFrame", key: Sequence[str] = ()) -> Differences:
+def compare_frames(left: "DataFrame", right: "DataFrame", key: Sequence[str] = ()) -> FrameDifferences:
     """Return how two frames differ as multisets of rows; the order of rows and of columns does not matter.
 
-    `key` are the columns by which rows that differ are shown. Rows with floating point that are equal in everything
-    else are compared in the order of those values.
+    Rows that differ are shown by the columns in `key`. Rows that are equal except for floating point are compared
+    in the order of those values.
     """
-    columns = columns_of(left.schema)
-    apart = _apart(columns, columns_of(right.schema))
-    if apart:
-        return Differences(columns=apart)
-    same = right.select(*(content_tally.quoted(column.name) for column in columns))
-    if _tally(left, columns) == _tally(same, columns):
-        return Differences()
-    rest = _unlike(_counted(left, same, columns), columns).persist()
+    columns = list_columns(left.schema)
+    unequal_columns = _find_unequal_columns(columns, list_columns(right.schema))
+    if unequal_columns:
+        return FrameDifferences(columns=unequal_columns)
+    reordered = right.select(*(content_tally.quote_name(column.name) for column in columns))
+    if _compute_tally(left, columns) == _compute_tally(reordered, columns):
+        return FrameDifferences()
+    unequal_rows = _drop_rows_within_tolerance(_count_unequal_rows(left, reordered, columns), columns).persist()
     try:
-        return _told(rest, columns, key)
+        return _summarize_differences(unequal_rows, columns, key)
     finally:
-        rest.unpersist()
+        unequal_rows.unpersist()
 
 
-def _apart(left: Sequence[Column], right: Sequence[Column]) -> tuple[str, ...]:
+def _find_unequal_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple[str, ...]:
     """Return the columns that are not the same on both sides."""
-    ours, theirs = (
-        {one.name.lower(): content_tally.stored(one.type).lower() for one in side} for side in (left, right)
+    left_types, right_types = (
+        {column.name.lower(): content_tally.format_stored_type(column.type).lower() for column in columns}
+        for columns in (left, right)
     )
-    names = {one.name.lower(): one.name for one in (*right, *left)}
-    return tuple(names[name] for name in sorted(names) if ours.get(name) != theirs.get(name))
+    names = {column.name.lower(): column.name for column in (*right, *left)}
+    return tuple(names[name] for name in sorted(names) if left_types.get(name) != right_types.get(name))
 
 
-def _tally(frame: "DataFrame", columns: Sequence[Column]) -> content_tally.Tally:
-    return content_tally.read(measured(frame, columns, columns, ()))
+def _compute_tally(frame: "DataFrame", columns: Sequence[Column]) -> content_tally.ContentTally:
+    return content_tally.read(measure_rows(frame, columns, columns, ()))
 
 
-def _counted(left: "DataFrame", right: "DataFrame", columns: Sequence[Column]) -> "DataFrame":
-    """Return each row that is not the same number of times on both sides, with that difference."""
+def _count_unequal_rows(left: "DataFrame", right: "DataFrame", columns: Sequence[Column]) -> "DataFrame":
+    """Return each row whose number of copies differs between the sides, with the difference."""
     from pyspark.sql import functions as F
 
-    values = [f"{plain(content_tally.quoted(one.name), one.type)} AS {_name(at)}" for at, one in enumerate(columns)]
-    every = left.selectExpr(*values, f"1L AS `{_NUMBER}`").union(right.selectExpr(*values, f"-1L AS `{_NUMBER}`"))
-    names = [_name(at) for at in range(len(columns))]
-    return every.groupBy(*names).agg(F.sum(f"`{_NUMBER}`").alias(_NUMBER)).where(f"`{_NUMBER}` <> 0")
+    select_list = [
+        f"{groupable_sql(content_tally.quote_name(column.name), column.type)} AS {_column_alias(index)}"
+        for index, column in enumerate(columns)
+    ]
+    all_rows = left.selectExpr(*select_list, f"1L AS `{_COUNT}`").union(
+        right.selectExpr(*select_list, f"-1L AS `{_COUNT}`")
+    )
+    names = [_column_alias(index) for index in range(len(columns))]
+    return all_rows.groupBy(*names).agg(F.sum(f"`{_COUNT}`").alias(_COUNT)).where(f"`{_COUNT}` <> 0")
 
 
-def _unlike(rows: "DataFrame", columns: Sequence[Column]) -> "DataFrame":
-    """Return the rows without those whose floating point has a partner within the tolerance on the other side."""
+def _drop_rows_within_tolerance(rows: "DataFrame", columns: Sequence[Column]) -> "DataFrame":
+    """Return the rows that have no counterpart within the floating-point tolerance on the other side."""
     from pyspark.sql import functions as F
 
-    loose = [at for at, column in enumerate(columns) if is_loose(column.type)]
-    if not loose:
+    float_positions = [index for index, column in enumerate(columns) if has_tolerance(column.type)]
+    if not float_positions:
         return rows
-    fixed = [_name(at) for at in range(len(columns)) if at not in loose]
-    values = f"struct({', '.join(_name(at) for at in loose)})"
-    window = f"PARTITION BY {', '.join([*fixed, 'is_left'])} ORDER BY {', '.join(_name(at) for at in loose)}"
-    single = rows.selectExpr("*", f"`{_NUMBER}` > 0 AS is_left", f"explode(sequence(1L, abs(`{_NUMBER}`))) AS one")
+    exact_names = [_column_alias(index) for index in range(len(columns)) if index not in float_positions]
+    values = f"struct({', '.join(_column_alias(index) for index in float_positions)})"
+    window = (
+        f"PARTITION BY {', '.join([*exact_names, 'is_left'])} ORDER BY "
+        f"{', '.join(_column_alias(index) for index in float_positions)}"
+    )
+    single_rows = rows.selectExpr("*", f"`{_COUNT}` > 0 AS is_left", f"explode(sequence(1L, abs(`{_COUNT}`))) AS one")
     pairs = (
-        single.selectExpr("*", f"row_number() OVER ({window}) AS place")
-        .groupBy(*fixed, "place")
+        single_rows.selectExpr("*", f"row_number() OVER ({window}) AS place")
+        .groupBy(*exact_names, "place")
         .agg(*(F.expr(f"max({values}) FILTER (WHERE {side})").alias(name) for side, name in _SIDES.items()))
     )
-    alike = " AND ".join(close(f"l.{_name(at)}", f"r.{_name(at)}", columns[at].type) for at in loose)
-    apart = pairs.where(f"l IS NULL OR r IS NULL OR NOT ({alike})")
-    sides = [
-        apart.where(f"{side} IS NOT NULL").selectExpr(
-            *fixed, *(f"{side}.{_name(at)} AS {_name(at)}" for at in loose), f"{number}L AS `{_NUMBER}`"
+    close_condition = " AND ".join(
+        close_sql(f"l.{_column_alias(index)}", f"r.{_column_alias(index)}", columns[index].type)
+        for index in float_positions
+    )
+    unequal_pairs = pairs.where(f"l IS NULL OR r IS NULL OR NOT ({close_condition})")
+    side_rows = [
+        unequal_pairs.where(f"{side} IS NOT NULL").selectExpr(
+            *exact_names,
+            *(f"{side}.{_column_alias(index)} AS {_column_alias(index)}" for index in float_positions),
+            f"{number}L AS `{_COUNT}`",
         )
         for side, number in (("l", 1), ("r", -1))
     ]
-    return sides[0].union(sides[1]).select(*(f"`{name}`" for name in rows.columns))
+    return side_rows[0].union(side_rows[1]).select(*(f"`{name}`" for name in rows.columns))
 
 
-def _told(rest: "DataFrame", columns: Sequence[Column], key: Sequence[str]) -> Differences:
+def _summarize_differences(
+    unequal_rows: "DataFrame", columns: Sequence[Column], key: Sequence[str]
+) -> FrameDifferences:
     from pyspark.sql import functions as F
 
-    number = F.col(f"`{_NUMBER}`")
-    counts = [F.sum(F.greatest(number * sign, F.lit(0))) for sign in (1, -1)]
-    left, right = (int(value or 0) for value in rest.agg(*counts).collect()[0])
-    wanted = {name.strip("`").lower() for name in key}
-    known = [at for at, one in enumerate(columns) if one.name.lower() in wanted]
-    exact = [at for at, one in enumerate(columns) if at not in known and not is_loose(one.type)]
-    order = [*known, *exact, *(at for at in range(len(columns)) if at not in (*known, *exact))]
-    rows = rest.orderBy(*(_name(at) for at in order)).limit(4 * _SHOWN).collect()
-    places = known if known and _is_key(rows, known) else [*known, *exact]
-    pairs = _paired(rows, [column.name for column in columns], places)
-    return Differences(left, right, tuple(pairs)[:_SHOWN], tuple(columns[at].name for at in places))
+    count_column = F.col(f"`{_COUNT}`")
+    counts = [F.sum(F.greatest(count_column * sign, F.lit(0))) for sign in (1, -1)]
+    left, right = (int(value or 0) for value in unequal_rows.agg(*counts).collect()[0])
+    key_names = {name.strip("`").lower() for name in key}
+    key_positions = [index for index, candidate in enumerate(columns) if candidate.name.lower() in key_names]
+    exact_positions = [
+        index
+        for index, candidate in enumerate(columns)
+        if index not in key_positions and not has_tolerance(candidate.type)
+    ]
+    order = [
+        *key_positions,
+        *exact_positions,
+        *(index for index in range(len(columns)) if index not in (*key_positions, *exact_positions)),
+    ]
+    rows = unequal_rows.orderBy(*(_column_alias(index) for index in order)).limit(4 * _MOST_PAIRS).collect()
+    pair_positions = (
+        key_positions if key_positions and _is_unique_key(rows, key_positions) else [*key_positions, *exact_positions]
+    )
+    pairs = _pair_rows(rows, [column.name for column in columns], pair_positions)
+    return FrameDifferences(
+        left, right, tuple(pairs)[:_MOST_PAIRS], tuple(columns[index].name for index in pair_positions)
+    )
 
 
-def _is_key(rows: Iterable[Any], places: Sequence[int]) -> bool:
-    """Tell whether no two rows of a side are equal in some columns."""
-    keys = [repr([row[_NUMBER] > 0, *(row[at] for at in places)]) for row in rows]
+def _is_unique_key(rows: Iterable[Any], positions: Sequence[int]) -> bool:
+    """Tell whether these columns are unique among the rows of each side."""
+    keys = [repr([row[_COUNT] > 0, *(row[index] for index in positions)]) for row in rows]
     return len(set(keys)) == len(keys)
 
 
-def _paired(rows: Iterable[Any], names: Sequence[str], places: Sequence[int]) -> Iterator[Pair]:
-    """Yield the rows of each key: two as a pair where there is one on each side."""
-    for _, group in groupby(rows, key=lambda row: repr([row[at] for at in places])):
-        found = [(row[_NUMBER] > 0, dict(zip(names, row, strict=False))) for row in group]
-        left, right = ([row for is_left, row in found if is_left is side] for side in (True, False))
-        if places and len(left) == len(right) == 1:
-            yield Pair(left[0], right[0])
+def _pair_rows(rows: Iterable[Any], names: Sequence[str], positions: Sequence[int]) -> Iterator[RowPair]:
+    """Yield the rows of each key, as a pair if each side has exactly one."""
+    for _, group in groupby(rows, key=lambda row: repr([row[index] for index in positions])):
+        sided_rows = [(row[_COUNT] > 0, dict(zip(names, row, strict=False))) for row in group]
+        left, right = ([row for is_left, row in sided_rows if is_left is side] for side in (True, False))
+        if positions and len(left) == len(right) == 1:
+            yield RowPair(left[0], right[0])
         else:
-            yield from (Pair(row, None) if is_left else Pair(None, row) for is_left, row in found)
+            yield from (RowPair(row, None) if is_left else RowPair(None, row) for is_left, row in sided_rows)
 
 
-def _line(pair: Pair, key: Sequence[str], left: str, right: str) -> str:
-    one = pair.left if pair.left is not None else pair.right
-    assert one is not None
-    known = [f"{name} {_shown(one[name])}" for name in key]
+def _describe_pair(pair: RowPair, key: Sequence[str], left: str, right: str) -> str:
+    row = pair.left if pair.left is not None else pair.right
+    assert row is not None
+    key_values = [f"{name} {_format_value(row[name])}" for name in key]
     if pair.left is None or pair.right is None:
-        rest = [f"{name} {_shown(value)}" for name, value in one.items() if name not in key]
-        return f"{', '.join([*known, *rest])}: only in {left if pair.right is None else right}"
-    ours, theirs = pair.left, pair.right
-    unlike = [name for name in ours if name not in key and ours[name] != theirs[name]]
-    told = "; ".join(f"{name} {_shown(ours[name])} in {left}, {_shown(theirs[name])} in {right}" for name in unlike)
-    return f"{', '.join(known)}: {told}"
+        other_values = [f"{name} {_format_value(value)}" for name, value in row.items() if name not in key]
+        return f"{', '.join([*key_values, *other_values])}: only in {left if pair.right is None else right}"
+    left_row, right_row = pair.left, pair.right
+    unequal_names = [name for name in left_row if name not in key and left_row[name] != right_row[name]]
+    changes = "; ".join(
+        f"{name} {_format_value(left_row[name])} in {left}, {_format_value(right_row[name])} in {right}"
+        for name in unequal_names
+    )
+    return f"{', '.join(key_values)}: {changes}"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _name(at: int) -> str:
-    return f"c{at}"
+def _column_alias(index: int) -> str:
+    return f"c{index}"

@@ -1,6 +1,6 @@
 """Compare the tables of a run with full computations of their tasks, before anything is published. Only reads.
 
-What may differ by its nature is named instead: volatile tasks, functions that are not deterministic, references.
+Tasks that may differ anyway only get a warning: volatile ones, nondeterministic functions, changed references.
 """
 
 import time
@@ -9,117 +9,125 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
-from runnel.errors import Cancelled, RunnelError, listed
+from runnel.errors import Cancelled, RunnelError, join_names
 from runnel.lake.flow_state import results
 from runnel.plan.slices import is_reference
-from runnel.run.analysis.plan_checks import Analysis, analyse
-from runnel.run.checks.row_checks import ASIDE, failing, row_checks
-from runnel.run.errors.task_errors import full_trace, tell
-from runnel.run.results.run_result import Done, Event
-from runnel.run.task.build_frame import build
-from runnel.run.verify.compare_frames import Differences, differences
+from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan
+from runnel.run.checks.row_checks import REJECTING_ACTIONS, failing_sql, list_row_checks
+from runnel.run.errors.task_errors import format_full_trace, to_task_error
+from runnel.run.results.run_result import Event, StepResult
+from runnel.run.task.build_frame import build_frame
+from runnel.run.verify.compare_frames import FrameDifferences, compare_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.names import TableName
-    from runnel.run.run_context import Work
+    from runnel.run.run_context import RunContext
 
 NOT_COMPARED = "not compared"
 _TABLE, _FULL = "the table", "the full computation"
 
 
-def verify(work: "Work", steps: Iterable[Done]) -> tuple[Done, ...]:
-    """Return the steps with what became of the comparison; one that differs has failed.
+def verify_steps(run_context: "RunContext", steps: Iterable[StepResult]) -> tuple[StepResult, ...]:
+    """Return the results with the outcome of the comparison; a step whose table differs has failed.
 
-    A table that this run computed in full is not computed once more.
+    A table that this run computed in full is not computed again.
     """
-    found: list[Done] = []
+    verified_steps: list[StepResult] = []
     for step in steps:
-        task = work.flow.tasks.get(step.table)
-        is_stopped = any(one.state == "cancelled" for one in found)
-        found.append(step if task is None or is_stopped else _verified(work, task, step))
-    return tuple(found)
+        task = run_context.flow.tasks.get(step.table)
+        is_stopped = any(verified_step.state == "cancelled" for verified_step in verified_steps)
+        verified_steps.append(step if task is None or is_stopped else _verify_step(run_context, task, step))
+    return tuple(verified_steps)
 
 
-def _verified(work: "Work", task: Task, step: Done) -> Done:
+def _verify_step(run_context: "RunContext", task: Task, step: StepResult) -> StepResult:
     if task.options.volatile:
-        return _named(step, "it is volatile")
+        return _warn_not_compared(step, "it is volatile")
     if step.action == "full":
         return step
     started = time.monotonic()
-    work.tell(Event("start", "comparing with a full computation", task.table, "verify"))
+    run_context.report_event(Event("start", "comparing with a full computation", task.table, "verify"))
     try:
-        work.check()
-        done = _compared(work, task, step)
+        run_context.raise_if_cancelled()
+        result = _compare_table(run_context, task, step)
     except (KeyboardInterrupt, Cancelled):
-        if work.loan is not None:
-            work.loan.is_clean = False  # what was under way may not have ended
+        if run_context.slot_lease is not None:
+            run_context.slot_lease.is_clean = False  # its jobs may still be running
         return replace(step, state="cancelled", reason="cancelled")
     except Exception as error:
-        work.log.write(f"trace of verifying {task.table}\n{full_trace(error)}")
-        done = replace(step, state="failed", error=tell(error, task, work.root))
+        run_context.log.write(f"trace of verifying {task.table}\n{format_full_trace(error)}")
+        result = replace(step, state="failed", error=to_task_error(error, task, run_context.root))
     finally:
-        work.tell(Event("end", table=task.table, action="verify"))
-    work.log.write(f"verified {task.table} in {time.monotonic() - started:.3f} s: {done.verified}")
-    return done
+        run_context.report_event(Event("end", table=task.table, action="verify"))
+    run_context.log.write(f"verified {task.table} in {time.monotonic() - started:.3f} s: {result.verified}")
+    return result
 
 
-def _compared(work: "Work", task: Task, step: Done) -> Done:
-    loan = work.borrow()
-    session = loan.session
-    names = {table: f"`{loan.slot.name}`.`{table.layer}`.`{table.name}`" for table in (*task.reads, task.table)}
-    session.sparkContext.setJobGroup(f"{work.order.run} verify {task.table}", f"verify {task.table}", True)
-    frame = build(task, {table: session.table(names[table]) for table in task.reads}, session, work.root)
-    analysis = analyse(frame, {names[table].replace("`", ""): table for table in task.reads})
+def _compare_table(run_context: "RunContext", task: Task, step: StepResult) -> StepResult:
+    slot_lease = run_context.acquire_slot()
+    session = slot_lease.session
+    identifiers = {
+        table: f"`{slot_lease.slot.name}`.`{table.layer}`.`{table.name}`" for table in (*task.input_tables, task.table)
+    }
+    session.sparkContext.setJobGroup(f"{run_context.spec.run} verify {task.table}", f"verify {task.table}", True)
+    frame = build_frame(
+        task, {table: session.table(identifiers[table]) for table in task.input_tables}, session, run_context.root
+    )
+    analysis = analyse_plan(frame, {identifiers[table].replace("`", ""): table for table in task.input_tables})
     if analysis.nondeterministic:
-        return _named(step, _by_chance(analysis))
-    apart = differences(session.table(names[task.table]), _kept(frame, task), task.options.key or task.options.by)
-    if not apart:
+        return _warn_not_compared(step, _describe_nondeterminism(analysis))
+    frame_differences = compare_frames(
+        session.table(identifiers[task.table]), _drop_rejected_rows(frame, task), task.options.key or task.options.by
+    )
+    if not frame_differences:
         return replace(step, verified=True)
-    moved = _moved_references(work, task)
-    if moved:
-        rows = apart.only_left + apart.only_right
-        return _named(
-            step, f"its reference {listed(map(str, moved))} changed since it was computed; {rows:,} rows differ"
+    changed_references = _find_changed_references(run_context, task)
+    if changed_references:
+        rows = frame_differences.only_left + frame_differences.only_right
+        return _warn_not_compared(
+            step,
+            f"its reference {join_names(map(str, changed_references))} "
+            f"changed since it was computed; {rows:,} rows differ",
         )
-    _forget(work, step)
-    return replace(step, state="failed", verified=False, error=_differs(task, apart))
+    _drop_wrong_result(run_context, step)
+    return replace(step, state="failed", verified=False, error=_difference_error(task, frame_differences))
 
 
-def _kept(frame: "DataFrame", task: Task) -> "DataFrame":
-    """Return the rows of a frame that no check drops or puts into quarantine."""
-    checks = [failing(check) for check in row_checks(task) if check.on_fail in ASIDE]
+def _drop_rejected_rows(frame: "DataFrame", task: Task) -> "DataFrame":
+    """Return the rows of a frame that no check drops or quarantines."""
+    checks = [failing_sql(check) for check in list_row_checks(task) if check.on_fail in REJECTING_ACTIONS]
     return frame.where(f"NOT ({' OR '.join(checks)})") if checks else frame
 
 
-def _named(step: Done, why: str) -> Done:
+def _warn_not_compared(step: StepResult, why: str) -> StepResult:
     return replace(step, warnings=(*step.warnings, f"{NOT_COMPARED}: {why}"))
 
 
-def _by_chance(analysis: Analysis) -> str:
-    return f"it uses {listed(analysis.nondeterministic)}, which may differ whenever it is computed"
+def _describe_nondeterminism(analysis: PlanAnalysis) -> str:
+    return f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"
 
 
-def _moved_references(work: "Work", task: Task) -> "list[TableName]":
-    """Return the references that were others when some of the table's slices may have been computed."""
-    found = []
-    for table in task.reads:
+def _find_changed_references(run_context: "RunContext", task: Task) -> "list[TableName]":
+    """Return the references that changed since some of the table's slices may have been computed."""
+    changed_references = []
+    for table in task.input_tables:
         if is_reference(task, table):
-            used = results.contents_used(work.store.db, task.table, table)
-            if used - {work.heads[table].content}:
-                found.append(table)
-    return found
+            used_contents = results.list_used_contents(run_context.store.db, task.table, table)
+            if used_contents - {run_context.heads[table].content}:
+                changed_references.append(table)
+    return changed_references
 
 
-def _forget(work: "Work", step: Done) -> None:
-    """Let go of a wrong result that this run made, so that no later run takes it as known."""
-    if step.state == "succeeded" and step.detail.get("run") == work.order.run:
-        results.drop(work.store.db, step.table, str(step.detail["key"]))
+def _drop_wrong_result(run_context: "RunContext", step: StepResult) -> None:
+    """Drop a wrong result of this run, so that no later run reuses it."""
+    if step.state == "succeeded" and step.detail.get("run") == run_context.spec.run:
+        results.delete(run_context.store.db, step.table, str(step.detail["key"]))
 
 
-def _differs(task: Task, apart: Differences) -> RunnelError:
-    lines = "\n  ".join(apart.lines(_TABLE, _FULL))
+def _difference_error(task: Task, frame_differences: FrameDifferences) -> RunnelError:
+    lines = "\n  ".join(frame_differences.describe_lines(_TABLE, _FULL))
     what = f"`{task.table}` is not what a full computation makes: {lines}"
     fix = f"`runnel run -s {task.table} --full-refresh` computes it in full"
     if task.options.by:

@@ -1,7 +1,7 @@
-"""Write a task's rows, and set aside those that a check asks to drop or to put into quarantine.
+"""Write a task's rows, except those that a check drops or quarantines.
 
-Rows are written once where all are good. Otherwise what was written is read back, so that the task is not computed
-twice: the good rows are written again, the bad ones go to the quarantine table.
+If all rows are good, they are written once. Otherwise the rows are read back, so that the task is not computed twice:
+the good ones are written again, the bad ones go to the quarantine table.
 """
 
 from collections.abc import Sequence
@@ -9,131 +9,180 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.connect.load import quarantine
-from runnel.declare.model.flow import QUARANTINE, Check, Task
-from runnel.declare.sql.literals import literal
-from runnel.lake.diff.content_id import of_rows
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.iceberg.snapshot_descent import RUN
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import load
+from runnel.declare.model.flow import QUARANTINE_LAYER, Check, Task
+from runnel.declare.sql.literals import format_literal
+from runnel.lake.diff.content_id import content_of_rows
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.iceberg.snapshot_descent import RUN_PROPERTY
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
-from runnel.plan.facts import Head
-from runnel.run.checks.check_verdict import told
-from runnel.run.checks.row_checks import ASIDE, Finding, failing, row_checks, row_json
-from runnel.run.content_tally import Tally
+from runnel.model.table_version import TableVersion
+from runnel.run.checks.check_verdict import describe_finding
+from runnel.run.checks.row_checks import REJECTING_ACTIONS, CheckFinding, failing_sql, list_row_checks, row_json_sql
+from runnel.run.content_tally import ContentTally
 from runnel.run.task_context import timestamp_sql
-from runnel.run.write.added_rows import added_rows
-from runnel.run.write.target_layout import columns_of
-from runnel.run.write.write_frame import Mode, Written, save
+from runnel.run.write.added_rows import open_added_rows
+from runnel.run.write.target_layout import list_columns
+from runnel.run.write.write_frame import FrameWrite, Mode, save_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
-_CONTENT = ("raw", "reason")  # not which run found it, nor when
+_CONTENT_COLUMNS = ("raw", "reason")  # not the run that quarantined the row, nor the time
 
 
 @dataclass(frozen=True)
-class Put:
-    """What became of a frame: what its table got, its quarantine table now, and what is to be told."""
+class WriteResult:
+    """The result of writing a frame: what was written, the quarantine table afterwards, and warnings."""
 
-    written: Written
-    quarantine: Head | None
-    set_aside: int = 0
+    frame_write: FrameWrite
+    quarantine: TableVersion | None
+    quarantined_rows: int = 0
     warnings: tuple[str, ...] = ()
-    bad: tuple[Finding, ...] = ()  # checks whose rows were set aside
+    failed_findings: tuple[CheckFinding, ...] = ()  # of checks whose rows were dropped or quarantined
 
 
-def put(
-    context: "Context",
+def write_checked_frame(
+    context: "TaskContext",
     task: Task,
     frame: "DataFrame",
     mode: Mode,
     base: str,
-    before: Head | None,
-    where: str | None = None,
-    beside: "DataFrame | None" = None,
-    content: Sequence[str] | None = None,
-) -> Put:
-    """Write a frame onto the version `base` of a task's table, without the rows that are to be set aside.
+    quarantine_before: TableVersion | None,
+    overwrite_condition: str | None = None,
+    retained_rows: "DataFrame | None" = None,
+    content_names: Sequence[str] | None = None,
+) -> WriteResult:
+    """Write a frame onto the version `base` of a task's table, without the rows that checks drop or quarantine.
 
-    Those go to the quarantine table, of which `before` is the version now. `where` chooses the files to
-    replace, and the rows `beside` are written again. `content` are the columns that make up the content, if not all.
+    `quarantine_before` is the current version of the quarantine table. `overwrite_condition` selects the files to
+    replace, and `retained_rows` are written again. `content_names` are the columns of the content, if not all.
     """
-    checks = row_checks(task)
-    written = save(
-        context, task.table, frame, base=base, mode=mode, checks=checks, content=content, where=where, beside=beside
+    checks = list_row_checks(task)
+    frame_write = save_frame(
+        context,
+        task.table,
+        frame,
+        base=base,
+        mode=mode,
+        checks=checks,
+        content_names=content_names,
+        overwrite_condition=overwrite_condition,
+        retained_rows=retained_rows,
     )
-    bad = [finding for finding in written.findings if finding.failed and finding.check.on_fail in ASIDE]
-    if not bad:
-        return Put(written, _emptied(context, task, before) if mode == "overwrite" else before)
-    is_bad = _any([finding.check for finding in bad])
-    with added_rows(context, task.table, base, written.location) as rows:
-        good = rows.where(f"NOT ({is_bad})")
-        kept = save(context, task.table, good, base=base, mode=mode, checks=checks, content=content, where=where)
-        aside = _quarantine(context, task, rows, bad, before, "overwrite" if mode == "overwrite" else "append")
-    kept = replace(kept, tally=kept.tally.minus(written.kept), kept=written.kept)
-    count = written.tally.rows - kept.tally.rows
-    return Put(kept, aside, count, tuple(_told(task, finding) for finding in bad), tuple(bad))
+    failed_findings = [
+        finding for finding in frame_write.findings if finding.failed and finding.check.on_fail in REJECTING_ACTIONS
+    ]
+    if not failed_findings:
+        return WriteResult(
+            frame_write,
+            _empty_quarantine(context, task, quarantine_before) if mode == "overwrite" else quarantine_before,
+        )
+    is_bad = _any_failing_sql([finding.check for finding in failed_findings])
+    with open_added_rows(context, task.table, base, frame_write.location) as rows:
+        good_rows = rows.where(f"NOT ({is_bad})")
+        good_write = save_frame(
+            context,
+            task.table,
+            good_rows,
+            base=base,
+            mode=mode,
+            checks=checks,
+            content_names=content_names,
+            overwrite_condition=overwrite_condition,
+        )
+        quarantine_head = _write_quarantine(
+            context, task, rows, failed_findings, quarantine_before, "overwrite" if mode == "overwrite" else "append"
+        )
+    good_write = replace(
+        good_write, tally=good_write.tally.minus(frame_write.retained_tally), retained_tally=frame_write.retained_tally
+    )
+    rejected_count = frame_write.tally.rows - good_write.tally.rows
+    return WriteResult(
+        good_write,
+        quarantine_head,
+        rejected_count,
+        tuple(_describe_rejection(task, finding) for finding in failed_findings),
+        tuple(failed_findings),
+    )
 
 
-def quarantined(context: "Context", task: Task) -> Head | None:
-    """Return a task's quarantine table as it was when the run began."""
-    found = context.slot.base.get(task.quarantine) if task.quarantine else None
-    return Head(found.location, found.content) if found else None
+def read_quarantine_head(context: "TaskContext", task: Task) -> TableVersion | None:
+    """Return the version of a task's quarantine table at the start of the run."""
+    return context.slot.base.get(task.quarantine_table) if task.quarantine_table else None
 
 
-def _quarantine(
-    context: "Context", task: Task, rows: "DataFrame", bad: Sequence[Finding], before: Head | None, mode: Mode
-) -> Head | None:
-    """Write the bad rows into the quarantine table; those that are only dropped don't go there."""
-    chosen = [finding.check for finding in bad if finding.check.on_fail == QUARANTINE]
-    if task.quarantine is None or not chosen:
-        return _emptied(context, task, before) if mode == "overwrite" else before
-    base = before.location if before else quarantine.create(context.store, task.table)
-    reasons = ", ".join(f"CASE WHEN {failing(one.check)} THEN {literal(one.check.text)} END" for one in bad)
-    frame = rows.where(_any(chosen)).selectExpr(
-        f"{row_json(columns_of(rows.schema))} AS raw",
+def _write_quarantine(
+    context: "TaskContext",
+    task: Task,
+    rows: "DataFrame",
+    failed_findings: Sequence[CheckFinding],
+    quarantine_before: TableVersion | None,
+    mode: Mode,
+) -> TableVersion | None:
+    """Write the bad rows into the quarantine table, without those that are only dropped."""
+    quarantine_checks = [finding.check for finding in failed_findings if finding.check.on_fail == QUARANTINE_LAYER]
+    if task.quarantine_table is None or not quarantine_checks:
+        return _empty_quarantine(context, task, quarantine_before) if mode == "overwrite" else quarantine_before
+    base = quarantine_before.location if quarantine_before else quarantine.create(context.store, task.table)
+    reasons = ", ".join(
+        f"CASE WHEN {failing_sql(failed_finding.check)} THEN {format_literal(failed_finding.check.text)} END"
+        for failed_finding in failed_findings
+    )
+    frame = rows.where(_any_failing_sql(quarantine_checks)).selectExpr(
+        f"{row_json_sql(list_columns(rows.schema))} AS raw",
         f"concat_ws('; ', {reasons}) AS reason",
         "string(null) AS file",
-        f"{literal(context.run)} AS run",
+        f"{format_literal(context.run)} AS run",
         f"{timestamp_sql(context.now)} AS at",
     )
-    written = save(context, task.quarantine, frame, base=base, mode=mode, content=_CONTENT)
-    if mode == "append" and before is not None:
-        return Head(written.location, written.location)
-    return _unless_same(context, task, before, Head(written.location, _content(written.tally)))
+    written = save_frame(context, task.quarantine_table, frame, base=base, mode=mode, content_names=_CONTENT_COLUMNS)
+    if mode == "append" and quarantine_before is not None:
+        return TableVersion(written.location, written.location)
+    return _reuse_unchanged_quarantine(
+        context, task, quarantine_before, TableVersion(written.location, _quarantine_content(written.tally))
+    )
 
 
-def _emptied(context: "Context", task: Task, before: Head | None) -> Head | None:
-    """Return the quarantine table without rows: everything was computed anew and is good."""
-    if before is None or task.quarantine is None:
-        return before
-    found = list(entries(context.store, load(context.store, before.location)))
-    if not found:
-        return before
-    location = stage(context.store, before.location, Edit(removed=found, summary={RUN: context.run}))
-    slots.place(context.store.db, context.slot, {task.quarantine: location})
-    return Head(location, _content(Tally()))
+def _empty_quarantine(
+    context: "TaskContext", task: Task, quarantine_before: TableVersion | None
+) -> TableVersion | None:
+    """Return an empty version of the quarantine table: everything was computed again, and all rows are good."""
+    if quarantine_before is None or task.quarantine_table is None:
+        return quarantine_before
+    manifest_entries = list(read_entries(context.store, load_metadata(context.store, quarantine_before.location)))
+    if not manifest_entries:
+        return quarantine_before
+    location = stage_version(
+        context.store,
+        quarantine_before.location,
+        VersionEdit(removed=manifest_entries, summary={RUN_PROPERTY: context.run}),
+    )
+    slots.place_tables(context.store.db, context.slot, {task.quarantine_table: location})
+    return TableVersion(location, _quarantine_content(ContentTally()))
 
 
-def _unless_same(context: "Context", task: Task, before: Head | None, after: Head) -> Head:
-    """Return the version that was there where the same rows are in quarantine again."""
-    if before is None or before.content != after.content or task.quarantine is None:
+def _reuse_unchanged_quarantine(
+    context: "TaskContext", task: Task, before: TableVersion | None, after: TableVersion
+) -> TableVersion:
+    """Return the previous version if the same rows are quarantined again."""
+    if before is None or before.content != after.content or task.quarantine_table is None:
         return after
-    slots.place(context.store.db, context.slot, {task.quarantine: before.location})
+    slots.place_tables(context.store.db, context.slot, {task.quarantine_table: before.location})
     return before
 
 
-def _content(tally: Tally) -> str:
-    return of_rows(QUARANTINE, *tally)
+def _quarantine_content(tally: ContentTally) -> str:
+    return content_of_rows(QUARANTINE_LAYER, *tally)
 
 
-def _any(checks: Sequence[Check]) -> str:
-    return " OR ".join(failing(check) for check in checks)
+def _any_failing_sql(checks: Sequence[Check]) -> str:
+    return " OR ".join(failing_sql(check) for check in checks)
 
 
-def _told(task: Task, finding: Finding) -> str:
-    where = f"put into `{task.quarantine}`" if finding.check.on_fail == QUARANTINE else "dropped"
-    return f"{where}: {told(finding)}"
+def _describe_rejection(task: Task, finding: CheckFinding) -> str:
+    destination = f"put into `{task.quarantine_table}`" if finding.check.on_fail == QUARANTINE_LAYER else "dropped"
+    return f"{destination}: {describe_finding(finding)}"

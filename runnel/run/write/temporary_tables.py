@@ -1,4 +1,4 @@
-"""Tables that exist in the slot only while something reads them."""
+"""Place tables in the slot for as long as something reads them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ from runnel.lake.leases import slots
 
 if TYPE_CHECKING:
     from runnel.names import TableName
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 
 @contextmanager
-def placed(context: "Context", tables: "Mapping[TableName, str]") -> Iterator[None]:
-    """Have tables in the slot, at these versions, inside of a `with`."""
-    slots.place(context.store.db, context.slot, tables)
+def place_temporarily(context: "TaskContext", tables: "Mapping[TableName, str]") -> Iterator[None]:
+    """Place tables in the slot, at these versions, while the block runs."""
+    slots.place_tables(context.store.db, context.slot, tables)
     try:
         yield
     finally:
-        slots.place(context.store.db, context.slot, dict.fromkeys(tables))
+        slots.place_tables(context.store.db, context.slot, dict.fromkeys(tables))

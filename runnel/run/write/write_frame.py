@@ -1,7 +1,7 @@
-"""Write a frame into a table of the slot, and count in the same pass what its checks and its content need.
+"""Write a frame into a table of the slot, and compute the metrics of its checks and its content in the same pass.
 
-One job of Spark per write. What Spark observed is compared with what the table says that it got; where they differ,
-as after the loss of an executor, what was written is counted once more.
+One Spark job per write. The row count that Spark observed is compared with that of the new snapshot; if they differ, as
+after the loss of an executor, the metrics are computed again from the written rows.
 """
 
 import time
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.flow import Check
-from runnel.lake.iceberg.snapshot_descent import RUN
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.snapshot_descent import RUN_PROPERTY
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
-from runnel.phase_timer import PASS, phase
+from runnel.phase_timer import PASS, measure_phase
 from runnel.run import content_tally
-from runnel.run.checks.row_checks import Finding, invalid, metrics
-from runnel.run.content_tally import NOTHING, Tally, quoted
-from runnel.run.write.added_rows import added_rows
-from runnel.run.write.target_layout import columns_of
-from runnel.spark.per_driver_cache import PerDriver
+from runnel.run.checks.row_checks import CheckFinding, build_check_metrics, find_invalid_check
+from runnel.run.content_tally import EMPTY_TALLY, ContentTally, quote_name
+from runnel.run.write.added_rows import open_added_rows
+from runnel.run.write.target_layout import list_columns
+from runnel.spark.per_driver_cache import PerDriverCache
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,129 +28,146 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
     from runnel.names import TableName
-    from runnel.run.task_context import Context
+    from runnel.run.task_context import TaskContext
 
 Mode = Literal["overwrite", "append", "replace", "rewrite"]
-_PATIENCE_SECONDS = 10.0  # Spark's news come through a queue that may lose them
+_PATIENCE_SECONDS = 10.0  # observed metrics arrive asynchronously and may be lost
 _PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
-class Written:
-    """What was written: the version, what its new rows are, and how the checks of rows went.
+class FrameWrite:
+    """The result of writing a frame: the version, the tally of its new rows, and the findings of row checks.
 
-    `kept` are the rows that were written again beside them.
+    `retained_tally` is that of the retained rows that were written again.
     """
 
     location: str
-    tally: Tally
-    findings: tuple[Finding, ...]
-    kept: Tally = NOTHING
+    tally: ContentTally
+    findings: tuple[CheckFinding, ...]
+    retained_tally: ContentTally = EMPTY_TALLY
 
 
-def save(
-    context: "Context",
+def save_frame(
+    context: "TaskContext",
     table: "TableName",
     frame: "DataFrame",
     *,
     base: str,
     mode: Mode,
     checks: Sequence[Check] = (),
-    content: Sequence[str] | None = None,
-    where: str | None = None,
-    beside: "DataFrame | None" = None,
-) -> Written:
+    content_names: Sequence[str] | None = None,
+    overwrite_condition: str | None = None,
+    retained_rows: "DataFrame | None" = None,
+) -> FrameWrite:
     """Write a frame onto the version `base` of a table, which has its columns already.
 
-    To `replace` takes out whole files, those of which all rows fulfil `where`; to `rewrite` does too, or takes out all,
-    and writes the rows `beside` once more, unchecked. `content` are the columns that make up the content; all, unless
-    told. Raises CHECK_INVALID before anything is written.
+    `replace` removes the files whose rows all match `overwrite_condition`. `rewrite` does too, or removes all files if
+    there is no condition, and writes `retained_rows` again, unchecked. `content_names` are the columns of the content;
+    all by default. Raises CHECK_INVALID before anything is written.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    columns = columns_of(frame.schema)
-    counted = [column for column in columns if content is None or column.name in content]
-    observation, again = Observation(), Observation()
-    written = observed(frame, observation, columns, counted, checks)
-    if beside is not None:
-        written = written.union(observed(beside, again, columns, counted, ()))
-    slots.place(context.store.db, context.slot, {table: base})
-    writer = written.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN}", context.run)
-    with phase(PASS):
+    columns = list_columns(frame.schema)
+    content_columns = [column for column in columns if content_names is None or column.name in content_names]
+    observation, retained_observation = Observation(), Observation()
+    observed_frame = observe_rows(frame, observation, columns, content_columns, checks)
+    if retained_rows is not None:
+        observed_frame = observed_frame.union(
+            observe_rows(retained_rows, retained_observation, columns, content_columns, ())
+        )
+    slots.place_tables(context.store.db, context.slot, {table: base})
+    writer = observed_frame.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN_PROPERTY}", context.run)
+    with measure_phase(PASS):
         if mode == "append":
             writer.append()
         else:
-            writer.overwrite(F.expr(where) if where else F.lit(True))
-        location = slots.location(context.store.db, context.slot, table)
+            writer.overwrite(F.expr(overwrite_condition) if overwrite_condition else F.lit(True))
+        location = slots.read_location(context.store.db, context.slot, table)
         assert location is not None
-        found, more = news(observation), news(again) if beside is not None else None
-    told = sum(one[content_tally.ROWS] for one in (found, more) if one is not None)
-    if beside is not None and (found is None or more is None or told != _rows_added(context, location)):
-        found, more = measured(frame, columns, counted, checks), measured(beside, columns, counted, ())
-    elif found is None or told != _rows_added(context, location):
-        with added_rows(context, table, base, location) as rows:
-            found = measured(rows, columns, counted, checks)
-    findings = tuple(Finding.read(check, found, at) for at, check in enumerate(checks))
-    return Written(
-        location, content_tally.read(found), findings, content_tally.read(more) if more is not None else NOTHING
+        observed_values, retained_values = (
+            wait_for_observation(observation),
+            wait_for_observation(retained_observation) if retained_rows is not None else None,
+        )
+    observed_count = sum(
+        observation_values[content_tally.ROWS]
+        for observation_values in (observed_values, retained_values)
+        if observation_values is not None
+    )
+    if retained_rows is not None and (
+        observed_values is None or retained_values is None or observed_count != _count_added_rows(context, location)
+    ):
+        observed_values, retained_values = (
+            measure_rows(frame, columns, content_columns, checks),
+            measure_rows(retained_rows, columns, content_columns, ()),
+        )
+    elif observed_values is None or observed_count != _count_added_rows(context, location):
+        with open_added_rows(context, table, base, location) as rows:
+            observed_values = measure_rows(rows, columns, content_columns, checks)
+    findings = tuple(CheckFinding.from_metrics(check, observed_values, index) for index, check in enumerate(checks))
+    return FrameWrite(
+        location,
+        content_tally.read(observed_values),
+        findings,
+        content_tally.read(retained_values) if retained_values is not None else EMPTY_TALLY,
     )
 
 
-def observed(
+def observe_rows(
     frame: "DataFrame",
     observation: "Observation",
     columns: Sequence[Column],
-    counted: Sequence[Column],
+    content_columns: Sequence[Column],
     checks: Sequence[Check],
 ) -> "DataFrame":
-    """Return a frame of which Spark observes, as its rows pass, what `measured` tells."""
+    """Return a frame whose rows Spark observes as they are written, with the metrics of `measure_rows`."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
-    hashed = frame.selectExpr("*", *content_tally.hashes(counted))
+    hashed = frame.selectExpr("*", *content_tally.build_row_hashes(content_columns))
     try:
-        checked = [F.expr(sql).alias(name) for name, sql in metrics(checks, columns).items()]
-        found = hashed.observe(observation, *_columns.of(frame.sparkSession.sparkContext), *checked)
+        check_columns = [F.expr(sql).alias(name) for name, sql in build_check_metrics(checks, columns).items()]
+        observed_frame = hashed.observe(observation, *_sum_columns.get(frame.sparkSession.sparkContext), *check_columns)
     except AnalysisException as error:
-        raise invalid(frame, checks, columns) or error from error
-    return found.selectExpr(*(quoted(column.name) for column in columns))
+        raise find_invalid_check(frame, checks, columns) or error from error
+    return observed_frame.selectExpr(*(quote_name(column.name) for column in columns))
 
 
-def _sums(context: "SparkContext") -> "list[SparkColumn]":
-    """Return the aggregates of a tally for Spark; they depend on no session and no frame."""
+def _build_sum_columns(context: "SparkContext") -> "list[SparkColumn]":
+    """Return the aggregates of a tally as Spark columns; they depend on no session and no frame."""
     from pyspark.sql import functions as F
 
-    return [F.expr(sql).alias(name) for name, sql in content_tally.sums().items()]
+    return [F.expr(sql).alias(name) for name, sql in content_tally.build_sums().items()]
 
 
-_columns = PerDriver(_sums)
+_sum_columns = PerDriverCache(_build_sum_columns)
 
 
-@phase("check")
-def measured(
-    rows: "DataFrame", columns: Sequence[Column], counted: Sequence[Column], checks: Sequence[Check]
+@measure_phase("check")
+def measure_rows(
+    rows: "DataFrame", columns: Sequence[Column], content_columns: Sequence[Column], checks: Sequence[Check]
 ) -> Mapping[str, Any]:
-    """Return what a write would observe of these rows, by a job of its own."""
+    """Compute the metrics that a write would observe for these rows, in a separate job."""
     from pyspark.sql import functions as F
 
-    wanted = content_tally.sums() | metrics(checks, columns)
-    hashed = rows.selectExpr("*", *content_tally.hashes(counted))
-    return hashed.agg(*(F.expr(sql).alias(name) for name, sql in wanted.items())).collect()[0].asDict()
+    aggregates = content_tally.build_sums() | build_check_metrics(checks, columns)
+    hashed = rows.selectExpr("*", *content_tally.build_row_hashes(content_columns))
+    return hashed.agg(*(F.expr(sql).alias(name) for name, sql in aggregates.items())).collect()[0].asDict()
 
 
-def news(observation: "Observation") -> Mapping[str, Any] | None:
-    """Return what Spark observed, or None where it does not say; waiting for it as PySpark does may never end."""
-    until = time.monotonic() + _PATIENCE_SECONDS
+def wait_for_observation(observation: "Observation") -> Mapping[str, Any] | None:
+    """Return what Spark observed, or None if it does not arrive; PySpark's own wait may never end."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while observation._jo is not None and observation._jo.getRowOrEmpty().isEmpty():
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return None
         time.sleep(_PAUSE_SECONDS)
     return observation.get
 
 
-def _rows_added(context: "Context", location: str) -> int:
-    snapshot = load(context.store, location).current_snapshot()
+def _count_added_rows(context: "TaskContext", location: str) -> int:
+    snapshot = load_metadata(context.store, location).current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     return int(snapshot.summary.additional_properties.get("added-records", 0))

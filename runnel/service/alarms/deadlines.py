@@ -1,4 +1,7 @@
-"""Whether a table is ready by its deadline, and a forecast of it before. Pure: facts and the time are passed in."""
+"""Decide whether a table meets its deadline, and forecast when it will be ready.
+
+Pure: the caller passes in the facts and the time.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,23 +11,23 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from runnel.declare.options.deadline import Deadline
-from runnel.project.inspection.schedule_times import due, times
+from runnel.project.inspection.schedule_times import iter_schedule_times, list_due_times
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _DAY = timedelta(days=1)
-_WINDOWS = (timedelta(hours=1), timedelta(hours=26), timedelta(days=8), timedelta(days=40))
-_BACK = 40  # days after which nobody asks for a deadline any more
-_MOST = 5000
+_LOOKBACKS = (timedelta(hours=1), timedelta(hours=26), timedelta(days=8), timedelta(days=40))
+_MAX_DAYS_BACK = 40  # a deadline older than so many days is not looked for
+_MAX_TIMES = 5000
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A schedule that makes a table. `seconds` is what its runs take, `begun_at` when one began that is not over.
+class TimedSchedule:
+    """A schedule that computes a table.
 
-    One that waits has begun now. `queued` is the last of its times that was. Without `cron` and `every` only a change
-    makes it due.
+    `run_seconds` is how long its runs take. `started_at` is when its open run started; a queued run counts as started
+    now. `last_queued_at` is the last due time that was queued. Without `cron` and `every`, only changes make it due.
     """
 
     name: str
@@ -32,128 +35,149 @@ class Timed:
     tz: str | None = None
     every: str | None = None
     is_paused: bool = False
-    seconds: float = 0.0
-    begun_at: datetime | None = None
-    queued: datetime | None = None
+    run_seconds: float = 0.0
+    started_at: datetime | None = None
+    last_queued_at: datetime | None = None
 
     @property
     def has_times(self) -> bool:
-        """Tell whether the clock makes it due."""
+        """Return whether the schedule is due at times, not only on changes."""
         return self.cron is not None or self.every is not None
 
 
 @dataclass(frozen=True)
-class Term:
-    """A table that was made at `start` or later is ready; it should be so at `by`."""
+class DeadlineTerm:
+    """The period of one deadline: the table must be published between `start_at` and `due_at`."""
 
-    start: datetime
-    by: datetime
+    start_at: datetime
+    due_at: datetime
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A table that is late, or will be. `ready_at` is the forecast, None where nothing is known."""
+class DeadlineVerdict:
+    """A table that is late, or will be. `ready_at` is the forecast, None if there is none."""
 
     is_late: bool
-    term: Term
+    term: DeadlineTerm
     ready_at: datetime | None
 
 
-def judge(
-    deadline: Deadline, schedules: Sequence[Timed], made_at: datetime | None, since: datetime, now: datetime
-) -> Verdict | None:
-    """Return what is wrong about a table, or None. Deadlines before `since` don't count."""
-    ready_at = forecast(schedules, now)
-    passed = passed_term(deadline, schedules, now)
-    if passed is not None and passed.by > since and not _is_made(made_at, passed):
-        return Verdict(True, passed, ready_at)
-    coming = coming_term(deadline, schedules, now)
-    if coming is None or _is_made(made_at, coming) or ready_at is None or ready_at <= coming.by:
+def judge_deadline(
+    deadline: Deadline,
+    schedules: Sequence[TimedSchedule],
+    published_at: datetime | None,
+    since: datetime,
+    now: datetime,
+) -> DeadlineVerdict | None:
+    """Return whether a table is late or will be; None if it is on time. Deadlines before `since` don't count."""
+    ready_at = forecast_ready_at(schedules, now)
+    passed_deadline = find_passed_term(deadline, schedules, now)
+    if passed_deadline is not None and passed_deadline.due_at > since and not _is_ready(published_at, passed_deadline):
+        return DeadlineVerdict(True, passed_deadline, ready_at)
+    current_deadline = find_current_term(deadline, schedules, now)
+    if (
+        current_deadline is None
+        or _is_ready(published_at, current_deadline)
+        or ready_at is None
+        or ready_at <= current_deadline.due_at
+    ):
         return None
-    return Verdict(False, coming, ready_at)
+    return DeadlineVerdict(False, current_deadline, ready_at)
 
 
-def forecast(schedules: Iterable[Timed], now: datetime) -> datetime | None:
-    """Return when a table will be made next, or None where no time says so."""
-    found = []
-    for one in schedules:
-        took = timedelta(seconds=one.seconds)
-        if one.begun_at is not None:
-            found.append(max(one.begun_at + took, now))
-        elif not one.is_paused:
-            found += [max(at, now) + took for at in _next(one, one.queued or now)]
-    return min(found, default=None)
+def forecast_ready_at(schedules: Iterable[TimedSchedule], now: datetime) -> datetime | None:
+    """Return when a table will be ready next, or None if no schedule has a time for it."""
+    candidates = []
+    for schedule in schedules:
+        run_time = timedelta(seconds=schedule.run_seconds)
+        if schedule.started_at is not None:
+            candidates.append(max(schedule.started_at + run_time, now))
+        elif not schedule.is_paused:
+            candidates += [
+                max(due_at, now) + run_time for due_at in _next_times(schedule, schedule.last_queued_at or now)
+            ]
+    return min(candidates, default=None)
 
 
-def passed_term(deadline: Deadline, schedules: Sequence[Timed], now: datetime) -> Term | None:
-    """Return the last term whose deadline is over."""
+def find_passed_term(deadline: Deadline, schedules: Sequence[TimedSchedule], now: datetime) -> DeadlineTerm | None:
+    """Return the last term whose deadline has passed."""
     if deadline.seconds is not None:
         length = timedelta(seconds=deadline.seconds)
-        start = last_due(schedules, now - length)
-        return Term(start, start + length) if start is not None else None
-    for back in range(_BACK):
-        term = _term_of(deadline, _times_of(schedules), _today(deadline, now) - back * _DAY)
-        if term is not None and term.by <= now:
+        start_at = find_last_due(schedules, now - length)
+        return DeadlineTerm(start_at, start_at + length) if start_at is not None else None
+    for days_back in range(_MAX_DAYS_BACK):
+        term = _find_term(deadline, _keep_times_only(schedules), _local_date(deadline, now) - days_back * _DAY)
+        if term is not None and term.due_at <= now:
             return term
     return None
 
 
-def coming_term(deadline: Deadline, schedules: Sequence[Timed], now: datetime) -> Term | None:
-    """Return the term that goes on now."""
+def find_current_term(deadline: Deadline, schedules: Sequence[TimedSchedule], now: datetime) -> DeadlineTerm | None:
+    """Return the term that contains `now`."""
     if deadline.seconds is not None:
-        start = last_due(schedules, now)
-        by = start + timedelta(seconds=deadline.seconds) if start is not None else None
-        return Term(start, by) if start is not None and by is not None and now < by else None
-    for ahead in (0, 1):
-        term = _term_of(deadline, _times_of(schedules), _today(deadline, now) + ahead * _DAY)
-        if term is not None and term.start <= now < term.by:
+        start_at = find_last_due(schedules, now)
+        due_at = start_at + timedelta(seconds=deadline.seconds) if start_at is not None else None
+        return DeadlineTerm(start_at, due_at) if start_at is not None and due_at is not None and now < due_at else None
+    for days_ahead in (0, 1):
+        term = _find_term(deadline, _keep_times_only(schedules), _local_date(deadline, now) + days_ahead * _DAY)
+        if term is not None and term.start_at <= now < term.due_at:
             return term
     return None
 
 
-def last_due(schedules: Iterable[Timed], until: datetime) -> datetime | None:
-    """Return the last time that one of some schedules was due, up to a moment."""
-    found = []
-    for one in schedules:
-        if not one.has_times:
+def find_last_due(schedules: Iterable[TimedSchedule], until: datetime) -> datetime | None:
+    """Return the last time up to `until` at which one of the schedules was due."""
+    last_times = []
+    for schedule in schedules:
+        if not schedule.has_times:
             continue
-        for window in _WINDOWS:
-            dues = due(one.cron, one.tz, one.every, until - window, until, _MOST)
-            if dues:
-                found.append(dues[-1])
+        for lookback in _LOOKBACKS:
+            times_due = list_due_times(schedule.cron, schedule.tz, schedule.every, until - lookback, until, _MAX_TIMES)
+            if times_due:
+                last_times.append(times_due[-1])
                 break
-    return max(found, default=None)
+    return max(last_times, default=None)
 
 
-@lru_cache(10_000)  # it is asked every second, and is the same all day
-def _term_of(deadline: Deadline, timed: tuple[Timed, ...], day: date) -> Term | None:
-    """Return the term of a day; None where none of its schedules with times is due for it."""
+@lru_cache(10_000)  # called every second, and the same all day
+def _find_term(deadline: Deadline, schedules: tuple[TimedSchedule, ...], day: date) -> DeadlineTerm | None:
+    """Return the term of a day; None if none of its schedules with times is due for it."""
     assert deadline.clock is not None and deadline.zone is not None
-    by, midnight = _at(day, deadline.clock, deadline.zone), _at(day, clock_time(), deadline.zone)
+    due_at, midnight = _to_utc(day, deadline.clock, deadline.zone), _to_utc(day, clock_time(), deadline.zone)
     just_before = midnight - timedelta(microseconds=1)
-    if not timed or any(at <= by for one in timed for at in _next(one, just_before)):
-        return Term(midnight, by)
-    evening = last_due(timed, midnight)
-    return Term(evening, by) if evening is not None and evening > by - _DAY else None
+    if not schedules or any(
+        next_at <= due_at for schedule in schedules for next_at in _next_times(schedule, just_before)
+    ):
+        return DeadlineTerm(midnight, due_at)
+    previous_due_at = find_last_due(schedules, midnight)
+    return (
+        DeadlineTerm(previous_due_at, due_at)
+        if previous_due_at is not None and previous_due_at > due_at - _DAY
+        else None
+    )
 
 
-def _times_of(schedules: Iterable[Timed]) -> tuple[Timed, ...]:
-    """Return the schedules with times, and nothing but their times."""
-    return tuple(Timed(one.name, one.cron, one.tz, one.every) for one in schedules if one.has_times)
+def _keep_times_only(schedules: Iterable[TimedSchedule]) -> tuple[TimedSchedule, ...]:
+    """Return the schedules with times, reduced to name and times so that they can be cache keys."""
+    return tuple(
+        TimedSchedule(schedule.name, schedule.cron, schedule.tz, schedule.every)
+        for schedule in schedules
+        if schedule.has_times
+    )
 
 
-def _next(one: Timed, after: datetime) -> list[datetime]:
-    found = next(times(one.cron, one.tz, one.every, after), None)
-    return [found] if found is not None else []
+def _next_times(schedule: TimedSchedule, after: datetime) -> list[datetime]:
+    next_at = next(iter_schedule_times(schedule.cron, schedule.tz, schedule.every, after), None)
+    return [next_at] if next_at is not None else []
 
 
-def _at(day: date, clock: clock_time, zone: "ZoneInfo") -> datetime:
+def _to_utc(day: date, clock: clock_time, zone: "ZoneInfo") -> datetime:
     return datetime.combine(day, clock, zone).astimezone(UTC)
 
 
-def _today(deadline: Deadline, now: datetime) -> date:
+def _local_date(deadline: Deadline, now: datetime) -> date:
     return now.astimezone(deadline.zone).date()
 
 
-def _is_made(made_at: datetime | None, term: Term) -> bool:
-    return made_at is not None and made_at >= term.start
+def _is_ready(published_at: datetime | None, term: DeadlineTerm) -> bool:
+    return published_at is not None and published_at >= term.start_at

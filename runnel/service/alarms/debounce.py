@@ -1,7 +1,7 @@
-"""Let nobody be told of what passes by itself: only what is seen to last is an alarm, and is over only if that lasts.
+"""Debounce alarms: a problem must last a while before it is raised, and must be gone a while before it is over.
 
-So what fails, starts and fails again is one alarm. How long it lasts is what this process saw: what the catalog says
-from before a start may be old.
+So a stream that fails, restarts and fails again is one alarm. Only the time that this process observed counts: what
+the catalog says from before its start may be outdated.
 """
 
 from collections.abc import Iterable
@@ -10,33 +10,33 @@ from datetime import datetime, timedelta
 
 from runnel.lake.control.alarms import Alarm
 
-LASTS = timedelta(minutes=1)
+MIN_DURATION = timedelta(minutes=1)
 
 
 @dataclass
-class _Seen:
+class _ObservedAlarm:
     alarm: Alarm
     since: datetime
     is_raised: bool
-    well_since: datetime | None = None
+    ok_since: datetime | None = None
 
 
-class Patience:
-    """What was seen to be wrong. `known` was raised before, and is over only if it is seen to be well."""
+class Debounce:
+    """The observed problems. `raised_alarms` were raised before, and end only once they are observed to be gone."""
 
-    def __init__(self, known: Iterable[Alarm], now: datetime) -> None:
-        self._seen = {one.key: _Seen(one, now, True) for one in known}
+    def __init__(self, raised_alarms: Iterable[Alarm], now: datetime) -> None:
+        self._observed = {alarm.key: _ObservedAlarm(alarm, now, True) for alarm in raised_alarms}
 
-    def lasting(self, wrong: Iterable[Alarm], now: datetime) -> list[Alarm]:
-        """Return what of all that is wrong now, or was a moment ago, has lasted."""
-        current = {one.key: one for one in wrong}
-        for key, one in current.items():
-            seen = self._seen.setdefault(key, _Seen(one, now, False))
-            seen.alarm, seen.well_since = one, None
-            seen.is_raised = seen.is_raised or now - seen.since >= LASTS
-        for key in self._seen.keys() - current.keys():
-            seen = self._seen[key]
-            seen.well_since = seen.well_since or now
-            if now - seen.well_since >= LASTS:
-                del self._seen[key]
-        return [seen.alarm for seen in self._seen.values() if seen.is_raised]
+    def update(self, current_alarms: Iterable[Alarm], now: datetime) -> list[Alarm]:
+        """Add the current observation, and return the alarms that have lasted long enough to be raised."""
+        alarms_by_key = {alarm.key: alarm for alarm in current_alarms}
+        for key, alarm in alarms_by_key.items():
+            observed = self._observed.setdefault(key, _ObservedAlarm(alarm, now, False))
+            observed.alarm, observed.ok_since = alarm, None
+            observed.is_raised = observed.is_raised or now - observed.since >= MIN_DURATION
+        for key in self._observed.keys() - alarms_by_key.keys():
+            observed = self._observed[key]
+            observed.ok_since = observed.ok_since or now
+            if now - observed.ok_since >= MIN_DURATION:
+                del self._observed[key]
+        return [observed.alarm for observed in self._observed.values() if observed.is_raised]

@@ -1,4 +1,4 @@
-"""Alarms of runs that failed. Pure."""
+"""Build alarms for runs that failed. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -6,56 +6,72 @@ from typing import TYPE_CHECKING
 from runnel.lake.control.alarms import Alarm
 
 if TYPE_CHECKING:
-    from runnel.lake.control.declarations import Declared
-    from runnel.service.alarms.run_outcomes import Ended
+    from runnel.lake.control.declarations import ProjectDeclarations
+    from runnel.service.alarms.run_outcomes import EndedRun
 
-_SCHEDULE = "schedule/"
+_SCHEDULE_PREFIX = "schedule/"
 
 
-def failures(
-    failed: "Iterable[Ended]", declared: "Declared", schedules: Iterable[str], made: Mapping[str, str]
+def find_failure_alarms(
+    failed_runs: "Iterable[EndedRun]",
+    declared: "ProjectDeclarations",
+    schedules: Iterable[str],
+    published_at: Mapping[str, str],
 ) -> list[Alarm]:
-    """Return an alarm for each run that failed and is not mended. `made`: when tables were last, on main."""
-    known = {f"{_SCHEDULE}{name}" for name in schedules}
-    found = []
-    for one in failed:
-        is_gone = one.cause.startswith(_SCHEDULE) and one.cause not in known
-        if not is_gone and not _is_settled(one, declared, made):
-            found.append(_alarm(one, declared))
-    return found
+    """Return an alarm for each run that failed and is not mended. `published_at`: when tables were last, on main."""
+    existing_causes = {f"{_SCHEDULE_PREFIX}{name}" for name in schedules}
+    failure_alarms = []
+    for failed_run in failed_runs:
+        is_schedule_removed = failed_run.cause.startswith(_SCHEDULE_PREFIX) and failed_run.cause not in existing_causes
+        if not is_schedule_removed and not _is_settled(failed_run, declared, published_at):
+            failure_alarms.append(_build_alarm(failed_run, declared))
+    return failure_alarms
 
 
-def _is_settled(one: "Ended", declared: "Declared", made: Mapping[str, str]) -> bool:
-    """Tell whether all tables that failed were made since, by a run that never was in the queue, or are gone."""
-    tables = [table for table, _ in one.failed]
+def _is_settled(failed_run: "EndedRun", declared: "ProjectDeclarations", published_at: Mapping[str, str]) -> bool:
+    """Return whether all failed tables were published since by a run outside the queue, or are no longer declared."""
+    tables = [table for table, _ in failed_run.failed_tables]
     if not tables or not declared.tables:
         return False
-    there = [table for table in tables if table in declared.tables]
-    return not there or (one.branch == "main" and all(made.get(table, "") > one.ended_at for table in there))
+    declared_tables = [table for table in tables if table in declared.tables]
+    return not declared_tables or (
+        failed_run.branch == "main"
+        and all(published_at.get(table, "") > failed_run.ended_at for table in declared_tables)
+    )
 
 
-def _alarm(one: "Ended", declared: "Declared") -> Alarm:
-    tables = tuple(name for name, _ in one.failed)
-    if not tables and one.cause.startswith(_SCHEDULE):
-        name = one.cause.removeprefix(_SCHEDULE)
+def _build_alarm(failed_run: "EndedRun", declared: "ProjectDeclarations") -> Alarm:
+    tables = tuple(name for name, _ in failed_run.failed_tables)
+    if not tables and failed_run.cause.startswith(_SCHEDULE_PREFIX):
+        name = failed_run.cause.removeprefix(_SCHEDULE_PREFIX)
         tables = tuple(table for table, watched in declared.tables.items() if name in watched.schedules)
-    error = one.failed[0][1] if one.failed else one.error or {}
+    error = failed_run.failed_tables[0][1] if failed_run.failed_tables else failed_run.error or {}
     fixes = [str(error["fix"])] if error.get("fix") else []
-    fixes += [f"`runnel logs {one.run}` says more", f"`runnel retry {one.id}` runs it again"]
-    blocks = tuple(declared.blocked(tables))
-    return Alarm(one.key, "failed", _what(one), one.ended_at, "alarm", tables, blocks, "; ".join(fixes), one.run)
+    fixes += [f"`runnel logs {failed_run.run}` says more", f"`runnel retry {failed_run.id}` runs it again"]
+    blocks = tuple(declared.find_blocked(tables))
+    return Alarm(
+        failed_run.key,
+        "failed",
+        _describe_failure(failed_run),
+        failed_run.ended_at,
+        "alarm",
+        tables,
+        blocks,
+        "; ".join(fixes),
+        failed_run.run,
+    )
 
 
-def _what(one: "Ended") -> str:
-    if one.cause == "user":
-        name = f"the run of {one.select or 'everything'}"
+def _describe_failure(failed_run: "EndedRun") -> str:
+    if failed_run.cause == "user":
+        name = f"the run of {failed_run.select or 'everything'}"
     else:
-        kind, _, which = one.cause.partition("/")
-        name = f"{kind} `{which}`"
-    where = "" if one.branch == "main" else f" on `{one.branch}`"
-    if not one.failed:
-        return f"{name} failed{where}: {(one.error or {}).get('what') or 'nobody knows why'}"
-    table, error = one.failed[0]
-    more = len(one.failed) - 1
-    others = f", and {more} more table{'' if more == 1 else 's'}" if more else ""
-    return f"{name} failed{where}: `{table}`: {error.get('what') or 'nobody knows why'}{others}"
+        kind, _, cause_name = failed_run.cause.partition("/")
+        name = f"{kind} `{cause_name}`"
+    branch_text = "" if failed_run.branch == "main" else f" on `{failed_run.branch}`"
+    if not failed_run.failed_tables:
+        return f"{name} failed{branch_text}: {(failed_run.error or {}).get('what') or 'nobody knows why'}"
+    table, error = failed_run.failed_tables[0]
+    other_count = len(failed_run.failed_tables) - 1
+    others = f", and {other_count} more table{'' if other_count == 1 else 's'}" if other_count else ""
+    return f"{name} failed{branch_text}: `{table}`: {error.get('what') or 'nobody knows why'}{others}"

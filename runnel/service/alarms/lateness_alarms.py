@@ -1,89 +1,106 @@
-"""Alarms of tables that are late, or are forecast to be."""
+"""Build alarms for tables that are late, or are forecast to be."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from runnel.declare.options.deadline import deadline_of
+from runnel.declare.options.deadline import parse_deadline
 from runnel.errors import RunnelError
-from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control.alarms import ALARM, WARNING, Alarm
-from runnel.project.inspection.schedule_times import is_readable
-from runnel.service.alarms.deadlines import Timed, Verdict, judge
+from runnel.project.inspection.schedule_times import is_valid_schedule
+from runnel.service.alarms.deadlines import DeadlineVerdict, TimedSchedule, judge_deadline
 
 if TYPE_CHECKING:
-    from runnel.lake.control.declarations import Declared, Watched
-    from runnel.lake.control.run_queue import Queued
-    from runnel.lake.control.schedules import Standing
-    from runnel.service.alarms.run_outcomes import History
+    from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
+    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.schedules import ScheduleRecord
+    from runnel.service.alarms.run_outcomes import RunOutcomes
 
 
-def lateness(declared: "Declared", timed: Mapping[str, Timed], made: Mapping[str, str], now: datetime) -> list[Alarm]:
-    """Return an alarm or a warning for each table that is not ready in time. `made`: when each was last. Pure."""
-    found = []
-    for one in with_deadlines(declared):
-        blocks = tuple(declared.blocked([one.table]))
+def find_lateness_alarms(
+    declared: "ProjectDeclarations",
+    timed_schedules: Mapping[str, TimedSchedule],
+    published_times: Mapping[str, str],
+    now: datetime,
+) -> list[Alarm]:
+    """Return an alarm or a warning for each table that is not ready in time. Pure: `published_times` come in."""
+    late_alarms = []
+    for watched in list_tables_with_deadline(declared):
+        blocks = tuple(declared.find_blocked([watched.table]))
         try:
-            schedules = [timed[name] for name in one.schedules if name in timed]
-            made_at = moment(made[one.table]) if one.table in made else None
-            verdict = judge(deadline_of(one.deadline), schedules, made_at, moment(one.since), now)
+            schedules = [timed_schedules[name] for name in watched.schedules if name in timed_schedules]
+            published_at = parse_time(published_times[watched.table]) if watched.table in published_times else None
+            verdict = judge_deadline(
+                parse_deadline(watched.deadline), schedules, published_at, parse_time(watched.since), now
+            )
             if verdict is not None:
-                found.append(_alarm(one, verdict, blocks, now))
-        except Exception as error:  # one deadline that can't be read must not hide what is wrong with other tables
-            found.append(_unreadable(one, error, blocks))
-    return found
+                late_alarms.append(_build_late_alarm(watched, verdict, blocks, now))
+        except Exception as error:  # an unreadable deadline must not hide the alarms of other tables
+            late_alarms.append(_build_unreadable_alarm(watched, error, blocks))
+    return late_alarms
 
 
-def _unreadable(one: "Watched", error: Exception, blocks: tuple[str, ...]) -> Alarm:
+def _build_unreadable_alarm(watched: "TableDeclaration", error: Exception, blocks: tuple[str, ...]) -> Alarm:
     reason = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
-    what = f"nobody can say whether `{one.table}` is late, its deadline {one.deadline!r} can't be read: {reason}"
+    what = (
+        f"nobody can say whether `{watched.table}` is late, its deadline {watched.deadline!r} can't be read: {reason}"
+    )
     fix = "correct `deadline=` of its task; `runnel validate` checks it"
-    return Alarm(f"late/{one.table}", "late", what, one.since, ALARM, (one.table,), blocks, fix)
+    return Alarm(f"late/{watched.table}", "late", what, watched.since, ALARM, (watched.table,), blocks, fix)
 
 
-def with_deadlines(declared: "Declared") -> "list[Watched]":
+def list_tables_with_deadline(declared: "ProjectDeclarations") -> "list[TableDeclaration]":
     """Return the tables that have a deadline."""
-    return [one for one in declared.tables.values() if one.deadline is not None]
+    return [watched for watched in declared.tables.values() if watched.deadline is not None]
 
 
-def timed_of(
-    standing: "Iterable[Standing]", history: "History", waiting: "Iterable[Queued]", now: datetime
-) -> dict[str, Timed]:
-    """Return the schedules on main that can be read, with what their runs took and whether one goes on."""
-    begun = {one.cause: moment(one.started_at) if one.state == "running" and one.started_at else now for one in waiting}
-    found = {}
-    for one in standing:
-        declared, cause = one.declared, f"schedule/{one.name}"
+def build_timed_schedules(
+    schedules: "Iterable[ScheduleRecord]", outcomes: "RunOutcomes", open_entries: "Iterable[QueueEntry]", now: datetime
+) -> dict[str, TimedSchedule]:
+    """Return the readable schedules on main, with the duration of their runs and when an open run started."""
+    started_at = {
+        schedule.cause: parse_time(schedule.started_at) if schedule.state == "running" and schedule.started_at else now
+        for schedule in open_entries
+    }
+    timed_schedules = {}
+    for schedule in schedules:
+        declared, cause = schedule.declared, f"schedule/{schedule.name}"
         times = (declared.get("cron"), declared.get("tz"), declared.get("every"))
-        if declared.get("branch", "main") == "main" and is_readable(*times):
-            when = (*times, one.paused_at is not None)
-            queued = moment(one.cursor.get("slot", one.seen_at))
-            found[one.name] = Timed(one.name, *when, history.seconds(cause) or 0.0, begun.get(cause), queued)
-    return found
+        if declared.get("branch", "main") == "main" and is_valid_schedule(*times):
+            timing = (*times, schedule.paused_at is not None)
+            last_queued_at = parse_time(schedule.cursor.get("slot", schedule.seen_at))
+            timed_schedules[schedule.name] = TimedSchedule(
+                schedule.name, *timing, outcomes.typical_seconds(cause) or 0.0, started_at.get(cause), last_queued_at
+            )
+    return timed_schedules
 
 
-def _alarm(one: "Watched", verdict: Verdict, blocks: tuple[str, ...], now: datetime) -> Alarm:
-    zone = deadline_of(one.deadline).zone or ZoneInfo("UTC")
-    by = _shown(verdict.term.by, zone, now)
+def _build_late_alarm(
+    watched: "TableDeclaration", verdict: DeadlineVerdict, blocks: tuple[str, ...], now: datetime
+) -> Alarm:
+    zone = parse_deadline(watched.deadline).zone or ZoneInfo("UTC")
+    due_text = _format_local_time(verdict.term.due_at, zone, now)
     if verdict.is_late:
-        what = f"`{one.table}` is late: it was to be ready by {by} {zone}"
-        what += f", and is forecast for {_shown(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
+        what = f"`{watched.table}` is late: it was to be ready by {due_text} {zone}"
+        what += f", and is forecast for {_format_local_time(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
     else:
         assert verdict.ready_at is not None
-        ready = _shown(verdict.ready_at, zone, now)
-        what = f"`{one.table}` will be late: forecast ready at {ready}, and its deadline is {by} {zone}"
-    fix = f"`runnel runs` says what goes on; `runnel run -s {one.table}` makes it now"
-    level, since = (ALARM, verdict.term.by) if verdict.is_late else (WARNING, now)
-    return Alarm(f"late/{one.table}", "late", what, stamp(since), level, (one.table,), blocks, fix)
+        ready_text = _format_local_time(verdict.ready_at, zone, now)
+        what = f"`{watched.table}` will be late: forecast ready at {ready_text}, and its deadline is {due_text} {zone}"
+    fix = f"`runnel runs` says what goes on; `runnel run -s {watched.table}` makes it now"
+    level, since = (ALARM, verdict.term.due_at) if verdict.is_late else (WARNING, now)
+    return Alarm(f"late/{watched.table}", "late", what, format_time(since), level, (watched.table,), blocks, fix)
 
 
-def _shown(at: datetime, zone: ZoneInfo, now: datetime) -> str:
-    """Return a time as people read it, with the day where it is not today.
+def _format_local_time(at: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """Format a time for people, with the date if it is not today.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
-    >>> _shown(noon.replace(day=3), ZoneInfo("Asia/Shanghai"), noon), _shown(noon, ZoneInfo("UTC"), noon)
+    >>> shanghai, utc = ZoneInfo("Asia/Shanghai"), ZoneInfo("UTC")
+    >>> _format_local_time(noon.replace(day=3), shanghai, noon), _format_local_time(noon, utc, noon)
     ('2026-01-03 20:00', '12:00')
     """
     local = at.astimezone(zone)

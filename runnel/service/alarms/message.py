@@ -1,29 +1,29 @@
-"""What people are told of an alarm: as JSON, and as text. Pure."""
+"""Format an alarm for its notifications, as JSON and as text. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.errors import listed
+from runnel.errors import join_names
 from runnel.lake.control.alarms import OVER, Alarm
 
 
 @dataclass(frozen=True)
-class Message:
-    """An alarm as it is told. `word` is "warning", "alarm" or "over"."""
+class AlarmMessage:
+    """An alarm with what a notification says about it. `status` is "warning", "alarm" or "over"."""
 
     alarm: Alarm
-    word: str
+    status: str
     project: str
 
     @property
     def key(self) -> str:
-        """Return what is the same when it is told again."""
-        return f"{self.alarm.key}/{self.alarm.number}/{self.word}"
+        """Return the idempotency key: the same if the notification is sent again."""
+        return f"{self.alarm.key}/{self.alarm.number}/{self.status}"
 
     @property
     def title(self) -> str:
-        """Return it in one line."""
-        start = "over: " if self.word == OVER else ""
+        """Return the message in one line."""
+        start = "over: " if self.status == OVER else ""
         return " ".join(f"{self.project}: {start}{self.alarm.what}".split())
 
     @property
@@ -31,21 +31,21 @@ class Message:
         """Return what is wrong, since when, what it blocks and what to do; or that it is over."""
         alarm = self.alarm
         if alarm.over_at is not None:
-            return f"{self.title}\nit was so from {_shown(alarm.since)} to {_shown(alarm.over_at)}"
-        lines = [self.title, f"since {_shown(alarm.since)}"]
+            return f"{self.title}\nit was so from {_format_time(alarm.since)} to {_format_time(alarm.over_at)}"
+        lines = [self.title, f"since {_format_time(alarm.since)}"]
         if alarm.blocks:
-            lines.append(f"blocks {listed(alarm.blocks, most=20)}")
+            lines.append(f"blocks {join_names(alarm.blocks, max_names=20)}")
         return "\n".join([*lines, f"to do: {alarm.fix}"])
 
     def json(self) -> dict[str, Any]:
-        """Return what a webhook and a command get."""
+        """Return the JSON that a webhook and a command get."""
         return {**self.alarm.json(), "project": self.project, "text": self.text}
 
 
-def _shown(at: str) -> str:
-    """Return a stored time as people read it.
+def _format_time(at: str) -> str:
+    """Format a stored time for people.
 
-    >>> _shown("2026-01-02T08:00:00.000000Z")
+    >>> _format_time("2026-01-02T08:00:00.000000Z")
     '2026-01-02 08:00:00 UTC'
     """
     return f"{at[:19].replace('T', ' ')} UTC"

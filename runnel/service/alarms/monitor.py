@@ -1,118 +1,133 @@
-"""Look at the catalog for what is wrong, and raise or end alarms. Of several services one looks at a time."""
+"""Check the catalog for problems, and raise or end alarms. Of several services, only the lease holder does so."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from runnel.lake.catalog.database import clock, moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time, read_clock
 from runnel.lake.control import alarms, backfills, declarations, run_queue, schedules, workers
-from runnel.lake.control.leader_lease import Turn
+from runnel.lake.control.leader_lease import LeaderLease
 from runnel.lake.flow_state import sink_positions, streams
-from runnel.lake.flow_state.last_published import made_at
-from runnel.service.alarms.debounce import Patience
-from runnel.service.alarms.failure_alarms import failures
+from runnel.lake.flow_state.last_published import read_last_published
+from runnel.service.alarms.debounce import Debounce
+from runnel.service.alarms.failure_alarms import find_failure_alarms
 from runnel.service.alarms.health_alarms import (
-    no_room_left,
-    nobody_works,
-    schedules_unknown,
-    schedules_wrong,
-    sinks_wrong,
-    streams_wrong,
+    find_disk_alarm,
+    find_schedule_alarms,
+    find_sink_alarms,
+    find_stream_alarms,
+    find_undeclared_alarm,
+    find_worker_alarm,
 )
-from runnel.service.alarms.lateness_alarms import lateness, timed_of, with_deadlines
-from runnel.service.alarms.run_outcomes import History
+from runnel.service.alarms.lateness_alarms import build_timed_schedules, find_lateness_alarms, list_tables_with_deadline
+from runnel.service.alarms.run_outcomes import RunOutcomes
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from runnel.lake.catalog.database import Database
     from runnel.lake.control.alarms import Alarm
-    from runnel.lake.control.declarations import Declared
-    from runnel.lake.control.run_queue import Queued
-    from runnel.lake.control.schedules import Standing
-    from runnel.service.server.scheduler import Problem
+    from runnel.lake.control.declarations import ProjectDeclarations
+    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.schedules import ScheduleRecord
+    from runnel.service.server.scheduler import ScheduleProblem
 
-_PASSING = ("schedule", "stream", "sink", "worker", "disk")  # kinds that may pass by themselves
+_TRANSIENT_KINDS = ("schedule", "stream", "sink", "worker", "disk")  # kinds of alarms that may end by themselves
 
 
 @dataclass(frozen=True)
-class _Facts:
-    declared: "Declared"
-    standing: "list[Standing]"
-    waiting: "list[Queued]"
-    troubles: "list[Alarm]"  # that may pass
-    known: "list[Alarm]"
+class _AlarmFacts:
+    declared: "ProjectDeclarations"
+    schedules: "list[ScheduleRecord]"
+    open_entries: "list[QueueEntry]"
+    transient_alarms: "list[Alarm]"  # that may end by themselves
+    raised_alarms: "list[Alarm]"
 
 
-class Watchman:
-    """Who looks. `now` is a clock, by default the database's; `schedule_problems` is what the scheduler met.
+class AlarmMonitor:
+    """Raises and ends alarms. `clock_now` is by default the database's clock.
 
-    `are_declared` tells whether a worker has declared the schedules since the service started.
+    `schedule_problems` returns the errors of the scheduler; `are_declared` returns whether a worker has declared the
+    schedules since the service started.
     """
 
     def __init__(
         self,
         db: "Database",
-        now: Callable[[], datetime] | None = None,
-        schedule_problems: "Callable[[], Mapping[str, Problem]]" = dict,
+        clock_now: Callable[[], datetime] | None = None,
+        schedule_problems: "Callable[[], Mapping[str, ScheduleProblem]]" = dict,
         are_declared: Callable[[], bool] = lambda: True,
     ) -> None:
         self._db = db
         self._are_declared = are_declared
         self._schedule_problems = schedule_problems
-        self._now = now or (lambda: moment(db.read(clock)))
-        self._turn = Turn(db, "alarms")
-        self._history: History | None = None
-        self._patience: Patience | None = None
+        self._clock_now = clock_now or (lambda: parse_time(db.read(read_clock)))
+        self._lease = LeaderLease(db, "alarms")
+        self._outcomes: RunOutcomes | None = None
+        self._debounce: Debounce | None = None
 
-    def look(self) -> None:
-        """Raise what is wrong now, and end what is no more; nothing where another does."""
-        if not self._turn.take():
-            self._history = self._patience = None  # what was seen may be old when it is our turn
+    def update_alarms(self) -> None:
+        """Raise new alarms and end resolved ones; do nothing if another service holds the lease."""
+        if not self._lease.acquire():
+            self._outcomes = self._debounce = None  # what was read may be outdated when this service gets the lease
             return
-        now = self._now()
-        facts = self._db.read(lambda connection: _facts(connection, now))
-        history = self._history = self._history or History()
-        history.read(self._db)  # after the queue, so that what ends meanwhile is in one of them
-        if self._patience is None:
-            self._patience = Patience([one for one in facts.known if one.kind in _PASSING], now)
-        alarms.settle(self._db, self._wrong(facts, history, self._patience, now), now)
+        now = self._clock_now()
+        facts = self._db.read(lambda connection: _read_facts(connection, now))
+        outcomes = self._outcomes = self._outcomes or RunOutcomes()
+        outcomes.read_new(self._db)  # after the queue, so that a run that ends meanwhile is in one of them
+        if self._debounce is None:
+            self._debounce = Debounce([alarm for alarm in facts.raised_alarms if alarm.kind in _TRANSIENT_KINDS], now)
+        alarms.update_alarms(self._db, self._find_alarms(facts, outcomes, self._debounce, now), now)
 
-    def _wrong(self, facts: _Facts, history: History, patience: Patience, now: datetime) -> "list[Alarm]":
-        failed = history.failed()
-        tables = {one.table for one in with_deadlines(facts.declared)} | {
-            name for one in failed for name, _ in one.failed
+    def _find_alarms(
+        self, facts: _AlarmFacts, outcomes: RunOutcomes, debounce: Debounce, now: datetime
+    ) -> "list[Alarm]":
+        failed_runs = outcomes.unresolved_failures()
+        tables = {item.table for item in list_tables_with_deadline(facts.declared)} | {
+            name for item in failed_runs for name, _ in item.failed_tables
         }
-        made = self._db.read(lambda connection: made_at(connection, "main", tables))
-        made |= {table: max(at, made.get(table, "")) for table in tables if (at := history.made_at(table))}
-        timed = timed_of(facts.standing, history, facts.waiting, now)
+        published_times = self._db.read(lambda connection: read_last_published(connection, "main", tables))
+        published_times |= {
+            table: max(published_at, published_times.get(table, ""))
+            for table in tables
+            if (published_at := outcomes.last_published_at(table))
+        }
+        timed_schedules = build_timed_schedules(facts.schedules, outcomes, facts.open_entries, now)
         problems = self._schedule_problems().values()
-        lasting = schedules_wrong([one for one in problems if not one.is_passing], facts.declared)
-        passing = schedules_wrong([one for one in problems if one.is_passing], facts.declared)
+        schedule_alarms = find_schedule_alarms([item for item in problems if not item.is_transient], facts.declared)
+        transient_alarms = find_schedule_alarms([item for item in problems if item.is_transient], facts.declared)
         if not self._are_declared():
-            passing += schedules_unknown([one.name for one in facts.standing if one.paused_at is None], now)
+            transient_alarms += find_undeclared_alarm(
+                [item.name for item in facts.schedules if item.paused_at is None], now
+            )
         return [
-            *failures(failed, facts.declared, [one.name for one in facts.standing], made),
-            *lateness(facts.declared, timed, made, now),
-            *lasting,
-            *patience.lasting([*passing, *facts.troubles], now),
+            *find_failure_alarms(failed_runs, facts.declared, [item.name for item in facts.schedules], published_times),
+            *find_lateness_alarms(facts.declared, timed_schedules, published_times, now),
+            *schedule_alarms,
+            *debounce.update([*transient_alarms, *facts.transient_alarms], now),
         ]
 
-    def leave(self) -> None:
-        """Let another look."""
-        self._turn.leave()
+    def release_lease(self) -> None:
+        """Release the lease, so that another service can take over."""
+        self._lease.release()
 
 
-def _facts(connection: "Connection", now: datetime) -> _Facts:
-    found = declarations.declared(connection)
-    waiting = run_queue.entries(connection, states=run_queue.OPEN)
-    queued = [one for one in waiting if one.state == run_queue.QUEUED]
-    there = len(workers.present(connection, workers.WORKER))
-    troubles = [
-        *streams_wrong(streams.streams(connection).values(), found),
-        *sinks_wrong(sink_positions.states(connection), found),
-        *nobody_works(queued, there, backfills.paused_causes(connection), stamp(now)),
-        *no_room_left(queued),
+def _read_facts(connection: "Connection", now: datetime) -> _AlarmFacts:
+    declared_flow = declarations.read_declarations(connection)
+    open_entries = run_queue.list_entries(connection, states=run_queue.OPEN_STATES)
+    queued_entries = [entry for entry in open_entries if entry.state == run_queue.QUEUED]
+    worker_count = len(workers.list_alive(connection, workers.WORKER))
+    transient_alarms = [
+        *find_stream_alarms(streams.list_streams(connection).values(), declared_flow),
+        *find_sink_alarms(sink_positions.read_positions(connection), declared_flow),
+        *find_worker_alarm(queued_entries, worker_count, backfills.list_paused_causes(connection), format_time(now)),
+        *find_disk_alarm(queued_entries),
     ]
-    return _Facts(found, schedules.standing(connection), waiting, troubles, alarms.alarms(connection))
+    return _AlarmFacts(
+        declared_flow,
+        schedules.list_schedules(connection),
+        open_entries,
+        transient_alarms,
+        alarms.read_alarms(connection),
+    )

@@ -1,6 +1,6 @@
-"""Tell alarms to those who want to know: each once, and again when it is over.
+"""Send alarm notifications to the declared alerts: once when an alarm is raised, and once when it is over.
 
-Each alert has a thread of its own while there is something to tell, so that a slow one holds up no other.
+Each alert has a thread of its own while notifications are due, so that a slow one delays no other.
 """
 
 import logging
@@ -12,90 +12,96 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.catalog.database import clock, moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time, read_clock
 from runnel.lake.control import alarms, declarations, notifications
-from runnel.service.alarms.command_channel import call
-from runnel.service.alarms.email_channel import send
-from runnel.service.alarms.message import Message
-from runnel.service.alarms.webhook_channel import post
+from runnel.service.alarms.command_channel import run_command
+from runnel.service.alarms.email_channel import send_email
+from runnel.service.alarms.message import AlarmMessage
+from runnel.service.alarms.webhook_channel import post_alarm
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from runnel.lake.catalog.database import Database
-    from runnel.lake.control.declarations import Listener
-    from runnel.lake.control.notifications import Telling
+    from runnel.lake.control.declarations import AlertDeclaration
+    from runnel.lake.control.notifications import Notification
 
 LOG = logging.getLogger("runnel.alerts")
-_OLD = timedelta(days=1)  # what is over for so long is told to nobody any more
-Due = list[tuple["Listener", list["Telling"]]]
+_MAX_AGE = timedelta(days=1)  # of an ended alarm: older ones cause no notification
+DueNotifications = list[tuple["AlertDeclaration", list["Notification"]]]
 
 
-class Herald:
-    """Who tells. `now` is a clock, by default the database's; `root` is the project's folder."""
+class Notifier:
+    """Sends the due notifications. `clock_now` is by default the database's clock; `root` is the project's folder."""
 
-    def __init__(self, db: "Database", project: str, root: Path, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self, db: "Database", project: str, root: Path, clock_now: Callable[[], datetime] | None = None
+    ) -> None:
         self._db = db
         self._project = project
         self._root = root
-        self._now = now or (lambda: moment(db.read(clock)))
+        self._clock_now = clock_now or (lambda: parse_time(db.read(read_clock)))
         self._threads: dict[str, threading.Thread] = {}
 
-    def look(self) -> None:
-        """Begin to tell what is due."""
-        now = self._now()
+    def start_due_notifications(self) -> None:
+        """Start a thread for each alert that has due notifications."""
+        now = self._clock_now()
         self._threads = {name: thread for name, thread in self._threads.items() if thread.is_alive()}
-        for listener, due in self._db.read(lambda connection: _due(connection, now)):
+        for listener, due_notifications in self._db.read(lambda connection: _find_due_notifications(connection, now)):
             if listener.name not in self._threads:
                 name = f"runnel alert {listener.name}"
-                thread = threading.Thread(target=self._tell_all, args=(listener, due), name=name, daemon=True)
+                thread = threading.Thread(
+                    target=self._notify_all, args=(listener, due_notifications), name=name, daemon=True
+                )
                 self._threads[listener.name] = thread
                 thread.start()
 
     def finish(self, seconds: float = 5.0) -> None:
-        """Wait a little for what is being told."""
+        """Wait up to `seconds` for each alert that is being notified."""
         for thread in list(self._threads.values()):
             thread.join(seconds)
 
-    def _tell_all(self, listener: "Listener", due: "list[Telling]") -> None:
-        for one in due:
+    def _notify_all(self, listener: "AlertDeclaration", due_notifications: "list[Notification]") -> None:
+        for notification in due_notifications:
             try:
-                self._tell(listener, one)
-            except RunnelError as error:  # the database is away; the claim ends by itself
+                self._notify(listener, notification)
+            except RunnelError as error:  # the database is unreachable; the claim expires by itself
                 LOG.warning("alert %s: %s", listener.name, error)
 
-    def _tell(self, listener: "Listener", one: "Telling") -> None:
-        if not notifications.claim(self._db, one, self._now()):
+    def _notify(self, listener: "AlertDeclaration", notification: "Notification") -> None:
+        if not notifications.claim(self._db, notification, self._clock_now()):
             return
         problem = None
         try:
-            self._send(listener, Message(one.alarm, one.word, self._project))
+            self._send(listener, AlarmMessage(notification.alarm, notification.word, self._project))
         except RunnelError as error:
             problem = error.what
-        except Exception as error:  # whatever somebody declared must not end the others
+        except Exception as error:  # a bad declaration must not stop the other notifications
             LOG.error("alert %s", listener.name, exc_info=error)
             problem = f"{type(error).__name__}: {error}"
         if problem is not None:
-            LOG.warning("alert %s could not be told of %s: %s", listener.name, one.alarm.key, problem)
-        notifications.note(self._db, one, self._now(), problem)
+            LOG.warning("alert %s could not be told of %s: %s", listener.name, notification.alarm.key, problem)
+        notifications.record_attempt(self._db, notification, self._clock_now(), problem)
 
-    def _send(self, listener: "Listener", message: Message) -> None:
-        way = listener.way
-        if "webhook" in way:
-            post(way, message)
-        elif "email" in way:
-            send(way, message)
+    def _send(self, listener: "AlertDeclaration", message: AlarmMessage) -> None:
+        channel = listener.channel
+        if "webhook" in channel:
+            post_alarm(channel, message)
+        elif "email" in channel:
+            send_email(channel, message)
         else:
-            call(str(way["command"]), message, self._root)
+            run_command(str(channel["command"]), message, self._root)
 
 
-def _due(connection: "Connection", now: datetime) -> Due:
-    """Return what is to be told now, and to whom."""
-    listeners = declarations.declared(connection).listeners
+def _find_due_notifications(connection: "Connection", now: datetime) -> DueNotifications:
+    """Return the notifications that are due, by alert."""
+    listeners = declarations.read_declarations(connection).alerts
     if not listeners:
         return []
-    found = alarms.alarms(connection, over_after=stamp(now - _OLD))
-    grouped = defaultdict[str, list["Telling"]](list)
-    for one in notifications.due(found, notifications.tellings(connection, found), listeners, now):
-        grouped[one.alert].append(one)
-    return [(listener, grouped[listener.name]) for listener in listeners if grouped[listener.name]]
+    recent_alarms = alarms.read_alarms(connection, over_after=format_time(now - _MAX_AGE))
+    by_alert = defaultdict[str, list["Notification"]](list)
+    for notification in notifications.list_due(
+        recent_alarms, notifications.list_notifications(connection, recent_alarms), listeners, now
+    ):
+        by_alert[notification.alert].append(notification)
+    return [(listener, by_alert[listener.name]) for listener in listeners if by_alert[listener.name]]

@@ -1,6 +1,6 @@
-"""How runs have ended, as far as it matters now: the last of each kind, what was made when, and how long it took.
+"""Keep how runs ended: the last run of each kind, when each table was published, and how long runs took.
 
-Read once from the beginning, then only what is new.
+The queue is read once from the beginning, then only its new entries.
 """
 
 import hashlib
@@ -11,22 +11,22 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import run_queue
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
-    from runnel.lake.control.run_queue import Queued
+    from runnel.lake.control.run_queue import QueueEntry
 
-_LATE = timedelta(seconds=30)  # a transaction may end so much later than the time that it noted
-_PAGE = 500
-_KEPT = 10  # runs of a cause whose time is known
-_GOOD = ("succeeded", "nothing")
+_MAX_CLOCK_SKEW = timedelta(seconds=30)  # a transaction may commit so much later than the time it recorded
+_PAGE_SIZE = 500
+_MAX_DURATIONS = 10  # durations kept for each cause
+_GOOD_STATES = ("succeeded", "nothing")
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that has ended. `failed` are the tables whose step failed, each with its error."""
+class EndedRun:
+    """A run that has ended. `failed_tables` are the tables whose step failed, each with its error."""
 
     id: str
     run: str
@@ -35,98 +35,104 @@ class Ended:
     select: str
     state: str
     ended_at: str
-    failed: tuple[tuple[str, dict[str, Any]], ...] = ()
-    error: dict[str, Any] | None = None  # of the whole, where nothing was begun or published
+    failed_tables: tuple[tuple[str, dict[str, Any]], ...] = ()
+    error: dict[str, Any] | None = None  # of the run itself, if no step started or nothing was published
 
     @property
     def key(self) -> str:
-        """Return what tells apart runs of which only the last one counts."""
+        """Return the alarm key of this kind of run: of runs with the same key only the last one counts."""
         name = self.cause if self.cause != "user" else self.select or "everything"
         if len(name) > 200:
             name = f"{name[:180]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
         return f"failed/{name}"
 
 
-class History:
-    """What has happened so far."""
+class RunOutcomes:
+    """The outcomes of all runs read so far."""
 
     def __init__(self) -> None:
-        self.last: dict[str, Ended] = {}
-        self._made: dict[tuple[str, str], str] = {}  # branch and table: when
-        self._went_well: dict[tuple[str, str], str] = {}  # branch and selection: when
-        self._took: dict[str, dict[str, float]] = defaultdict(dict)  # of each cause: seconds of runs
-        self._since = ""
+        self.last_runs: dict[str, EndedRun] = {}
+        self._published_at: dict[tuple[str, str], str] = {}  # by branch and table
+        self._succeeded_at: dict[tuple[str, str], str] = {}  # by branch and selection
+        self._durations: dict[str, dict[str, float]] = defaultdict(dict)  # seconds, by cause and run
+        self._last_ended_at = ""
 
-    def read(self, db: "Database") -> None:
-        """Take in what has ended since it was last read."""
-        after = stamp(moment(self._since) - _LATE) if self._since else ""
+    def read_new(self, db: "Database") -> None:
+        """Add the runs that have ended since the last read."""
+        after = format_time(parse_time(self._last_ended_at) - _MAX_CLOCK_SKEW) if self._last_ended_at else ""
         while True:
-            found = db.read(partial(run_queue.ended, since=after, limit=_PAGE))
-            for one in found:
-                self.see(one)
-            if len(found) < _PAGE or found[-1].ended_at == after:
+            entries = db.read(partial(run_queue.list_ended, since=after, limit=_PAGE_SIZE))
+            for entry in entries:
+                self.add_entry(entry)
+            if len(entries) < _PAGE_SIZE or entries[-1].ended_at == after:
                 return
-            after = found[-1].ended_at or after
+            after = entries[-1].ended_at or after
 
-    def see(self, one: "Queued") -> None:
-        """Take in one run; to see it twice is the same as once."""
-        ended = _ended(one)
-        self._since = max(self._since, ended.ended_at)
-        steps = (one.outcome or {}).get("steps", ())
-        if ended.state in _GOOD:
-            self._note(self._went_well, (one.branch, ended.select), ended.ended_at)
+    def add_entry(self, entry: "QueueEntry") -> None:
+        """Add one ended run. Idempotent."""
+        ended_run = _to_ended_run(entry)
+        self._last_ended_at = max(self._last_ended_at, ended_run.ended_at)
+        steps = (entry.outcome or {}).get("steps", ())
+        if ended_run.state in _GOOD_STATES:
+            self._note_latest(self._succeeded_at, (entry.branch, ended_run.select), ended_run.ended_at)
             for step in steps:
                 if step["state"] in ("succeeded", "skipped"):
-                    self._note(self._made, (one.branch, step["table"]), ended.ended_at)
-        if ended.state == "succeeded" and one.started_at is not None:
-            took = self._took[one.cause]
-            took[one.id] = (moment(ended.ended_at) - moment(one.started_at)).total_seconds()
-            while len(took) > _KEPT:
-                took.pop(min(took))
-        if not _is_idle(ended) and not (one.cause == "user" and _is_private(ended)):
-            known = self.last.get(ended.key)
-            if known is None or known.ended_at <= ended.ended_at:
-                self.last[ended.key] = ended
+                    self._note_latest(self._published_at, (entry.branch, step["table"]), ended_run.ended_at)
+        if ended_run.state == "succeeded" and entry.started_at is not None:
+            durations = self._durations[entry.cause]
+            durations[entry.id] = (parse_time(ended_run.ended_at) - parse_time(entry.started_at)).total_seconds()
+            while len(durations) > _MAX_DURATIONS:
+                durations.pop(min(durations))
+        if not _is_uninformative(ended_run) and not (entry.cause == "user" and _is_private(ended_run)):
+            previous = self.last_runs.get(ended_run.key)
+            if previous is None or previous.ended_at <= ended_run.ended_at:
+                self.last_runs[ended_run.key] = ended_run
 
-    def made_at(self, table: str, branch: str = "main") -> str | None:
-        """Return when a table was last made, or found up to date."""
-        return self._made.get((branch, table))
+    def last_published_at(self, table: str, branch: str = "main") -> str | None:
+        """Return when a table was last published, or found up to date."""
+        return self._published_at.get((branch, table))
 
-    def seconds(self, cause: str) -> float | None:
-        """Return how long a run of a cause takes, as the last ones did."""
-        found = self._took.get(cause)
-        return median(found.values()) if found else None
+    def typical_seconds(self, cause: str) -> float | None:
+        """Return the median duration of the last runs of a cause; None if there are none."""
+        durations = self._durations.get(cause)
+        return median(durations.values()) if durations else None
 
-    def failed(self) -> list[Ended]:
-        """Return the last run of each kind where that failed, and did not go well later, whoever ran it."""
-        return [one for one in self.last.values() if one.state == run_queue.FAILED and not self._is_mended(one)]
+    def unresolved_failures(self) -> list[EndedRun]:
+        """Return the last run of each kind if it failed and no later run, whatever its cause, made up for it."""
+        return [
+            ended_run
+            for ended_run in self.last_runs.values()
+            if ended_run.state == run_queue.FAILED and not self._is_resolved(ended_run)
+        ]
 
-    def _is_mended(self, one: Ended) -> bool:
-        if self._went_well.get((one.branch, one.select), "") > one.ended_at:
+    def _is_resolved(self, ended_run: EndedRun) -> bool:
+        if self._succeeded_at.get((ended_run.branch, ended_run.select), "") > ended_run.ended_at:
             return True
-        made = [self.made_at(table, one.branch) or "" for table, _ in one.failed]
-        return bool(made) and min(made) > one.ended_at
+        published_at = [self.last_published_at(table, ended_run.branch) or "" for table, _ in ended_run.failed_tables]
+        return bool(published_at) and min(published_at) > ended_run.ended_at
 
     @staticmethod
-    def _note(known: dict[tuple[str, str], str], key: tuple[str, str], at: str) -> None:
-        known[key] = max(known.get(key, ""), at)
+    def _note_latest(latest: dict[tuple[str, str], str], key: tuple[str, str], at: str) -> None:
+        latest[key] = max(latest.get(key, ""), at)
 
 
-def _is_idle(one: Ended) -> bool:
-    """Tell whether a run says nothing about how those of its kind go; one of a backfill was stopped for good."""
-    return one.state == run_queue.CANCELLED and not one.cause.startswith(run_queue.BACKFILL)
+def _is_uninformative(ended_run: EndedRun) -> bool:
+    """Return whether a run says nothing about its kind: it was cancelled. A cancelled backfill ends its alarm."""
+    return ended_run.state == run_queue.CANCELLED and not ended_run.cause.startswith(run_queue.BACKFILL_PREFIX)
 
 
-def _is_private(one: Ended) -> bool:
-    """Tell whether a run that a person asked for is nobody else's business: not on main, or wrong from the start."""
-    return one.branch != "main" or (one.state == run_queue.FAILED and not one.failed)
+def _is_private(ended_run: EndedRun) -> bool:
+    """Return whether a user's run concerns nobody else: it is not on main, or it failed before its first step."""
+    return ended_run.branch != "main" or (ended_run.state == run_queue.FAILED and not ended_run.failed_tables)
 
 
-def _ended(one: "Queued") -> Ended:
-    outcome = one.outcome or {}
-    failed = tuple(
+def _to_ended_run(entry: "QueueEntry") -> EndedRun:
+    outcome = entry.outcome or {}
+    failed_tables = tuple(
         (str(step["table"]), step.get("error") or {}) for step in outcome.get("steps", ()) if step["state"] == "failed"
     )
-    select = " ".join(one.wish.get("select") or ())
+    select = " ".join(entry.request.get("select") or ())
     error = outcome.get("error")
-    return Ended(one.id, one.run, one.branch, one.cause, select, one.state, one.ended_at or "", failed, error)
+    return EndedRun(
+        entry.id, entry.run, entry.branch, entry.cause, select, entry.state, entry.ended_at or "", failed_tables, error
+    )

@@ -1,4 +1,4 @@
-"""Secrets of alerts: the catalog has their names, the environment of the service their values."""
+"""Resolve secrets of alerts: the catalog holds their names, the service's environment their values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from runnel.declare.model.secret import Secret
 
 
-def revealed(value: Any) -> str:
-    """Return a text, or the secret that stands for one; raises where that is not set here.
+def reveal_secret(value: Any) -> str:
+    """Return a plain value as text, or the value of a secret; raise if the secret is not set here.
 
-    >>> revealed("plain")
+    >>> reveal_secret("plain")
     'plain'
     """
     return Secret(str(value["secret"])).reveal() if isinstance(value, Mapping) else str(value)

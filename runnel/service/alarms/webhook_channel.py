@@ -1,4 +1,4 @@
-"""Tell an alarm to an address: one POST of JSON."""
+"""Notify a webhook: one POST of JSON."""
 
 import json
 from collections.abc import Mapping
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from runnel.errors import Unreachable
-from runnel.service.alarms.secrets import revealed
+from runnel.service.alarms.secrets import reveal_secret
 
 if TYPE_CHECKING:
-    from runnel.service.alarms.message import Message
+    from runnel.service.alarms.message import AlarmMessage
 
-_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
-def post(way: Mapping[str, Any], message: "Message") -> None:
-    """Send it; raises where the address did not accept it. No error shows the address, which may be a secret."""
+def post_alarm(channel: Mapping[str, Any], message: "AlarmMessage") -> None:
+    """Post the alarm; raise if the server does not accept it. Errors never show the URL, which may be a secret."""
     import requests
 
-    url = revealed(way["webhook"])
+    url = reveal_secret(channel["webhook"])
     headers = {"User-Agent": "runnel", "Content-Type": "application/json", "Idempotency-Key": quote(message.key)}
-    headers |= {name: revealed(value) for name, value in way.get("headers", ())}
+    headers |= {name: reveal_secret(value) for name, value in channel.get("headers", ())}
     body = json.dumps(message.json()).encode()
     try:
-        found = requests.post(url, data=body, headers=headers, timeout=_SECONDS, allow_redirects=False)
+        response = requests.post(url, data=body, headers=headers, timeout=_TIMEOUT_SECONDS, allow_redirects=False)
     except (requests.RequestException, ValueError) as error:  # a header that can't be sent is a ValueError
         what = f"{urlsplit(url).hostname} does not answer ({type(error).__name__})"
         raise Unreachable("ALERT_WEBHOOK", what) from None
-    if not 200 <= found.status_code < 300:
-        raise Unreachable("ALERT_WEBHOOK", f"{urlsplit(url).hostname} answered {found.status_code}")
+    if not 200 <= response.status_code < 300:
+        raise Unreachable("ALERT_WEBHOOK", f"{urlsplit(url).hostname} answered {response.status_code}")

@@ -1,4 +1,4 @@
-"""The app: all routes, behind the token, with one way to tell errors."""
+"""Build the FastAPI app: all routes, token authentication, and errors as problem JSON."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from fastapi.openapi.utils import get_openapi
 from runnel import __version__
 from runnel.client.lake import Lake
 from runnel.service.api import etags, problem_json
-from runnel.service.api.change_poller import Pulse
+from runnel.service.api.change_poller import ChangePoller
 from runnel.service.api.metrics import metrics
-from runnel.service.api.middleware.authentication import OPEN, Guard
-from runnel.service.api.middleware.idempotency import Keys
-from runnel.service.api.middleware.tracing import Traces
-from runnel.service.api.parameters import PREFIX
+from runnel.service.api.middleware.authentication import PUBLIC_PATHS, AuthenticationMiddleware
+from runnel.service.api.middleware.idempotency import IdempotencyMiddleware
+from runnel.service.api.middleware.tracing import TracingMiddleware
+from runnel.service.api.parameters import API_PREFIX
 from runnel.service.api.routes.lake import (
     branches,
     checks,
@@ -44,8 +44,8 @@ from runnel.service.api.routes.operations import (
 )
 from runnel.telemetry import tracing
 
-_NOUNS = (
-    sources,  # the first one is found at once, and asked the most often
+_RESOURCES = (
+    sources,  # first, because routes are matched in order and events are pushed most often
     tables,
     commits,
     branches,
@@ -65,7 +65,7 @@ _NOUNS = (
     workers,
     live,
 )
-_ABOUT = """
+_DESCRIPTION = """
 The nouns of the command line over HTTP. Every request but those for `/health` and `/ready` needs a token:
 `Authorization: Bearer TOKEN`. Errors are `application/problem+json` with a stable `code`. Lists have `items` and
 `next`, the cursor of the next page. A POST with an `Idempotency-Key` is done once, however often it is sent.
@@ -73,14 +73,14 @@ The nouns of the command line over HTTP. Every request but those for `/health` a
 
 
 def make_app(lake: Lake) -> FastAPI:
-    """Return the app over a lake. It needs no Spark, and imports no code of users.
+    """Return the app over a lake. It needs no Spark and imports no user code.
 
-    Who listens to events goes on listening until `app.state.ending` is set.
+    Event streams stay open until `app.state.ending` is set.
     """
     app = FastAPI(
         title="Runnel",
         version=__version__,
-        description=_ABOUT,
+        description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -88,46 +88,46 @@ def make_app(lake: Lake) -> FastAPI:
     )
     app.state.lake = lake
     app.state.ending = threading.Event()
-    app.state.registry = metrics.registry_of(lake)
-    problem_json.handle(app)
-    etags.handle(app)
-    for noun in _NOUNS:
-        app.include_router(noun.router, prefix=PREFIX)
-    for root in (health, metrics):
-        app.include_router(root.router)
-    app.add_middleware(Keys, db=lake.store.db)
-    app.add_middleware(Guard, db=lake.store.db)  # what it refuses reaches nothing
-    app.add_middleware(problem_json.Defects)
-    app.add_middleware(metrics.Meters, registry=app.state.registry)
+    app.state.registry = metrics.build_registry(lake)
+    problem_json.add_handlers(app)
+    etags.add_handler(app)
+    for resource in _RESOURCES:
+        app.include_router(resource.router, prefix=API_PREFIX)
+    for module in (health, metrics):
+        app.include_router(module.router)
+    app.add_middleware(IdempotencyMiddleware, db=lake.store.db)
+    app.add_middleware(AuthenticationMiddleware, db=lake.store.db)  # a request that it refuses reaches no route
+    app.add_middleware(problem_json.UnexpectedErrorMiddleware)
+    app.add_middleware(metrics.RequestMetricsMiddleware, registry=app.state.registry)
     if tracing.configure(lake.settings.telemetry, lake.settings.name):
-        app.add_middleware(Traces)
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+        app.add_middleware(TracingMiddleware)
+    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    app.state.pulse = Pulse(app.state.lake.store.db, app.state.ending)
-    app.state.inboxes = sources.Inboxes(app.state.lake.store.db)
+    app.state.pulse = ChangePoller(app.state.lake.store.db, app.state.ending)
+    app.state.inboxes = sources.PushInboxes(app.state.lake.store.db)
     yield
     app.state.ending.set()
     await to_thread.run_sync(app.state.inboxes.writer.close)
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, with what all routes share."""
+def _build_openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the error schemas and the security that all routes share."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        parts = made["components"]
-        parts["schemas"] |= _problem_schemas()
-        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        made["security"] = [{"token": []}]
-        for path in OPEN:
-            made["paths"][path]["get"]["security"] = []
-        app.openapi_schema = made
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = document["components"]
+        components["schemas"] |= _problem_schemas()
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        for path in PUBLIC_PATHS:
+            document["paths"][path]["get"]["security"] = []
+        app.openapi_schema = document
     return app.openapi_schema
 
 
 def _problem_schemas() -> dict[str, Any]:
-    found = problem_json.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    return {**found.pop("$defs"), "Problem": found}
+    problem_schema = problem_json.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**problem_schema.pop("$defs"), "Problem": problem_schema}

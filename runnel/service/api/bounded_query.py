@@ -1,4 +1,4 @@
-"""Ask DuckDB on behalf of a request, for as long as the project's settings allow."""
+"""Run a DuckDB query for a request, within the time limit of the project's settings."""
 
 from typing import TYPE_CHECKING
 
@@ -6,19 +6,19 @@ from runnel.client.lake import Lake
 from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
-    from runnel.query.result import Result
+    from runnel.query.result import QueryResult
 
 
-def ask_duckdb(lake: Lake, sql: str, at: str) -> "Result":
-    """Return DuckDB's answer; raise SQL_NEEDS_SPARK where only Spark has it, and SQL_TIMEOUT where it takes too long.
+def query_duckdb(lake: Lake, sql: str, ref: str) -> "QueryResult":
+    """Return DuckDB's answer; raise SQL_NEEDS_SPARK if only Spark can answer, and SQL_TIMEOUT if it takes too long.
 
-    What takes too long is stopped, also while its rows are read.
+    The time limit includes reading the rows.
     """
-    from runnel.query.engine import query
-    from runnel.query.query_limits import Limited
+    from runnel.query.engine import run_query
+    from runnel.query.query_limits import TimeLimit
 
     seconds = lake.settings.query_timeout_seconds
     what = f"the query took longer than the {seconds} s that it may, and was stopped"
     fix = "ask for less, or raise `service.query_timeout` in runnel.toml"
-    bound = Limited(seconds, RunnelError("SQL_TIMEOUT", what, fix=fix))
-    return query(lake.store, sql, at=at, engine="duckdb", bound=bound)
+    time_limit = TimeLimit(seconds, RunnelError("SQL_TIMEOUT", what, fix=fix))
+    return run_query(lake.store, sql, at=ref, engine="duckdb", query_limit=time_limit)

@@ -1,4 +1,4 @@
-"""Whether anything changed: one poller for all who listen, and none where nobody does."""
+"""Poll the catalog for changes: one poller for all listeners, and none if nobody listens."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from runnel.errors import RunnelError
-from runnel.lake.control.change_signal import look
+from runnel.lake.control.change_signal import read_change_signal
 from runnel.service.api.sse import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 
 
-class Pulse:
-    """What the lake is like now, for everyone who listens in one event loop. `ending` ends all of them."""
+class ChangePoller:
+    """The current state of the lake, for all listeners of one event loop. `ending` ends all of them."""
 
     def __init__(self, db: "Database", ending: Event) -> None:
         self._db = db
         self._ending = ending
         self._listeners = 0
         self._state: dict[str, Any] | None = None
-        self._turn = asyncio.Event()  # set, and replaced, when the state has changed
+        self._changed = asyncio.Event()  # set, and replaced, when the state has changed
         self._task: asyncio.Task[None] | None = None
 
-    async def states(self) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """Yield the state, then each one that differs, and None now and then where nothing does."""
+    async def watch_states(self) -> AsyncGenerator[dict[str, Any] | None, None]:
+        """Yield the state, then each changed state, and None as a heartbeat while nothing changes."""
         self._listeners += 1
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
         try:
-            seen: dict[str, Any] | None = None
+            last_state: dict[str, Any] | None = None
             while not self._ending.is_set():
-                turn = self._turn
-                if self._state is not None and self._state != seen:
-                    seen = self._state
-                    yield seen
+                changed = self._changed
+                if self._state is not None and self._state != last_state:
+                    last_state = self._state
+                    yield last_state
                     continue
                 try:
-                    await asyncio.wait_for(turn.wait(), HEARTBEAT_SECONDS)
+                    await asyncio.wait_for(changed.wait(), HEARTBEAT_SECONDS)
                 except TimeoutError:
                     yield None
         finally:
-            self._leave()
+            self._remove_listener()
 
-    def _leave(self) -> None:
+    def _remove_listener(self) -> None:
         self._listeners -= 1
         if not self._listeners and self._task is not None:
             self._task.cancel()
@@ -57,15 +57,15 @@ class Pulse:
 
     async def _poll(self) -> None:
         while True:
-            with suppress(RunnelError):  # the database is away; what it was like is what is known
-                found = await to_thread.run_sync(lambda: self._db.read(look))
-                if found != self._state:
-                    self._state = found
-                    self._wake()
+            with suppress(RunnelError):  # the database is unreachable; the last state remains
+                state = await to_thread.run_sync(lambda: self._db.read(read_change_signal))
+                if state != self._state:
+                    self._state = state
+                    self._wake_listeners()
             if self._ending.is_set():
-                self._wake()
+                self._wake_listeners()
             await asyncio.sleep(POLL_SECONDS)
 
-    def _wake(self) -> None:
-        turn, self._turn = self._turn, asyncio.Event()
-        turn.set()
+    def _wake_listeners(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

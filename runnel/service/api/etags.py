@@ -1,4 +1,4 @@
-"""Weak ETags: who has the newest answer is told so, and nothing is read for it."""
+"""Weak ETags: a client that has the newest answer gets 304, without any data being read."""
 
 import hashlib
 import json
@@ -7,36 +7,36 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 
 
-class Unchanged(Exception):
-    """The answer is the one that the caller has."""
+class NotModified(Exception):
+    """The client already has this answer."""
 
     def __init__(self, headers: dict[str, str]) -> None:
         self.headers = headers
 
 
-def tag(request: Request, response: Response, version: str) -> None:
-    """Give the answer a tag that is made of the version it shows and of what was asked; raise where it is known."""
-    asked = hashlib.sha256(f"{request.url.path}?{request.url.query}".encode()).hexdigest()
-    found = f'W/"{version}.{asked[:16]}"'
-    headers = {"ETag": found, "Cache-Control": "private, no-cache"}
-    known = [one.strip() for one in request.headers.get("if-none-match", "").split(",")]
-    if found in known or "*" in known:
-        raise Unchanged(headers)
+def set_etag(request: Request, response: Response, version: str) -> None:
+    """Set an ETag made of the version that the answer shows and of the request; raise if the client has that ETag."""
+    request_hash = hashlib.sha256(f"{request.url.path}?{request.url.query}".encode()).hexdigest()
+    etag = f'W/"{version}.{request_hash[:16]}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    client_etags = [client_etag.strip() for client_etag in request.headers.get("if-none-match", "").split(",")]
+    if etag in client_etags or "*" in client_etags:
+        raise NotModified(headers)
     response.headers.update(headers)
 
 
-def tag_of(request: Request, response: Response, answer: dict[str, Any]) -> dict[str, Any]:
-    """Tag an answer by what it says, where no version tells it all, and return it."""
+def set_content_etag(request: Request, response: Response, answer: dict[str, Any]) -> dict[str, Any]:
+    """Set an ETag from the contents of an answer that no version identifies, and return the answer."""
     text = json.dumps(answer, sort_keys=True, default=str)
-    tag(request, response, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20])
+    set_etag(request, response, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20])
     return answer
 
 
-def handle(app: FastAPI) -> None:
-    """Let an app answer 304."""
+def add_handler(app: FastAPI) -> None:
+    """Make an app answer `NotModified` with status 304."""
 
-    def unchanged(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Unchanged)
+    def answer_not_modified(request: Request, error: Exception) -> Response:
+        assert isinstance(error, NotModified)
         return Response(status_code=304, headers=error.headers)
 
-    app.add_exception_handler(Unchanged, unchanged)
+    app.add_exception_handler(NotModified, answer_not_modified)

@@ -1,4 +1,4 @@
-"""Pages of lists that may be long."""
+"""Paginate long lists."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -8,23 +8,28 @@ from pydantic import BaseModel, Field
 T = TypeVar("T")
 
 
-class Page(BaseModel, Generic[T]):
+class ListPage(BaseModel, Generic[T]):
     """A part of a list; `next` is the cursor of the part after it, null at the end."""
 
     items: list[T]
     next: str | None = Field(description="The cursor of the next page, null at the end")
 
 
-def page(found: Sequence[Any], limit: int, cursor: Callable[[Any], str], shape: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return what was found as a page, where one more was asked for than the page holds.
+def build_page(
+    items: Sequence[Any], limit: int, get_cursor: Callable[[Any], str], to_json: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return `items` as a page. The caller reads one item more than `limit`, which tells whether there is a next page.
 
-    >>> page([1, 2, 3], 2, str, lambda one: one * 10)
+    >>> build_page([1, 2, 3], 2, str, lambda item: item * 10)
     {'items': [10, 20], 'next': '2'}
     """
-    shown = found[:limit]
-    return {"items": [shape(one) for one in shown], "next": cursor(shown[-1]) if len(found) > limit else None}
+    page_items = items[:limit]
+    return {
+        "items": [to_json(item) for item in page_items],
+        "next": get_cursor(page_items[-1]) if len(items) > limit else None,
+    }
 
 
-def whole(found: Sequence[Any]) -> dict[str, Any]:
-    """Return a list that is always short as its only page."""
-    return {"items": list(found), "next": None}
+def build_single_page(items: Sequence[Any]) -> dict[str, Any]:
+    """Return a list that is always short as a single page."""
+    return {"items": list(items), "next": None}

@@ -1,4 +1,4 @@
-"""The parameters that routes share, each with its bounds: what no database could hold is refused at the door."""
+"""Define the parameters that routes share, with their limits: values that no database could store are refused."""
 
 import re
 from typing import Annotated, Any
@@ -6,20 +6,20 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-PREFIX = "/api/v1"
-EVENTS = re.compile(rf"{PREFIX}/sources/[^/]+/events")  # the one path whose requests come by the thousands
+API_PREFIX = "/api/v1"
+EVENTS_PATH = re.compile(rf"{API_PREFIX}/sources/[^/]+/events")  # the only path that may get thousands of requests
 NO_NUL = r"^[^\x00]*$"
-MOST = 1000
-DEFAULT = 100
-MOST_NUMBER = 2**31 - 1
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
+MAX_NUMBER = 2**31 - 1
 _TABLE: dict[str, Any] = {"pattern": r"^[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}$", "examples": ["ods.orders"]}
 _REF = "A branch, a tag, a commit or its beginning, `main~3` or `main@2026-01-02T08:00Z`"
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=NO_NUL)]
 Ref = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
 
-At = Annotated[Ref, Query(description=f"Which version. {_REF}.", examples=["main"])]
-Branch = Annotated[Ref, Query(description="Which branch.", examples=["main"])]
+RefQuery = Annotated[Ref, Query(description=f"Which version. {_REF}.", examples=["main"])]
+BranchQuery = Annotated[Ref, Query(description="Which branch.", examples=["main"])]
 TablePath = Annotated[
     Ref,
     Path(
@@ -37,14 +37,14 @@ SourcePath = Annotated[
     ),
 ]
 TableQuery = Annotated[Ref | None, Query(description="Only this table, as `layer.name`.")]
-Name = Annotated[Ref, Path(description="Its name.")]
+NamePath = Annotated[Ref, Path(description="Its name.")]
 RunId = Annotated[Ref, Path(description="The id of a run, or its beginning.")]
-Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="How many to leave out at the beginning.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
+Offset = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="How many to leave out at the beginning.")]
 Cursor = Annotated[Ref | None, Query(description="The `next` of the page before.")]
 
 
-class Body(BaseModel):
-    """The body of a request: what it does not know it refuses."""
+class RequestBody(BaseModel):
+    """The base of request bodies: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json`, with our codes: what the command line tells, over HTTP."""
+"""Send errors as `application/problem+json`, with the same codes and messages as the command line."""
 
 import logging
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from runnel.errors import Conflict, Mistake, Moved, RunnelError, Unreachable, no_room
+from runnel.errors import Conflict, Mistake, RunnelError, Unreachable, VersionConflict, find_disk_full
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,7 +31,7 @@ _STATUSES = {
     "EVENTS_MEDIA_TYPE": 415,
 }
 _CODES = {400: "REQUEST_INVALID", 404: "PATH_UNKNOWN", 405: "METHOD_NOT_ALLOWED", 413: "REQUEST_TOO_LARGE"}
-_COMMON = (401, 403, 422, 500, 503)
+_COMMON_STATUSES = (401, 403, 422, 500, 503)
 _MEANINGS = {
     304: "Nothing has changed since the `ETag` of `If-None-Match`",
     400: "The request can't be read",
@@ -47,15 +47,15 @@ _MEANINGS = {
 }
 
 
-class Wrong(BaseModel):
+class FieldErrorView(BaseModel):
     """One field of a request that is wrong."""
 
     field: str = Field(examples=["query.limit"])
     what: str
 
 
-class Blocked(BaseModel):
-    """A table that stands against a merge, or has to be computed for it."""
+class BlockedTableView(BaseModel):
+    """A table that blocks a merge, or must be computed for it."""
 
     table: str
     action: str
@@ -75,32 +75,32 @@ class Problem(BaseModel):
     fix: str | None
     kind: str = Field(description="What kind of error it is in Python", examples=["Mistake"])
     exit_code: int = Field(description="What a command ends with that meets it")
-    errors: list[Wrong] = Field(default=[], description="Every field that is wrong, where the request is")
-    tables: list[Blocked] = Field(default=[], description="The tables that stand against a merge")
+    errors: list[FieldErrorView] = Field(default=[], description="Every field that is wrong, where the request is")
+    tables: list[BlockedTableView] = Field(default=[], description="The tables that stand against a merge")
 
 
-class _Invalid(Mistake):
-    """A request that is not what the OpenAPI document says."""
+class _InvalidRequest(Mistake):
+    """A request that does not match the OpenAPI document."""
 
     def __init__(self, what: str, fields: list[dict[str, str]]) -> None:
         super().__init__("REQUEST_INVALID", what, fix="/openapi.json says what each request takes")
         self.fields = fields
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return how a route documents its errors: those that every route has, and its own."""
-    found: dict[int | str, dict[str, Any]] = {}
-    for status in sorted({*_COMMON, *statuses}):
-        found[status] = {"description": _MEANINGS[status]}
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI documentation of a route's errors: the common ones and its own."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in sorted({*_COMMON_STATUSES, *statuses}):
+        responses[status] = {"description": _MEANINGS[status]}
         if status >= 400:
-            found[status]["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return found
+            responses[status]["content"] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return responses
 
 
-def status_of(error: RunnelError) -> int:
-    """Return the status that tells what kind of error it is.
+def choose_status(error: RunnelError) -> int:
+    """Return the HTTP status of an error.
 
-    >>> status_of(Mistake("BRANCH_UNKNOWN", "there is no branch `x`")), status_of(Mistake("NAME_TAG", "no"))
+    >>> choose_status(Mistake("BRANCH_UNKNOWN", "there is no branch `x`")), choose_status(Mistake("NAME_TAG", "no"))
     (404, 422)
     """
     if error.code in _STATUSES:
@@ -109,108 +109,118 @@ def status_of(error: RunnelError) -> int:
         return 422
     if isinstance(error, Mistake):
         return 404 if error.code.endswith("_UNKNOWN") else 422
-    if isinstance(error, Conflict | Moved):
+    if isinstance(error, Conflict | VersionConflict):
         return 409
     return 503 if isinstance(error, Unreachable) else 500
 
 
-def told(error: RunnelError, status: int | None = None, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error as the response that tells it."""
-    status = status or status_of(error)
+def to_problem_response(
+    error: RunnelError, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return an error as a problem JSON response."""
+    status = status or choose_status(error)
     body: dict[str, Any] = {
         "type": f"urn:runnel:error:{error.code}",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": f"{error.what}; {error.fix}" if error.fix else error.what,
-        **error.told(),
+        **error.to_json_with_kind(),
     }
-    if isinstance(error, _Invalid):
+    if isinstance(error, _InvalidRequest):
         body["errors"] = error.fields
     if steps := getattr(error, "tables", None):
-        body["tables"] = [_blocked(step) for step in steps]
+        body["tables"] = [_blocked_to_json(step) for step in steps]
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def handle(app: FastAPI) -> None:
-    """Let an app tell all its errors this way."""
-    app.add_exception_handler(RunnelError, _known)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
+def add_handlers(app: FastAPI) -> None:
+    """Make an app answer all its errors as problem JSON."""
+    app.add_exception_handler(RunnelError, _handle_runnel_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(HTTPException, _handle_http_error)
 
 
-class Defects:
-    """Tells what nobody expected: its trace goes to the log, once, and whoever asked is told that there is one."""
+class UnexpectedErrorMiddleware:
+    """Answers unexpected errors with status 500: the log gets the trace once, and the answer refers to the log."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Hand a request on; where an answer has begun already, it ends in the middle."""
+        """Pass a request on; if its response has already started when an error occurs, the response is cut off."""
         has_begun = False
 
-        async def noted(message: "Message") -> None:
+        async def send_noted(message: "Message") -> None:
             nonlocal has_begun
             has_begun = True
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noted)
         except Exception as error:
             LOG.error("%s %s met a defect", scope.get("method"), scope.get("path"), exc_info=error)
             if scope["type"] == "http" and not has_begun:
                 defect = RunnelError("INTERNAL", "the service met a defect", fix="its log has the trace")
-                full = no_room(error)
-                answer = told(full) if full is not None else told(defect, 500)
+                disk_full_error = find_disk_full(error)
+                answer = (
+                    to_problem_response(disk_full_error)
+                    if disk_full_error is not None
+                    else to_problem_response(defect, 500)
+                )
                 await answer(scope, receive, send)
 
 
-def _known(request: Request, error: Exception) -> JSONResponse:
+def _handle_runnel_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RunnelError)
-    if status_of(error) >= 500:
+    if choose_status(error) >= 500:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     caller = getattr(request.state, "caller", None)
-    if caller is not None and caller.is_limited:  # names that it may not see must not be told as near misses
+    if caller is not None and caller.is_limited:  # a near miss must not reveal names that the token may not see
         error.what = error.what.partition("; close: ")[0]
-    return told(error)
+    return to_problem_response(error)
 
 
-def _invalid(request: Request, error: Exception) -> JSONResponse:
+def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    fields = [{"field": _field(one["loc"]), "what": str(one["msg"])} for one in error.errors()]
-    what = "; ".join(f"`{one['field']}`: {one['what']}" for one in fields[:5])
-    return told(_Invalid(_plain(what), fields))
+    fields = [
+        {"field": _format_field(field_error["loc"]), "what": str(field_error["msg"])} for field_error in error.errors()
+    ]
+    what = "; ".join(f"`{field_error['field']}`: {field_error['what']}" for field_error in fields[:5])
+    return to_problem_response(_InvalidRequest(_replace_surrogates(what), fields))
 
 
-def _refused(request: Request, error: Exception) -> JSONResponse:
-    """Tell what the framework refuses: unknown paths and methods, bodies that can't be read."""
+def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
+    """Answer errors of the framework: unknown paths and methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
-    whats = {404: "there is nothing at this path", 405: f"{request.method} is not possible here"}
-    what = whats.get(error.status_code, str(error.detail))
+    messages = {404: "there is nothing at this path", 405: f"{request.method} is not possible here"}
+    what = messages.get(error.status_code, str(error.detail))
     fix = "/openapi.json lists all paths" if error.status_code in (404, 405) else None
     code = _CODES.get(error.status_code, "REQUEST_INVALID")
-    headers = {"Allow": ", ".join(_possible(request))} if error.status_code == 405 else error.headers
-    return told(RunnelError(code, what, fix=fix), error.status_code, headers)
+    headers = {"Allow": ", ".join(_allowed_methods(request))} if error.status_code == 405 else error.headers
+    return to_problem_response(RunnelError(code, what, fix=fix), error.status_code, headers)
 
 
-def _possible(request: Request) -> list[str]:
-    """Return the methods that a path has, whichever routes have them."""
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods that a path supports, over all routes."""
     routes = request.app.router.routes
     scopes = {method: {**request.scope, "method": method} for method in ("DELETE", "GET", "POST", "PUT")}
-    return [method for method, scope in scopes.items() if any(one.matches(scope)[0] == Match.FULL for one in routes)]
+    return [
+        method for method, scope in scopes.items() if any(route.matches(scope)[0] == Match.FULL for route in routes)
+    ]
 
 
-def _field(where: tuple[int | str, ...]) -> str:
-    return _plain(".".join(str(part) for part in where))
+def _format_field(location: tuple[int | str, ...]) -> str:
+    return _replace_surrogates(".".join(str(part) for part in location))
 
 
-def _blocked(step: Any) -> dict[str, Any]:
-    if isinstance(step, tuple):  # of a revert: a table and why
+def _blocked_to_json(step: Any) -> dict[str, Any]:
+    if isinstance(step, tuple):  # of a revert: the table and the reason
         return {"table": str(step[0]), "action": "conflict", "reason": step[1]}
     if isinstance(step, str):
         return {"table": step, "action": "moved", "reason": None}
     return {"table": str(step.table), "action": step.action, "reason": step.reason}
 
 
-def _plain(text: str) -> str:
-    """Return a text that UTF-8 can hold."""
+def _replace_surrogates(text: str) -> str:
+    """Return the text with everything replaced that UTF-8 can't encode."""
     return text.encode("utf-8", "replace").decode()

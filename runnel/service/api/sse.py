@@ -1,4 +1,4 @@
-"""Server-sent events: how they are written, and how a listener is told that nothing is wrong while nothing happens."""
+"""Format server-sent events, and the heartbeat that is sent while nothing happens."""
 
 import json
 from collections.abc import AsyncIterator
@@ -12,10 +12,10 @@ HEARTBEAT_SECONDS = 15.0
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def event(data: Any, *, name: str | None = None, number: int | None = None) -> str:
-    r"""Return an event as it goes over the wire.
+def format_event(data: Any, *, name: str | None = None, number: int | None = None) -> str:
+    r"""Return an event in the wire format.
 
-    >>> event({"state": "failed"}, name="end", number=3)
+    >>> format_event({"state": "failed"}, name="end", number=3)
     'id: 3\nevent: end\ndata: {"state": "failed"}\n\n'
     """
     lines = [f"id: {number}"] if number is not None else []
@@ -23,6 +23,6 @@ def event(data: Any, *, name: str | None = None, number: int | None = None) -> s
     return "\n".join([*lines, f"data: {json.dumps(data)}", "", ""])
 
 
-def streamed(events: AsyncIterator[str]) -> StreamingResponse:
-    """Return events as a response that goes on."""
+def stream_events(events: AsyncIterator[str]) -> StreamingResponse:
+    """Return events as a streaming response."""
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers=_HEADERS)

@@ -1,35 +1,35 @@
-"""Ask a worker what only it can answer, by the queue, and wait for it."""
+"""Queue a request that only a worker can answer, and wait for the answer."""
 
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import Unreachable, error_of
+from runnel.errors import Unreachable, error_from_json
 from runnel.lake.control import run_queue, workers
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 _PAUSE_SECONDS = 0.05
-_MOST_SECONDS = 120.0
+_MAX_WAIT_SECONDS = 120.0
 
 
-def answered(
-    store: "Store", kind: str, wish: Mapping[str, Any], branch: str = "main", *, seconds: float = _MOST_SECONDS
+def ask_worker(
+    store: "Store", kind: str, request: Mapping[str, Any], branch: str = "main", *, seconds: float = _MAX_WAIT_SECONDS
 ) -> dict[str, Any]:
-    """Return a worker's answer; raise what it raised, or Unreachable where nobody answers in time."""
-    if not store.db.read(lambda connection: workers.present(connection, workers.WORKER)):
+    """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time."""
+    if not store.db.read(lambda connection: workers.list_alive(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
         raise Unreachable("WORKER_ABSENT", "no worker is there, and this needs one", fix=fix)
-    entry = run_queue.Entry(wish, store.author, branch, kind=kind, retries=0)
+    entry = run_queue.QueueRequest(request, store.author, branch, kind=kind, retries=0)
     run_queue.submit(store.db, entry)
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        found = store.db.read(lambda connection: run_queue.find(connection, entry.id))
-        if not found.is_open:
-            if found.state != run_queue.SUCCEEDED:
-                raise error_of((found.outcome or {}).get("error"))
-            return dict(found.outcome or {})
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        current_entry = store.db.read(lambda connection: run_queue.find(connection, entry.id))
+        if not current_entry.is_open:
+            if current_entry.state != run_queue.SUCCEEDED:
+                raise error_from_json((current_entry.outcome or {}).get("error"))
+            return dict(current_entry.outcome or {})
         time.sleep(_PAUSE_SECONDS)
     run_queue.cancel(store.db, entry.id)
     what = f"no worker has answered within {seconds:.0f} s"

@@ -1,7 +1,7 @@
-"""Whether what the catalog says of schedules is what the flow files say now.
+"""Tell whether the schedules in the catalog match the current flow files.
 
-The service imports no flow files. While it was down, a schedule may have been taken out of them, so it queues nothing
-for schedules until a worker that is there has loaded the files and declared what they say.
+The service imports no flow files. A schedule may have been removed from them while the service was down, so it queues
+nothing for schedules until a live worker has loaded the files and declared their schedules in the catalog.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LoadedFlows:
-    """What one process has seen of the workers; what a worker that has died left behind does not count."""
+    """What one process has seen of the workers; rows left behind by dead workers don't count."""
 
     def __init__(self, db: "Database") -> None:
         self._db = db
@@ -21,12 +21,12 @@ class LoadedFlows:
         self._are_declared = False
 
     def are_declared(self) -> bool:
-        """Tell whether a worker that is alive has declared its flow since this process began to look."""
+        """Return whether a live worker has declared its flow since this process started looking."""
         if not self._are_declared:
-            present = self._db.read(lambda connection: workers.present(connection, workers.WORKER))
-            renewed = {worker.id: worker.renewed_at for worker in present if worker.detail.get("has_declared")}
+            present_workers = self._db.read(lambda connection: workers.list_alive(connection, workers.WORKER))
+            renewed = {worker.id: worker.renewed_at for worker in present_workers if worker.detail.get("has_declared")}
             if self._first_seen is None:
                 self._first_seen = renewed
-            first = self._first_seen
-            self._are_declared = any(first.get(worker) != renewed_at for worker, renewed_at in renewed.items())
+            first_seen = self._first_seen
+            self._are_declared = any(first_seen.get(worker) != renewed_at for worker, renewed_at in renewed.items())
         return self._are_declared

@@ -1,4 +1,4 @@
-"""Keep streams and polled sources of a branch going in one worker of all, with the code as it is now."""
+"""Run the streams and polled sources of a branch in exactly one worker, always with the project's current code."""
 
 import logging
 import threading
@@ -7,85 +7,88 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
 from runnel.lake.control import declarations, schedules
-from runnel.lake.control.leader_lease import Turn
-from runnel.project.inspection.declarations import declared_of
-from runnel.service.loop_errors import Problems
-from runnel.service.worker.loops.loop_supervisor import Keeper
+from runnel.lake.control.leader_lease import LeaderLease
+from runnel.project.inspection.declarations import collect_declarations
+from runnel.service.loop_errors import LoopProblems
+from runnel.service.worker.loops.loop_supervisor import LoopSupervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
-    from runnel.service.worker.flow_cache import Flows
-    from runnel.service.worker.loops.loop import Tell
+    from runnel.service.worker.flow_cache import FlowCache
+    from runnel.service.worker.loops.loop import Reporter
 
 LOG = logging.getLogger("runnel.worker")
 _PAUSE_SECONDS = 1.0
 
 
-class Keeping:
-    """What goes on by itself. What the service has to know of the flow is declared to the catalog."""
+class ContinuousWork:
+    """The continuous loops of a branch, run while this worker holds the lease.
+
+    It also writes to the catalog what the service must know about the flow: schedules, sources, sinks, alerts.
+    """
 
     def __init__(
         self,
         lake: "Lake",
-        flows: "Flows",
+        flows: "FlowCache",
         branch: str,
-        tell: "Tell",
-        problems: Problems,
+        report: "Reporter",
+        problems: LoopProblems,
         note_declared: "Callable[[bool], None]" = lambda is_declared: None,
     ) -> None:
         self._lake = lake
         self._flows = flows
         self._branch = branch
-        self._tell = tell
-        self._turn = Turn(lake.store.db, f"keep/{branch}")
+        self._report = report
+        self._lease = LeaderLease(lake.store.db, f"keep/{branch}")
         self._stop = threading.Event()
-        self._warm = threading.Event()
+        self._spark_ready = threading.Event()
         self._flow: Flow | None = None
-        self._keeper: Keeper | None = None
-        self._kept: threading.Thread | None = None
+        self._supervisor: LoopSupervisor | None = None
+        self._supervisor_thread: threading.Thread | None = None
         self._problems = problems
-        self._note_declared = note_declared  # told whether the catalog has what this worker's files say
-        self._thread = threading.Thread(target=self._go, name="runnel keep", daemon=True)
+        self._note_declared = note_declared  # called with whether the catalog matches this worker's flow files
+        self._thread = threading.Thread(target=self._follow_loop, name="runnel keep", daemon=True)
 
     def start(self) -> None:
-        """Begin; streams wait until Spark is `warm`."""
+        """Start the loops; streams wait until `mark_spark_ready` is called."""
         self._thread.start()
 
-    def warm(self) -> None:
-        """Let what needs Spark start."""
-        self._warm.set()
+    def mark_spark_ready(self) -> None:
+        """Let the loops that need Spark start."""
+        self._spark_ready.set()
 
     def end(self) -> bool:
-        """Stop after what is under way, and tell whether it has ended."""
+        """Stop the loops after their current work, and return whether they ended cleanly."""
         self._stop.set()
         self._thread.join()
-        is_whole = self._end_keeper()
-        with suppress(RunnelError):  # others see it by the clock then
-            self._turn.leave()
-        return is_whole
+        ended_cleanly = self._end_loops()
+        with suppress(RunnelError):  # the lease expires by itself then
+            self._lease.release()
+        return ended_cleanly
 
-    def _go(self) -> None:
+    def _follow_loop(self) -> None:
         while not self._stop.is_set():
             try:
-                self._look()
+                self._follow_project()
                 self._problems.clear("flows")
             except RunnelError as error:
                 if self._problems.note("flows", str(error)):
-                    self._tell(str(error))
-            except Exception as error:  # a defect must not end what else goes on
+                    self._report(str(error))
+            except Exception as error:  # a defect must not end the other loops
                 if self._problems.note("flows", f"{type(error).__name__}: {error}"):
                     LOG.error("a defect of Runnel", exc_info=error)
             self._stop.wait(_PAUSE_SECONDS)
 
-    def _look(self) -> None:
-        """Take the turn if it is free, and follow the project's files."""
-        if not self._turn.take():
-            if self._keeper is not None:
-                self._tell("another worker keeps streams and sources going now")
-                self._end_keeper()
+    def _follow_project(self) -> None:
+        """Acquire the lease if it is free, and restart the loops if the project's files have changed."""
+        if not self._lease.acquire():
+            if self._supervisor is not None:
+                self._report("another worker keeps streams and sources going now")
+                self._end_loops()
             self._flow = None
             self._note_declared(False)
             return
@@ -93,47 +96,49 @@ class Keeping:
         if flow is self._flow:
             return
         if self._flow is not None:
-            self._tell("the project's files have changed: streams and sources go on with the new code")
-        self._end_keeper()
-        schedules.declare(lake.store.db, [one.json() for one in flow.schedules])
-        declarations.declare(lake.store.db, declared_of(flow))
+            self._report("the project's files have changed: streams and sources go on with the new code")
+        self._end_loops()
+        schedules.declare(lake.store.db, [schedule.json() for schedule in flow.schedules])
+        declarations.write_declarations(lake.store.db, collect_declarations(flow))
         self._note_declared(True)
-        self._start_keeper(lake, flow)
+        self._start_loops(lake, flow)
         self._flow = flow
 
-    def _start_keeper(self, lake: "Lake", flow: "Flow") -> None:
-        keeper = Keeper(lake, flow, self._branch, self._tell, self._note)
-        if not keeper.parts:
+    def _start_loops(self, lake: "Lake", flow: "Flow") -> None:
+        supervisor = LoopSupervisor(lake, flow, self._branch, self._report, self._note_problem)
+        if not supervisor.loops:
             return
-        if keeper.needs_spark:
-            while not self._warm.wait(0.2):
+        if supervisor.needs_spark:
+            while not self._spark_ready.wait(0.2):
                 if self._stop.is_set():
                     return
-                self._turn.take()
-        self._tell(f"{lake.settings.name} on {self._branch}: {keeper.told}")
+                self._lease.acquire()
+        self._report(f"{lake.settings.name} on {self._branch}: {supervisor.summary}")
         self._problems.clear("streams and sources")
-        self._keeper = keeper
-        self._kept = threading.Thread(target=self._keep, args=(keeper,), name="runnel keeper", daemon=True)
-        self._kept.start()
+        self._supervisor = supervisor
+        self._supervisor_thread = threading.Thread(
+            target=self._run_loops, args=(supervisor,), name="runnel keeper", daemon=True
+        )
+        self._supervisor_thread.start()
 
-    def _note(self, part: str, problem: str | None) -> None:
-        """Show what has no row of its own among streams, sources and sinks, such as upkeep."""
-        self._problems.clear(part) if problem is None else self._problems.note(part, problem)
+    def _note_problem(self, loop_name: str, problem: str | None) -> None:
+        """Show problems of loops that have no row of their own among streams, sources and sinks, such as compaction."""
+        self._problems.clear(loop_name) if problem is None else self._problems.note(loop_name, problem)
 
-    def _keep(self, keeper: Keeper) -> None:
+    def _run_loops(self, supervisor: LoopSupervisor) -> None:
         try:
-            keeper.run()
+            supervisor.run()
         except Exception as error:
             LOG.error("what was kept going has ended", exc_info=error)
-            self._tell(f"what was kept going has ended: {error}")
+            self._report(f"what was kept going has ended: {error}")
             self._problems.note("streams and sources", f"what was kept going has ended: {error}")
-            self._flow = None  # begun anew at the next look
+            self._flow = None  # the loops are started again at the next look
 
-    def _end_keeper(self) -> bool:
-        keeper, self._keeper = self._keeper, None
-        if keeper is None:
+    def _end_loops(self) -> bool:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None:
             return True
-        is_whole = keeper.end()
-        if self._kept is not None:
-            self._kept.join(10)
-        return is_whole
+        ended_cleanly = supervisor.shut_down()
+        if self._supervisor_thread is not None:
+            self._supervisor_thread.join(10)
+        return ended_cleanly

@@ -1,4 +1,4 @@
-"""Write down what happens in a run, for whoever follows it from another process; mere progress only now and then."""
+"""Record the events of a run in the catalog for other processes that follow it; progress events are throttled."""
 
 import threading
 import time
@@ -11,57 +11,57 @@ if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
     from runnel.run.results.run_result import Event
 
-_EVERY_SECONDS = 0.5  # of progress, for each table
+_PROGRESS_SECONDS = 0.5  # between progress events of one table
 _PAUSE_SECONDS = 0.1
 
 
-class Teller:
-    """The events of one run. A thread of its own writes them, so that a slow database holds up no step."""
+class EventRecorder:
+    """Records the events of one run. A separate thread writes them, so that a slow database delays no step."""
 
     def __init__(self, db: "Database", run: str) -> None:
         self._db = db
         self._run = run
-        self._waiting: list[dict[str, Any]] = []
-        self._guard = threading.Lock()
-        self._last: dict[str, float] = {}
+        self._pending: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._last_progress_at: dict[str, float] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._write, name=f"runnel events {run}", daemon=True)
+        self._thread = threading.Thread(target=self._write_loop, name=f"runnel events {run}", daemon=True)
         self._thread.start()
 
-    def see(self, event: "Event") -> None:
-        """Take an event of the run."""
+    def record_event(self, event: "Event") -> None:
+        """Record an event of the run, unless it is progress that follows too soon."""
         name, now = str(event.table), time.monotonic()
-        if event.kind == "progress" and now - self._last.get(name, 0.0) < _EVERY_SECONDS:
+        if event.kind == "progress" and now - self._last_progress_at.get(name, 0.0) < _PROGRESS_SECONDS:
             return
-        self._last[name] = now
-        self.tell(json_of(event))
+        self._last_progress_at[name] = now
+        self.record_json(event_to_json(event))
 
-    def tell(self, event: dict[str, Any]) -> None:
-        """Take any event."""
-        with self._guard:
-            self._waiting.append(event)
+    def record_json(self, event: dict[str, Any]) -> None:
+        """Record an event that is JSON already."""
+        with self._lock:
+            self._pending.append(event)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the pending events, and end the thread."""
         self._ended.set()
         self._thread.join(30)
 
-    def _write(self) -> None:
+    def _write_loop(self) -> None:
         while not self._ended.wait(_PAUSE_SECONDS):
             self._flush()
         self._flush()
 
     def _flush(self) -> None:
-        with self._guard:
-            taken, self._waiting = self._waiting, []
+        with self._lock:
+            batch, self._pending = self._pending, []
         try:
-            run_events.add(self._db, self._run, taken)
-        except RunnelError:  # the database is away; the log of the run has them all
-            with self._guard:
-                self._waiting = (taken + self._waiting)[-1000:]
+            run_events.add(self._db, self._run, batch)
+        except RunnelError:  # the database is unreachable; the run's log has all events
+            with self._lock:
+                self._pending = (batch + self._pending)[-1000:]
 
 
-def json_of(event: "Event") -> dict[str, Any]:
+def event_to_json(event: "Event") -> dict[str, Any]:
     """Return an event as JSON."""
     return {
         "kind": event.kind,

@@ -1,4 +1,4 @@
-"""The flow of a project as its files are now: loaded anew when they change, so that running runs keep their code."""
+"""Cache the loaded flow of a project, and reload it if its files change. Active runs keep the code they began with."""
 
 import threading
 from dataclasses import replace
@@ -6,75 +6,83 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.client.lake import Lake
-from runnel.declare.loading.loader import flow_files
-from runnel.declare.settings import FILE, load
-from runnel.project.planning.plan_project import flow_of
-from runnel.spark.session import running
+from runnel.declare.loading.loader import find_flow_files
+from runnel.declare.settings import SETTINGS_FILE, load_settings
+from runnel.project.planning.plan_project import load_project_flow
+from runnel.spark.session import running_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runnel.declare.model.flow import Flow
 
-Look = tuple[tuple[str, int, int], ...]
+FileStamps = tuple[tuple[str, int, int], ...]
 
 
-class Flows:
-    """The loads of one project, for several threads. Loading imports the user's files, so one goes at a time."""
+class FlowCache:
+    """The loaded flows of one project, by parameter overrides. Thread-safe.
+
+    Loading imports the user's files, so only one thread loads at a time.
+    """
 
     def __init__(self, lake: Lake, environ: "Mapping[str, str]", env: str | None = None) -> None:
         self._lake = lake
         self._environ = environ
         self._env = env
-        self._guard = threading.Lock()
-        self._known: dict[tuple[str, ...], tuple[Look, Lake, Flow]] = {}
+        self._lock = threading.Lock()
+        self._loaded: dict[tuple[str, ...], tuple[FileStamps, Lake, Flow]] = {}
 
     def get(self, overrides: "Sequence[str]" = ()) -> "tuple[Lake, Flow]":
-        """Return the lake with the settings, and the flow, as the files say now; raises all mistakes of a project.
+        """Return the lake and the flow as the project's files declare them now; raise all mistakes of the project.
 
         `overrides` are values of parameters, as `--set` gives them.
         """
         key = tuple(overrides)
-        with self._guard:
-            known = self._known.get(key)
-            if known is not None and known[0] == self._look(known[2]):
-                return self._warm(known[1]), known[2]
-            lake = self._warm(self._opened(key))
-            flow = flow_of(lake)
-            if len(self._known) > 20:
-                self._known.clear()
-            self._known[key] = (self._look(flow), lake, flow)
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is not None and loaded[0] == self._stamp_files(loaded[2]):
+                return self._share_spark(loaded[1]), loaded[2]
+            lake = self._share_spark(self._open_lake(key))
+            flow = load_project_flow(lake)
+            if len(self._loaded) > 20:
+                self._loaded.clear()
+            self._loaded[key] = (self._stamp_files(flow), lake, flow)
             return lake, flow
 
-    def _warm(self, lake: Lake) -> Lake:
-        """Let a lake use the Spark that runs, and forget one that has ended."""
+    def _share_spark(self, lake: Lake) -> Lake:
+        """Let a lake use the running Spark session, or drop its session if that has ended."""
         spark = self._lake.__dict__.get("spark")
-        if spark is not None and spark is running():
+        if spark is not None and spark is running_session():
             lake.__dict__["spark"] = spark
         elif lake is not self._lake:
             lake.__dict__.pop("spark", None)
         return lake
 
-    def _opened(self, overrides: tuple[str, ...]) -> Lake:
-        """Return a lake with fresh settings that shares the connections and Spark; where the lake is never changes."""
-        old = self._lake.settings
-        fresh = load(old.root, env=self._env, environ=self._environ, overrides=overrides)
-        fresh = replace(fresh, catalog=old.catalog, warehouse=old.warehouse, storage=old.storage)
-        lake = Lake(replace(fresh, master=old.master, conf=old.conf))
+    def _open_lake(self, overrides: tuple[str, ...]) -> Lake:
+        """Return a lake with newly loaded settings that shares the connections. The lake's location never changes."""
+        current_settings = self._lake.settings
+        new_settings = load_settings(current_settings.root, env=self._env, environ=self._environ, overrides=overrides)
+        new_settings = replace(
+            new_settings,
+            catalog=current_settings.catalog,
+            warehouse=current_settings.warehouse,
+            storage=current_settings.storage,
+        )
+        lake = Lake(replace(new_settings, master=current_settings.master, conf=current_settings.conf))
         lake.__dict__["store"] = self._lake.store
         return lake
 
-    def _look(self, flow: "Flow") -> Look:
-        """Return what tells whether a file of the project has changed."""
+    def _stamp_files(self, flow: "Flow") -> FileStamps:
+        """Return path, modification time and size of the project's files, to detect changes."""
         root = self._lake.settings.root
-        toml = [root / FILE, *([root / f"runnel.{self._env}.toml"] if self._env else [])]
-        paths = {*map(str, flow_files(root)), *flow.files, *map(str, toml)}
-        return tuple((path, *_stat(Path(path))) for path in sorted(paths))
+        settings_files = [root / SETTINGS_FILE, *([root / f"runnel.{self._env}.toml"] if self._env else [])]
+        paths = {*map(str, find_flow_files(root)), *flow.files, *map(str, settings_files)}
+        return tuple((path, *_stat_file(Path(path))) for path in sorted(paths))
 
 
-def _stat(path: Path) -> tuple[int, int]:
+def _stat_file(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        file_status = path.stat()
     except OSError:
         return 0, -1
-    return found.st_mtime_ns, found.st_size
+    return file_status.st_mtime_ns, file_status.st_size

@@ -1,4 +1,4 @@
-"""What only a worker can answer, asked for by the queue: plans, which need the flow, and queries of Spark."""
+"""Answer queued requests that only a worker can handle: plans, which need the flow, and Spark queries."""
 
 import secrets
 import threading
@@ -7,38 +7,40 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from runnel.project.planning.plan_project import plan_project
-from runnel.project.planning.run_request_json import asked
+from runnel.project.planning.run_request_json import parse_request
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
-    from runnel.lake.control.run_queue import Queued
-    from runnel.query.result import Result
+    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.query.result import QueryResult
 
 KINDS = ("plan", "query")
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 
-def answer(lake: "Lake", flow: "Flow", queued: "Queued", cancelled: threading.Event) -> dict[str, Any]:
-    """Return what an entry that is no run asks for; a query ends where it is cancelled."""
-    return _plan(lake, flow, queued) if queued.kind == "plan" else _query(lake, queued, cancelled)
+def answer_request(lake: "Lake", flow: "Flow", entry: "QueueEntry", cancelled: threading.Event) -> dict[str, Any]:
+    """Answer a queue entry that is not a run. A query stops when `cancelled` is set."""
+    return _answer_plan(lake, flow, entry) if entry.kind == "plan" else _answer_query(lake, entry, cancelled)
 
 
-def _plan(lake: "Lake", flow: "Flow", queued: "Queued") -> dict[str, Any]:
-    return dict(plan_project(lake, asked(queued).wish, flow).plan.json())
+def _answer_plan(lake: "Lake", flow: "Flow", entry: "QueueEntry") -> dict[str, Any]:
+    return dict(plan_project(lake, parse_request(entry).request, flow).plan.json())
 
 
-def _query(lake: "Lake", queued: "Queued", cancelled: threading.Event) -> dict[str, Any]:
+def _answer_query(lake: "Lake", entry: "QueueEntry", cancelled: threading.Event) -> dict[str, Any]:
     """Answer a query: {"sql", "at", "engine", "limit", "arrow"}."""
-    from runnel.query.engine import query
-    from runnel.query.query_limits import Stoppable
+    from runnel.query.engine import run_query
+    from runnel.query.query_limits import CancelLimit
 
-    wish, bound = queued.wish, Stoppable(cancelled)
-    engine, at = str(wish.get("engine", "auto")), str(wish.get("at", "main"))
-    with query(lake.store, wish["sql"], at=at, engine=engine, spark=lambda: lake.spark, bound=bound) as result:
-        if wish.get("arrow"):
-            return {"location": _kept(lake, result, wish.get("limit"))}
-        limit = min(int(wish.get("limit") or MOST_ROWS), MOST_ROWS)
+    request, cancel_limit = entry.request, CancelLimit(cancelled)
+    engine, ref = str(request.get("engine", "auto")), str(request.get("at", "main"))
+    with run_query(
+        lake.store, request["sql"], at=ref, engine=engine, spark=lambda: lake.spark, query_limit=cancel_limit
+    ) as result:
+        if request.get("arrow"):
+            return {"location": _write_answer(lake, result, request.get("limit"))}
+        limit = min(int(request.get("limit") or MAX_ROWS), MAX_ROWS)
         rows = list(islice(result.json_rows(), limit + 1))
         return {
             "columns": result.columns,
@@ -50,16 +52,19 @@ def _query(lake: "Lake", queued: "Queued", cancelled: threading.Event) -> dict[s
         }
 
 
-def _kept(lake: "Lake", result: "Result", limit: int | None) -> str:
-    """Write an answer where the service finds it, which removes it; what it leaves is swept as an unknown file."""
-    from runnel.query.arrow_stream import Cut, sent
+def _write_answer(lake: "Lake", result: "QueryResult", limit: int | None) -> str:
+    """Write an answer to the warehouse, and return its location.
+
+    The service reads and deletes it; if the service fails to, `gc` removes it as an unreferenced file.
+    """
+    from runnel.query.arrow_stream import IncompleteAnswer, encode_result
 
     location = f"{lake.store.warehouse}/_answers/{secrets.token_hex(16)}/answer.arrow"
     try:
         with closing(lake.store.io.new_output(location).create()) as stream:
-            for part in sent(result, limit):
-                stream.write(part)
-    except Cut as cut:
+            for chunk in encode_result(result, limit):
+                stream.write(chunk)
+    except IncompleteAnswer as cut:
         lake.store.io.delete(location)
         assert cut.__cause__ is not None
         raise cut.__cause__ from None

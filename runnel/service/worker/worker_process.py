@@ -1,35 +1,35 @@
-"""A worker's process: its Spark, what it keeps going and the runs that it takes, until it is told to stop."""
+"""Run a worker process: its Spark session, the continuous loops and the claimed runs, until it is told to stop."""
 
 import logging
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable
-from runnel.service.stale_claims import Reaper
-from runnel.service.worker.continuous import Keeping
-from runnel.service.worker.flow_cache import Flows
+from runnel.service.stale_claims import StaleClaimReaper
+from runnel.service.worker.continuous import ContinuousWork
+from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import PARALLEL, Worker
-from runnel.spark.arrow_allocators import sweep
-from runnel.spark.session import running
+from runnel.spark.arrow_allocators import sweep_allocators
+from runnel.spark.session import running_session
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runnel.client.lake import Lake
-    from runnel.service.worker.loops.loop import Tell
+    from runnel.service.worker.loops.loop import Reporter
 
 LOG = logging.getLogger("runnel.worker")
 _PAUSE_SECONDS = 0.5
 
 
-class Working:
-    """Everything that a worker's process does. Spark is started by the thread that calls `run`."""
+class WorkerProcess:
+    """A worker process. The thread that calls `run` starts Spark."""
 
     def __init__(
         self,
         lake: "Lake",
         environ: "Mapping[str, str]",
-        tell: "Tell",
+        report: "Reporter",
         *,
         env: str | None = None,
         branch: str = "main",
@@ -38,70 +38,72 @@ class Working:
     ) -> None:
         tracing.configure(lake.settings.telemetry, lake.settings.name)
         self._lake = lake
-        self._tell = tell
-        self._flows = Flows(lake, environ, env)
+        self._report = report
+        self._flows = FlowCache(lake, environ, env)
         self.worker = Worker(lake, self._flows, name=name, parallel=parallel, branch=branch)
-        self._reaper = Reaper(lake.store.db)
-        self._keeping = Keeping(lake, self._flows, branch, tell, self.worker.problems, self.worker.note_declared)
+        self._reaper = StaleClaimReaper(lake.store.db)
+        self._continuous_work = ContinuousWork(
+            lake, self._flows, branch, report, self.worker.problems, self.worker.note_declared
+        )
 
     def run(self) -> None:
-        """Work until told to stop; Spark is started again where it has ended."""
-        self._keeping.start()
+        """Work until told to stop; restart Spark if it has ended."""
+        self._continuous_work.start()
         self.worker.start()
         while not self.worker.stop.is_set():
-            self._attempt("spark", self._look_after_spark)
-            self._attempt("lost runs", self._reaper.look)
+            self._run_loop_once("spark", self._ensure_spark)
+            self._run_loop_once("lost runs", self._reaper.release_stale_claims)
             self.worker.stop.wait(_PAUSE_SECONDS)
 
-    def _attempt(self, part: str, work: "Callable[[], object]") -> None:
-        """Do one part of what is done again and again; what goes wrong there ends neither the worker nor the rest."""
+    def _run_loop_once(self, loop_name: str, work: "Callable[[], object]") -> None:
+        """Run one loop body once; an error is noted, and ends neither the worker nor the other loops."""
         problems = self.worker.problems
         try:
             work()
-            problems.clear(part)
-        except Exception as error:  # the database is away, or a defect; it is looked at again
-            if problems.note(part, error.what if isinstance(error, RunnelError) else f"{error!r}"):
-                LOG.error("%s: %s", part, error, exc_info=error)
+            problems.clear(loop_name)
+        except Exception as error:  # an unreachable database, or a defect; the loop goes on
+            if problems.note(loop_name, error.what if isinstance(error, RunnelError) else f"{error!r}"):
+                LOG.error("%s: %s", loop_name, error, exc_info=error)
 
-    def _look_after_spark(self) -> None:
-        spark = running()
+    def _ensure_spark(self) -> None:
+        spark = running_session()
         if spark is not None:
-            sweep(spark)  # streams read without borrowing
+            sweep_allocators(spark)  # streams read without borrowing
         elif self._needs_spark():
             self._start_spark()
 
     def end(self) -> bool:
-        """Stop after what is under way, and tell whether all of it has ended."""
+        """Stop after the active runs and loops, and return whether all of them ended cleanly."""
         self.worker.stop.set()
-        kept = self._keeping.end()
-        return self.worker.end() and kept and not self.worker.is_torn
+        loops_ended_cleanly = self._continuous_work.end()
+        return self.worker.end() and loops_ended_cleanly and not self.worker.has_stuck_run
 
-    def hurry(self) -> None:
-        """Once it is to stop, interrupt what is under way, and give it back to the queue.
+    def interrupt_runs(self) -> None:
+        """Interrupt active runs when the worker stops, and give them back to the queue.
 
-        That it is to stop somebody else says: a signal that came second would be taken for an order to end at once.
+        This does not stop the worker: a second stop signal would be taken for an order to end at once.
         """
-        self.worker.hurry.set()
+        self.worker.interrupt_requested.set()
 
     def _needs_spark(self) -> bool:
-        """Tell whether the project has tasks; sources are read without Spark, or start it when they need it."""
+        """Return whether the project has tasks; sources are read without Spark, or start it when they need it."""
         try:
             _, flow = self._flows.get()
         except RunnelError:
-            return False  # who keeps it going tells it
+            return False  # the continuous loops report the error
         if not flow.tasks:
-            self.worker.ready()
+            self.worker.mark_ready()
         return bool(flow.tasks)
 
     def _start_spark(self) -> None:
-        was_there = self._lake.__dict__.pop("spark", None) is not None
-        if was_there:
-            self._tell("Spark's process has ended; it is started again")
+        had_spark = self._lake.__dict__.pop("spark", None) is not None
+        if had_spark:
+            self._report("Spark's process has ended; it is started again")
         try:
             _ = self._lake.spark
         except Unreachable as error:
             LOG.error("Spark did not start", exc_info=error)
-            self._tell(f"Spark did not start, it is tried again: {error}")
+            self._report(f"Spark did not start, it is tried again: {error}")
             raise
-        self.worker.ready()
-        self._keeping.warm()
+        self.worker.mark_ready()
+        self._continuous_work.mark_spark_ready()

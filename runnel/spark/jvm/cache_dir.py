@@ -1,7 +1,7 @@
-"""The folder of this machine that outlives projects: jars, archives, logs.
+"""Manage the machine-wide cache folder: jars, archives, logs.
 
-`RUNNEL_CACHE` names it; otherwise it is the platform's own place for caches. Locks are advisory `flock`s: the kernel
-drops them with the process that holds them, so that a kill leaves no stale lock behind.
+`RUNNEL_CACHE` names it; otherwise it is the platform's cache folder. Locks are advisory `flock`s: the kernel releases
+them when the process that holds them ends, so that a killed process leaves no stale lock behind.
 """
 
 import errno
@@ -27,8 +27,8 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "runnel"
 
 
-def folder(name: str) -> Path:
-    """Return a folder of the cache, made if it is missing."""
+def ensure_folder(name: str) -> Path:
+    """Return a folder of the cache; create it if it is missing."""
     path = cache_folder() / name
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,8 @@ def folder(name: str) -> Path:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path`; yield whether it was got, which it always is when `wait` is true."""
+def lock_file(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock the file `path` while the block runs; yield whether it was locked, which is always true with `wait`."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -56,22 +56,22 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the free space where `path` is or would be."""
+    """Return the free space on the disk of `path`, which need not exist."""
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
 
 
-def need_space(path: Path, wanted: int) -> None:
-    """Raise unless `wanted` bytes fit where `path` is."""
+def require_space(path: Path, needed_bytes: int) -> None:
+    """Raise unless `needed_bytes` are free on the disk of `path`."""
     free = free_bytes(path)
-    if free < wanted:
-        what = f"{path} needs {megabytes(wanted)} of disk space and {megabytes(free)} are free"
+    if free < needed_bytes:
+        what = f"{path} needs {format_megabytes(needed_bytes)} of disk space and {format_megabytes(free)} are free"
         raise RunnelError("SPARK_DISK", what, fix="free some space, or set RUNNEL_CACHE to a folder on another disk")
 
 
 def disk_error(error: OSError, path: Path) -> RunnelError:
-    """Return what to tell a user when writing below `path` failed."""
+    """Return the error for a failed write below `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = f"no space left on the disk of {path}"
         return RunnelError("SPARK_DISK", what, fix="free some space, or set RUNNEL_CACHE to a folder on another disk")
@@ -79,10 +79,10 @@ def disk_error(error: OSError, path: Path) -> RunnelError:
     return RunnelError("SPARK_CACHE", what, fix="make it writable, or set RUNNEL_CACHE to a folder that is")
 
 
-def megabytes(count: int) -> str:
-    """Return a number of bytes as people read it.
+def format_megabytes(count: int) -> str:
+    """Return a readable size in megabytes.
 
-    >>> megabytes(60_000_000)
+    >>> format_megabytes(60_000_000)
     '60 MB'
     """
     return f"{count / 1e6:,.0f} MB"

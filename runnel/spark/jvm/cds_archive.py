@@ -1,8 +1,8 @@
-"""The class-data-sharing archive: Spark's classes, parsed beforehand, mapped into memory at start.
+"""Find the class-data-sharing (CDS) archive for a JVM: Spark's classes, parsed beforehand and mapped at start.
 
-This module finds the archive that fits a command and has a missing one made by a process of its own. An archive is
-named after the Java and the jars it was made from, so that a change of either asks for a new one. Without an archive
-everything works, only slower: nothing here ever fails a start.
+This module finds the archive that fits a command, and starts a separate process that builds a missing one. An archive's
+name depends on the Java and the jars it was built from, so that a change of either leads to a new one. Without an
+archive everything works, but starts more slowly: no failure here ever fails a start.
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from pathlib import Path
 
 from runnel.errors import RunnelError
 from runnel.spark.jvm import cache_dir
-from runnel.spark.jvm.command_line import Command
+from runnel.spark.jvm.command_line import JvmCommand
 from runnel.spark.jvm.java_home import Java
 
-SIZE_BYTES = 250_000_000
+ARCHIVE_BYTES = 250_000_000
 _RETRY_SECONDS = 24 * 3600
-_KEPT = 2
+_MAX_ARCHIVES = 2
 
 
-def is_wanted() -> bool:
-    """Tell whether archives are in use: `RUNNEL_CDS=off` turns them off."""
+def is_enabled() -> bool:
+    """Tell whether archives are enabled: `RUNNEL_CDS=off` disables them."""
     return os.environ.get("RUNNEL_CDS", "on").lower() != "off"
 
 
@@ -34,19 +34,19 @@ def archive_path(java: Java, class_path: Sequence[Path]) -> Path:
     """Return where the archive for this Java and these jars is, or would be."""
     key = hashlib.sha256(f"{java.executable}\n{java.version}\n".encode())
     for jar in class_path:
-        known = jar.stat()
-        key.update(f"{jar}\n{known.st_size}\n{known.st_mtime_ns}\n".encode())
-    return cache_dir.folder("archives") / f"{key.hexdigest()[:20]}.jsa"
+        jar_stat = jar.stat()
+        key.update(f"{jar}\n{jar_stat.st_size}\n{jar_stat.st_mtime_ns}\n".encode())
+    return cache_dir.ensure_folder("archives") / f"{key.hexdigest()[:20]}.jsa"
 
 
-def fitting(command: Command) -> Path | None:
+def find_archive(command: JvmCommand) -> Path | None:
     """Return the archive that fits the command, if there is one."""
-    if not _can_have(command):
+    if not _can_use_archive(command):
         return None
     with suppress(OSError, RunnelError):
         path = archive_path(command.java, command.class_path)
         if path.is_file():
-            os.utime(path)  # the least recently used ones are removed
+            os.utime(path)  # `prune` removes the least recently used archives
             return path
     return None
 
@@ -56,16 +56,16 @@ def discard(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def build_in_background(command: Command) -> None:
-    """Have a missing archive made by a detached process of low priority, which outlives this one."""
+def build_in_background(command: JvmCommand) -> None:
+    """Start a detached low-priority process that builds a missing archive and outlives this process."""
     with suppress(OSError, RunnelError):
         if os.environ.get("RUNNEL_CDS", "on").lower() == "ready":
-            return  # use one that is there, make none: for tests, which leave no process behind
-        if not _can_have(command) or is_building() or _failed_lately(command):
+            return  # use an existing archive, but build none: tests must leave no process behind
+        if not _can_use_archive(command) or is_building() or _has_failed_recently(command):
             return
         if archive_path(command.java, command.class_path).exists():
             return
-        with (cache_dir.folder("logs") / "archive.log").open("wb") as log:
+        with (cache_dir.ensure_folder("logs") / "archive.log").open("wb") as log:
             builder = subprocess.Popen(
                 [sys.executable, "-m", "runnel.spark.cds_archive_builder", "--background"],
                 stdin=subprocess.PIPE,
@@ -77,17 +77,17 @@ def build_in_background(command: Command) -> None:
         if builder.stdin:
             builder.stdin.write(json.dumps([str(jar) for jar in command.class_path]).encode())
             builder.stdin.close()
-        builder.returncode = 0  # nobody waits for it; without this Python warns when it forgets the process
+        builder.returncode = 0  # nobody waits for it; otherwise Python warns when the object is collected
 
 
 def is_building() -> bool:
-    """Tell whether some process is making an archive now."""
-    with cache_dir.locked(cache_dir.folder("archives") / ".lock", wait=False) as free:
+    """Tell whether a process is building an archive now."""
+    with cache_dir.lock_file(cache_dir.ensure_folder("archives") / ".lock", wait=False) as free:
         return not free
 
 
-def failure(path: Path) -> str | None:
-    """Return why the archive could not be made, if that was tried and failed."""
+def read_failure(path: Path) -> str | None:
+    """Return why building the archive failed, or None if it did not fail."""
     try:
         return path.with_suffix(".failed").read_text()
     except FileNotFoundError:
@@ -95,19 +95,19 @@ def failure(path: Path) -> str | None:
 
 
 def prune(latest: Path) -> None:
-    """Remove archives that were not used for longest, and the notes of failures that no longer matter."""
+    """Remove the least recently used archives, and the failure note of the latest one."""
     others = sorted(
         (path for path in latest.parent.glob("*.jsa") if path != latest), key=lambda path: -path.stat().st_mtime
     )
-    for old in [*others[_KEPT - 1 :], latest.with_suffix(".failed")]:
+    for old in [*others[_MAX_ARCHIVES - 1 :], latest.with_suffix(".failed")]:
         old.unlink(missing_ok=True)
 
 
-def _can_have(command: Command) -> bool:
-    # Java makes archives of jars only, not of folders with classes.
-    return is_wanted() and all(entry.suffix == ".jar" and entry.is_file() for entry in command.class_path)
+def _can_use_archive(command: JvmCommand) -> bool:
+    # Java can archive classes from jars only, not from folders.
+    return is_enabled() and all(entry.suffix == ".jar" and entry.is_file() for entry in command.class_path)
 
 
-def _failed_lately(command: Command) -> bool:
+def _has_failed_recently(command: JvmCommand) -> bool:
     note = archive_path(command.java, command.class_path).with_suffix(".failed")
     return note.exists() and time.time() - note.stat().st_mtime < _RETRY_SECONDS

@@ -1,7 +1,7 @@
-"""Write the command line of Spark's JVM.
+"""Build the command line of Spark's JVM.
 
-Spark's own launcher starts a JVM to work this out; doing it here saves that, and lets a class-data-sharing archive
-and a Java without `jdk.incubator.vector` be used. Starts nothing and writes nothing.
+Spark's own launcher starts a JVM to compute it; doing it here saves that start, and permits a class-data-sharing
+archive and a Java without `jdk.incubator.vector`. Starts nothing and writes nothing.
 """
 
 import os
@@ -15,48 +15,48 @@ from pathlib import Path
 from runnel.errors import Mistake
 from runnel.spark.jvm.java_home import Java
 
-# What Spark 4.1's JavaModuleOptions asks for, without the module that only MLlib's linear algebra would like to have.
-_OPENED = (
+# The options of Spark 4.1's JavaModuleOptions, without the module that only MLlib's linear algebra uses.
+_OPENED_PACKAGES = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util")),
     *(f"java.base/java.util.concurrent{name}" for name in ("", ".atomic")),
     *(f"java.base/{name}" for name in ("jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action")),
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-_MODULES = (
-    *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED),
+_MODULE_OPTIONS = (
+    *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED_PACKAGES),
     "--enable-native-access=ALL-UNNAMED",
     "-Djdk.reflect.useDirectMethodHandle=false",
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",
     "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
 )
-# Started no slower than the serial collector and faster than G1 on two cores (docs/adr/0002-spark-start.md).
-_COLLECTOR = "-XX:+UseParallelGC"
-_BRIEF = "-XX:TieredStopAtLevel=1"  # the optimising compiler costs a short run more than it gives
-_SUBMITTED = re.compile(
+# Starts no slower than the serial collector and faster than G1 on two cores (docs/adr/0002-spark-start.md).
+_COLLECTOR_OPTION = "-XX:+UseParallelGC"
+_FAST_COMPILE_OPTION = "-XX:TieredStopAtLevel=1"  # the optimising compiler costs a short run more than it saves
+_SUBMIT_SETTING = re.compile(
     r"spark\.(jars|files|archives|submit|yarn|kubernetes|driver|executor|deploy|kerberos|hadoop\.yarn)\b"
 )
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-SHIPPED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles", "spark.jars.packages")
+_SECRET_SETTING = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
+SHIPPED_SETTINGS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles", "spark.jars.packages")
 
 
 @dataclass(frozen=True)
-class Command:
-    """A JVM to start: its options, its class path and what to run in it."""
+class JvmCommand:
+    """A JVM to start: its options, its class path and its main class with arguments."""
 
     java: Java
     options: tuple[str, ...]
     class_path: tuple[Path, ...]
-    main: tuple[str, ...]
+    main_arguments: tuple[str, ...]
 
-    def line(self, *more: str) -> list[str]:
-        """Return the arguments, with more options in front of ours."""
+    def build_arguments(self, *extra_options: str) -> list[str]:
+        """Return the full argument list, with extra options before the others."""
         path = os.pathsep.join(map(str, self.class_path))
-        return [str(self.java.executable), *more, *self.options, "-cp", path, *self.main]
+        return [str(self.java.executable), *extra_options, *self.options, "-cp", path, *self.main_arguments]
 
 
-def spark_home() -> Path:
+def find_spark_home() -> Path:
     """Return the folder of the installed pyspark without importing it."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -64,41 +64,41 @@ def spark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def class_path(jars: tuple[Path, ...], conf: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the class path in one fixed order: an archive fits only the order that it was made with."""
+def build_class_path(jars: tuple[Path, ...], conf: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the class path in a fixed order: an archive fits only the order that it was built with."""
     extra = [Path(entry) for entry in conf.get("spark.driver.extraClassPath", "").split(os.pathsep) if entry]
     clusters = [Path(os.environ[name]) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
-    return (*extra, *clusters, *sorted((spark_home() / "jars").glob("*.jar")), *jars)
+    return (*extra, *clusters, *sorted((find_spark_home() / "jars").glob("*.jar")), *jars)
 
 
-def spark_command(
+def build_spark_command(
     java: Java,
     jars: tuple[Path, ...],
-    entries: tuple[Path, ...],
+    class_path_entries: tuple[Path, ...],
     master: str,
     conf: Mapping[str, str],
     scratch: Path,
-    brief: bool = False,
-) -> Command:
+    is_short_lived: bool = False,
+) -> JvmCommand:
     """Return the command that starts the gateway through which Python drives Spark.
 
-    `entries` is the whole class path; `jars` are those of it that a cluster's machines lack.
+    `class_path_entries` is the whole class path; `jars` are the part of it that a cluster's machines lack.
     """
     options = (
-        *_MODULES,
-        _COLLECTOR,
-        *((_BRIEF,) if brief and is_local(master) else ()),
+        *_MODULE_OPTIONS,
+        _COLLECTOR_OPTION,
+        *((_FAST_COMPILE_OPTION,) if is_short_lived and is_local(master) else ()),
         f"-Xmx{conf.get('spark.driver.memory') or f'{default_heap_bytes() >> 20}m'}",
         "-XX:-UsePerfData",  # no statistics file in the system's temporary folder
         f"-Djava.io.tmpdir={scratch}",
         f"-Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()}",
         *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
     )
-    return Command(java, options, entries, _main(jars, master, conf))
+    return JvmCommand(java, options, class_path_entries, _build_main_arguments(jars, master, conf))
 
 
 def is_local(master: str) -> bool:
-    """Tell whether everything runs in this one JVM.
+    """Tell whether driver and executors run in one local JVM.
 
     >>> [is_local(master) for master in ("local", "local[*]", "local[2,3]", "local-cluster[1,1,1]", "yarn")]
     [True, True, True, False, False]
@@ -106,19 +106,21 @@ def is_local(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def is_known(master: str) -> bool:
-    """Tell whether Spark can make sense of the master's name."""
+def is_known_master(master: str) -> bool:
+    """Tell whether Spark supports this form of master URL."""
     return is_local(master) or master == "yarn" or master.startswith(("spark://", "k8s://", "local-cluster["))
 
 
-def _main(jars: tuple[Path, ...], master: str, conf: Mapping[str, str]) -> tuple[str, ...]:
-    # SparkSubmit is one more step of start-up, needed only for what it alone does: clusters and files to ship.
-    if is_local(master) and not any(conf.get(name) for name in SHIPPED):
+def _build_main_arguments(jars: tuple[Path, ...], master: str, conf: Mapping[str, str]) -> tuple[str, ...]:
+    # SparkSubmit makes the start slower; it is needed only for clusters and for files to ship.
+    if is_local(master) and not any(conf.get(name) for name in SHIPPED_SETTINGS):
         return ("org.apache.spark.api.python.PythonGatewayServer",)
-    shipped = ",".join(filter(None, [*map(str, jars), conf.get("spark.jars", "")]))
-    # Other settings follow through the gateway: a command line can be read by everybody on the machine.
-    given = {name: value for name, value in conf.items() if _SUBMITTED.match(name) and not _SECRET.search(name)}
-    settings = {**given, "spark.jars": shipped}
+    shipped_jars = ",".join(filter(None, [*map(str, jars), conf.get("spark.jars", "")]))
+    # Other settings are passed through the gateway: every user of the machine can read a command line.
+    submit_settings = {
+        name: value for name, value in conf.items() if _SUBMIT_SETTING.match(name) and not _SECRET_SETTING.search(name)
+    }
+    settings = {**submit_settings, "spark.jars": shipped_jars}
     flags = [part for name, value in sorted(settings.items()) for part in ("--conf", f"{name}={value}")]
     return ("org.apache.spark.deploy.SparkSubmit", "--master", master, *flags, "pyspark-shell")
 

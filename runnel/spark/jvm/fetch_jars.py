@@ -8,16 +8,16 @@ from runnel.spark.jvm.java_home import find_java
 
 
 def main() -> int:
-    """Fetch what is not there yet and return the exit code."""
+    """Fetch the missing jars and return the exit code."""
     try:
-        ensure_jars(find_java(), tell=_say)
+        ensure_jars(find_java(), report=_print_line)
     except RunnelError as error:
-        _say(str(error))
+        _print_line(str(error))
         return error.exit_code
     return 0
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 

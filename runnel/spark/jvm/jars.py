@@ -1,7 +1,7 @@
-"""The jars that Runnel adds to Spark: which ones exactly, and how they get into the cache.
+"""Pin the jars that Runnel adds to Spark, and fetch them into the cache.
 
-A jar comes from the folder `RUNNEL_JARS` if that is set, else from the network, once; it is checked against its pinned
-sum when it arrives and moved into place whole. Later starts look at sizes only; `runnel doctor` sums everything again.
+A jar is copied from the folder `RUNNEL_JARS` if that is set, else downloaded once; it is checked against its pinned
+checksum and then moved into place atomically. Later starts check sizes only; `runnel doctor` verifies the checksums.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from runnel import failpoint
-from runnel.errors import Broken, Unreachable, listed
+from runnel.errors import CorruptData, Unreachable, join_names
 from runnel.spark.jvm import cache_dir, maven_resolver
 from runnel.spark.jvm.java_home import Java
 
-Tell = Callable[[str], None]
+ReportLine = Callable[[str], None]
 
-FETCHED = failpoint.declare("spark.jars.fetched", "jars lie in a folder of their own, unchecked")
-CHECKED = failpoint.declare("spark.jars.checked", "a jar's sum is right; it is not in the cache yet")
-MOVED = failpoint.declare("spark.jars.moved", "a jar is in the cache")
+JARS_FETCHED = failpoint.declare("spark.jars.fetched", "jars lie in a folder of their own, unchecked")
+JAR_CHECKED = failpoint.declare("spark.jars.checked", "a jar's sum is right; it is not in the cache yet")
+JAR_MOVED = failpoint.declare("spark.jars.moved", "a jar is in the cache")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Jar:
         return f"{self.group}:{self.name}:{self.version}"
 
 
-LAKE = (
+LAKE_JARS = (
     Jar(
         "org.apache.iceberg",
         "iceberg-spark-runtime-4.1_2.13",
@@ -68,94 +68,97 @@ LAKE = (
         "bcb1f51e36f940867e83342f9efbf5968ac44a6bef4d397bb4af7b17b45cd2fb",
     ),
 )
-"""What the lake needs. Another system's jars are another tuple; `ensure_jars` takes any."""
+"""The jars that the lake needs. `ensure_jars` accepts any tuple, such as the jars of another system."""
 
 
-def ensure_jars(java: Java, jars: Sequence[Jar] = LAKE, tell: Tell | None = None) -> tuple[Path, ...]:
-    """Return the jars' paths in the cache, fetching what is not there yet.
+def ensure_jars(java: Java, jars: Sequence[Jar] = LAKE_JARS, report: ReportLine | None = None) -> tuple[Path, ...]:
+    """Return the jars' paths in the cache; fetch the missing ones first.
 
-    Of several first starts at once, one fetches and the others wait for it.
+    If several processes start for the first time, one fetches and the others wait for it.
     """
-    home = cache_dir.folder("jars")
-    if _missing(home, jars):
-        with cache_dir.locked(home / ".lock"):
-            missing = _missing(home, jars)
+    jar_folder = cache_dir.ensure_folder("jars")
+    if _list_missing(jar_folder, jars):
+        with cache_dir.lock_file(jar_folder / ".lock"):
+            missing = _list_missing(jar_folder, jars)
             if missing:
-                _arrive(home, missing, java, tell or (lambda line: None))
-    return tuple(home / jar.file_name for jar in jars)
+                _fetch_missing(jar_folder, missing, java, report or (lambda line: None))
+    return tuple(jar_folder / jar.file_name for jar in jars)
 
 
-def is_present(home: Path, jar: Jar) -> bool:
-    """Tell whether the jar is in `home` with the right size."""
+def is_present(jar_folder: Path, jar: Jar) -> bool:
+    """Tell whether the folder has the jar with the right size."""
     try:
-        return (home / jar.file_name).stat().st_size == jar.size
+        return (jar_folder / jar.file_name).stat().st_size == jar.size
     except FileNotFoundError:
         return False
 
 
-def is_right(path: Path, jar: Jar) -> bool:
-    """Tell whether the file's sum is the pinned one; reads all of it."""
+def has_pinned_sum(path: Path, jar: Jar) -> bool:
+    """Tell whether the file has the pinned checksum; reads all of it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
 
 
-def _missing(home: Path, jars: Sequence[Jar]) -> list[Jar]:
-    return [jar for jar in jars if not is_present(home, jar)]
+def _list_missing(jar_folder: Path, jars: Sequence[Jar]) -> list[Jar]:
+    return [jar for jar in jars if not is_present(jar_folder, jar)]
 
 
-def _arrive(home: Path, missing: Sequence[Jar], java: Java, tell: Tell) -> None:
+def _fetch_missing(jar_folder: Path, missing: Sequence[Jar], java: Java, report: ReportLine) -> None:
     size = sum(jar.size for jar in missing)
-    cache_dir.need_space(home, 2 * size + 10_000_000)
-    for old in home.glob("incoming-*"):  # left by a kill; we hold the lock, so nobody is using it
+    cache_dir.require_space(jar_folder, 2 * size + 10_000_000)
+    for old in jar_folder.glob("incoming-*"):  # left by a killed process; we hold the lock, so it is not in use
         shutil.rmtree(old, ignore_errors=True)
     try:
-        with TemporaryDirectory(prefix="incoming-", dir=home) as staging:
+        with TemporaryDirectory(prefix="incoming-", dir=jar_folder) as staging:
             if os.environ.get("RUNNEL_JARS"):
-                found = _copied(missing, Path(os.environ["RUNNEL_JARS"]).expanduser(), Path(staging))
+                fetched = _copy_jars(missing, Path(os.environ["RUNNEL_JARS"]).expanduser(), Path(staging))
             else:
-                tell(f"downloading {len(missing)} jars for Spark ({cache_dir.megabytes(size)}), once")
-                found = _downloaded(missing, java, Path(staging))
-            failpoint.reach(FETCHED)
-            _move(missing, found, home)
+                report(f"downloading {len(missing)} jars for Spark ({cache_dir.format_megabytes(size)}), once")
+                fetched = _download_jars(missing, java, Path(staging))
+            failpoint.reach(JARS_FETCHED)
+            _move_into_cache(missing, fetched, jar_folder)
     except OSError as error:
-        raise cache_dir.disk_error(error, home) from error
+        raise cache_dir.disk_error(error, jar_folder) from error
 
 
-def _copied(missing: Sequence[Jar], source: Path, staging: Path) -> dict[Jar, Path]:
-    # The resolver writes `group_name-version.jar`; a folder filled from its output is as good as any.
-    found = {}
+def _copy_jars(missing: Sequence[Jar], source: Path, staging: Path) -> dict[Jar, Path]:
+    # The resolver writes `group_name-version.jar`; accept a folder with its output, too.
+    copied = {}
     for jar in missing:
         for name in (jar.file_name, f"{jar.group}_{jar.file_name}"):
             if (source / name).is_file():
-                found[jar] = Path(shutil.copyfile(source / name, staging / jar.file_name))
+                copied[jar] = Path(shutil.copyfile(source / name, staging / jar.file_name))
                 break
-    absent = [jar.file_name for jar in missing if jar not in found]
-    if absent:
-        what = f"RUNNEL_JARS is {source}, but {listed(absent)} {'is' if len(absent) == 1 else 'are'} not in it"
+    missing_names = [jar.file_name for jar in missing if jar not in copied]
+    if missing_names:
+        what = (
+            f"RUNNEL_JARS is {source}, but {join_names(missing_names)} "
+            f"{'is' if len(missing_names) == 1 else 'are'} not in it"
+        )
         raise Unreachable("SPARK_JARS", what, fix="copy the missing jars there, or unset RUNNEL_JARS to download them")
-    return found
+    return copied
 
 
-def _downloaded(missing: Sequence[Jar], java: Java, staging: Path) -> dict[Jar, Path]:
-    outcome = maven_resolver.resolve(java, [jar.coordinate for jar in missing], staging)
-    found = {jar: path for jar in missing if (path := outcome.folder / f"{jar.group}_{jar.file_name}").is_file()}
-    absent = [jar.file_name for jar in missing if jar not in found]
-    if absent:
-        what = f"could not download {listed(absent)}: {outcome.reason}"
+def _download_jars(missing: Sequence[Jar], java: Java, staging: Path) -> dict[Jar, Path]:
+    outcome = maven_resolver.resolve_jars(java, [jar.coordinate for jar in missing], staging)
+    downloaded = {jar: path for jar in missing if (path := outcome.folder / f"{jar.group}_{jar.file_name}").is_file()}
+    missing_names = [jar.file_name for jar in missing if jar not in downloaded]
+    if missing_names:
+        what = f"could not download {join_names(missing_names)}: {outcome.reason}"
         fix = "connect this machine to the network, or put the jars into a folder and set RUNNEL_JARS to it"
         raise Unreachable("SPARK_JARS", what, at=str(outcome.log), fix=fix)
-    return found
+    return downloaded
 
 
-def _move(missing: Sequence[Jar], found: dict[Jar, Path], home: Path) -> None:
-    wrong = [jar.file_name for jar in missing if not is_right(found[jar], jar)]
-    if wrong:
-        what = f"{listed(wrong)} arrived with the wrong SHA-256 sum and will not be used"
+def _move_into_cache(missing: Sequence[Jar], fetched: dict[Jar, Path], jar_folder: Path) -> None:
+    wrong_names = [jar.file_name for jar in missing if not has_pinned_sum(fetched[jar], jar)]
+    if wrong_names:
+        what = f"{join_names(wrong_names)} arrived with the wrong SHA-256 sum and will not be used"
         fix = "fetch it again from a source that you trust: what came is not what was published"
-        raise Broken("SPARK_JARS_SUM", what, fix=fix)
+        raise CorruptData("SPARK_JARS_SUM", what, fix=fix)
     for jar in missing:
-        failpoint.reach(CHECKED)
-        with found[jar].open("rb") as file:
+        failpoint.reach(JAR_CHECKED)
+        with fetched[jar].open("rb") as file:
             os.fsync(file.fileno())
-        found[jar].replace(home / jar.file_name)
-        failpoint.reach(MOVED)
+        fetched[jar].replace(jar_folder / jar.file_name)
+        failpoint.reach(JAR_MOVED)

@@ -1,6 +1,6 @@
 """Start Spark's JVM and connect Python to it.
 
-Everything that the JVM prints goes to a log file. It ends with this process, however that ends.
+The JVM's output goes to a log file. The JVM ends with this process, even if this process is killed.
 """
 
 import os
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from runnel.errors import Unreachable
 from runnel.spark.jvm import child_process
 from runnel.spark.jvm.child_process import Process
-from runnel.spark.jvm.command_line import Command, is_local, spark_home
-from runnel.temp_dirs import Owned
+from runnel.spark.jvm.command_line import JvmCommand, find_spark_home, is_local
+from runnel.temp_dirs import OwnedDir
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
-_PATIENCE_SECONDS = 120
-_LOGGING = """\
+_START_TIMEOUT_SECONDS = 120
+_LOG4J_CONFIG = """\
 status = error
 rootLogger.level = warn
 rootLogger.appenderRef.log.ref = log
@@ -35,8 +35,8 @@ logger.native.level = error
 """
 
 
-class Stillborn(Exception):
-    """The JVM ended before it could be talked to; `line` is what it said last."""
+class JvmStartError(Exception):
+    """The JVM ended before Python could connect to it; `line` is the log line that best says why."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line)
@@ -45,97 +45,107 @@ class Stillborn(Exception):
 
 @dataclass(frozen=True)
 class Jvm:
-    """A running JVM, the connection to it, and the folder and log that are its own."""
+    """A running JVM, the connection to it, its temporary folder and its log."""
 
     process: Process
     gateway: "JavaGateway"
-    scratch: Owned
+    scratch: OwnedDir
     log: Path
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is still there."""
+        """Tell whether the process is still running."""
         return self.process.poll() is None
 
-    def end(self, *, at_once: bool = False) -> None:
-        """End the JVM, by itself or at once, and remove its folder."""
-        child_process.end(self.process, *([0] if at_once else []))
+    def end(self, *, immediately: bool = False) -> None:
+        """End the JVM, orderly or immediately, and remove its temporary folder."""
+        child_process.end(self.process, *([0] if immediately else []))
         self.scratch.remove()
 
 
-def launch(
-    command: Command,
+def launch_jvm(
+    command: JvmCommand,
     options: Sequence[str],
-    scratch: Owned,
+    scratch: OwnedDir,
     master: str,
     log: Path,
-    patience_seconds: float = _PATIENCE_SECONDS,
+    timeout_seconds: float = _START_TIMEOUT_SECONDS,
 ) -> Jvm:
-    """Start the JVM, with options about sharing classes, and return it once it answers.
+    """Start the JVM, with options for class data sharing, and return it once it answers.
 
-    Raises `Stillborn` if it ends before.
+    Raises `JvmStartError` if it ends before.
     """
-    # Log lines of this start are told from older ones in the same file by where the file ends now.
-    start = log.stat().st_size if log.exists() else 0
-    (scratch.path / "log4j2.properties").write_text(_LOGGING)
-    contact = scratch.path / "gateway"
-    contact.unlink(missing_ok=True)
-    running = child_process.spawn(command.line(*options), log=log, env=_environment(contact, master))
+    # The current end of the log separates the lines of this start from older ones.
+    log_start = log.stat().st_size if log.exists() else 0
+    (scratch.path / "log4j2.properties").write_text(_LOG4J_CONFIG)
+    gateway_file = scratch.path / "gateway"
+    gateway_file.unlink(missing_ok=True)
+    jvm_process = child_process.spawn(
+        command.build_arguments(*options), log=log, env=_build_environment(gateway_file, master)
+    )
     try:
         from pyspark import java_gateway, sql  # noqa: F401  imported while the JVM starts: both take their time
 
-        _wait(running, contact, patience_seconds, log, start)
-        gateway = _connect(contact)
+        _wait_for_gateway(jvm_process, gateway_file, timeout_seconds, log, log_start)
+        gateway = _connect_gateway(gateway_file)
     except BaseException:
-        child_process.end(running, patience_seconds=0)
+        child_process.end(jvm_process, timeout_seconds=0)
         raise
-    return Jvm(running, gateway, scratch, log)
+    return Jvm(jvm_process, gateway, scratch, log)
 
 
-def _environment(contact: Path, master: str) -> dict[str, str]:
-    environment = {**os.environ, "SPARK_HOME": str(spark_home()), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(contact)}
+def _build_environment(gateway_file: Path, master: str) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(find_spark_home()),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(gateway_file),
+    }
     environment["SPARK_CONNECT_MODE"] = "0"
     if is_local(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     return environment
 
 
-def _wait(running: Process, contact: Path, patience_seconds: float, log: Path, start: int) -> None:
-    deadline = time.monotonic() + patience_seconds
-    while not contact.exists():
-        if running.poll() is not None:
-            raise Stillborn(last_words(log, start))
+def _wait_for_gateway(
+    jvm_process: Process, gateway_file: Path, timeout_seconds: float, log: Path, log_start: int
+) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not gateway_file.exists():
+        if jvm_process.poll() is not None:
+            raise JvmStartError(find_exit_reason(log, log_start))
         if time.monotonic() > deadline:
-            what = f"Spark's Java process did not answer within {patience_seconds:.0f} seconds"
+            what = f"Spark's Java process did not answer within {timeout_seconds:.0f} seconds"
             raise Unreachable("SPARK_START", what, at=str(log), fix="try again when the machine is less busy")
         time.sleep(0.01)
 
 
-def _connect(contact: Path) -> "JavaGateway":
+def _connect_gateway(gateway_file: Path) -> "JavaGateway":
     from pyspark import java_gateway
 
-    said = contact.read_bytes()
-    port, length = struct.unpack(">ii", said[:8])
-    known = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": said[8 : 8 + length].decode()}
-    contact.unlink()
-    # PySpark connects to a running JVM when the environment names one. Both are taken back at once, or child
-    # processes would connect to it as well.
-    os.environ.update(known)
+    contents = gateway_file.read_bytes()
+    port, length = struct.unpack(">ii", contents[:8])
+    gateway_variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": contents[8 : 8 + length].decode()}
+    gateway_file.unlink()
+    # PySpark connects to a running JVM if the environment names one. Both variables are removed at once, otherwise
+    # child processes would connect to it as well.
+    os.environ.update(gateway_variables)
     try:
         return java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        for name in known:
+        for name in gateway_variables:
             os.environ.pop(name, None)
 
 
-def last_words(log: Path, start: int = 0) -> str:
-    """Return the line of the log, from byte `start` on, that best says why the JVM ended."""
+def find_exit_reason(log: Path, log_start: int = 0) -> str:
+    """Return the line of the log, from byte `log_start` on, that best says why the JVM ended."""
     with log.open("rb") as file:
-        file.seek(start)
+        file.seek(log_start)
         text = file.read().decode(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "    at "))]
-    telling = [line for line in lines if any(word in line for word in ("rror", "xception", "ould not", "nvalid"))]
-    # "Error: Could not create the Java Virtual Machine." and its like close every such report and say nothing.
-    telling = [line for line in telling if not line.startswith(("Error: Could not create", "Error: A fatal", "#"))]
-    chosen = (telling or lines or ["it said nothing"])[-1]
-    return chosen.removeprefix("Error: ").removeprefix('Exception in thread "main" ')[:300]
+    error_lines = [line for line in lines if any(word in line for word in ("rror", "xception", "ould not", "nvalid"))]
+    # Lines like "Error: Could not create the Java Virtual Machine." end every such report and give no reason.
+    error_lines = [
+        line for line in error_lines if not line.startswith(("Error: Could not create", "Error: A fatal", "#"))
+    ]
+    exit_reason = (error_lines or lines or ["it said nothing"])[-1]
+    return exit_reason.removeprefix("Error: ").removeprefix('Exception in thread "main" ')[:300]

@@ -1,7 +1,7 @@
-"""Tell Java what this machine already says about reaching the network.
+"""Translate this machine's proxy settings and CA certificates into options of a JVM.
 
-Java reads neither the operating system's certificates nor the usual proxy variables, so behind a company's proxy its
-downloads fail where every other program's succeed. Opens no connection.
+Java reads neither the operating system's certificates nor the usual proxy variables, so that behind a company's proxy
+its downloads fail although those of other programs succeed. Opens no connection.
 """
 
 import hashlib
@@ -12,25 +12,25 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-_STORE_SECRET = "changeit"  # the customary one: a trust store holds nothing secret, the format wants a password
+_STORE_SECRET = "changeit"  # the default password: a trust store is not secret, but needs one
 
 
-def java_options(folder: Path) -> list[str]:
-    """Return the options of a JVM that must download; the trust store they name is written into `folder`."""
-    given = os.environ.get("JAVA_TOOL_OPTIONS", "") + os.environ.get("JDK_JAVA_OPTIONS", "")
+def build_java_options(folder: Path) -> list[str]:
+    """Return options for a JVM that downloads files; write the trust store that they name into `folder`."""
+    environment_options = os.environ.get("JAVA_TOOL_OPTIONS", "") + os.environ.get("JDK_JAVA_OPTIONS", "")
     options = []
-    if "javax.net.ssl.trustStore" not in given:
-        options += _trust(folder / "trust.jks")
-    if ".proxyHost" not in given:
-        options += proxy_options(getproxies())
+    if "javax.net.ssl.trustStore" not in environment_options:
+        options += _build_trust_options(folder / "trust.jks")
+    if ".proxyHost" not in environment_options:
+        options += build_proxy_options(getproxies())
     return options
 
 
-def _trust(path: Path) -> list[str]:
+def _build_trust_options(path: Path) -> list[str]:
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if not certificates:
         return []
-    path.write_bytes(key_store(certificates))
+    path.write_bytes(build_key_store(certificates))
     return [
         f"-Djavax.net.ssl.trustStore={path}",
         "-Djavax.net.ssl.trustStoreType=JKS",
@@ -38,25 +38,25 @@ def _trust(path: Path) -> list[str]:
     ]
 
 
-def key_store(certificates: list[bytes]) -> bytes:
+def build_key_store(certificates: list[bytes]) -> bytes:
     """Return a Java key store (JKS, version 2) that trusts these DER certificates."""
     parts = [struct.pack(">III", 0xFEEDFEED, 2, len(certificates))]
     for number, der in enumerate(certificates):
-        parts += [struct.pack(">I", 2), _text(f"ca{number}"), struct.pack(">Q", 0), _text("X.509")]
+        parts += [struct.pack(">I", 2), _encode_text(f"ca{number}"), struct.pack(">Q", 0), _encode_text("X.509")]
         parts += [struct.pack(">I", len(der)), der]
     body = b"".join(parts)
-    salt = _STORE_SECRET.encode("utf-16-be") + b"Mighty Aphrodite"
-    return body + hashlib.sha1(salt + body, usedforsecurity=False).digest()
+    digest_prefix = _STORE_SECRET.encode("utf-16-be") + b"Mighty Aphrodite"
+    return body + hashlib.sha1(digest_prefix + body, usedforsecurity=False).digest()
 
 
-def _text(value: str) -> bytes:
+def _encode_text(value: str) -> bytes:
     return struct.pack(">H", len(value)) + value.encode()
 
 
-def proxy_options(proxies: dict[str, str]) -> list[str]:
-    """Return the options that say the same as `https_proxy`, `http_proxy` and `no_proxy`.
+def build_proxy_options(proxies: dict[str, str]) -> list[str]:
+    """Return the options that correspond to `https_proxy`, `http_proxy` and `no_proxy`.
 
-    >>> proxy_options({"https": "http://proxy:3128", "no": "localhost,.corp"})
+    >>> build_proxy_options({"https": "http://proxy:3128", "no": "localhost,.corp"})
     ['-Dhttps.proxyHost=proxy', '-Dhttps.proxyPort=3128', '-Dhttp.nonProxyHosts=localhost|*.corp']
     """
     options = []

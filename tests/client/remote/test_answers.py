@@ -93,7 +93,7 @@ def test_the_same_errors(seen: Pair, ask: Callable[[Any], Any], code: str) -> No
     for lake in (seen.local, seen.remote):
         with pytest.raises(Mistake) as error:
             ask(lake)
-        told.append((type(error.value), error.value.parts(), error.value.exit_code))
+        told.append((type(error.value), error.value.to_json(), error.value.exit_code))
     assert told[0][1]["code"] == code
     if code != "SQL_ENGINE":  # the service checks the form of a request first
         assert told[0] == told[1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import runnel as rn
-from runnel.cli.flow.run import show
+from runnel.cli.flow.run import show_run
 from runnel.errors import Mistake, Unreachable
 from runnel.run.results.run_result import Event
 from runnel.service.worker.worker import Worker
@@ -110,5 +110,5 @@ def test_a_stream_goes_on_by_itself(pair: Pair, worker: Worker, capsys: pytest.C
         "nothing",
         [("dws.live", "skipped")],
     )
-    show(done)
+    show_run(done)
     assert "dws.live: the service keeps this stream going" in capsys.readouterr().out

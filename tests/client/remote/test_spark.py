@@ -52,5 +52,5 @@ def test_what_takes_too_long_is_stopped(pair: Pair, worker: Worker) -> None:
     with pytest.raises(Unreachable) as error:
         pair.remote.query(sql, engine="spark")
     assert error.value.code == "WORKER_SLOW"
-    assert holds(lambda: worker.at == []) and not worker.is_torn
+    assert holds(lambda: worker.active_run_ids == []) and not worker.has_stuck_run
     assert pair.remote.query("select 2 as x", engine="spark").rows() == [(2,)]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from runnel.client.lake import Lake
 from runnel.errors import RunnelError
-from runnel.lake.history.branches import fork
-from runnel.lake.merge.revert import revert
+from runnel.lake.history.branches import fork_branch
+from runnel.lake.merge.revert import revert_commit
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase as erase_rows
 from runnel.names import TableName
@@ -126,7 +126,7 @@ class Machine:
         expected = model.after_revert(self.tip(branch), history[place - 1][1], history[place][1])
         with self.project.open() as lake:
             try:
-                made = revert(lake.store, history[place][0], branch)
+                made = revert_commit(lake.store, history[place][0], branch)
             except RunnelError as error:
                 assert error.code in ("REVERT_CONFLICT", "REVERT_NOTHING"), error
                 return
@@ -195,7 +195,7 @@ class Machine:
         """Make the branch dev off main."""
         if "dev" not in self.histories:
             with self.project.open() as lake:
-                fork(lake.store.db, "dev", lake.store.commit("main"), "ada")
+                fork_branch(lake.store.db, "dev", lake.store.commit("main"), "ada")
             self.histories["dev"] = list(self.histories["main"])
 
     def compare(self, branch: str = "main") -> None:

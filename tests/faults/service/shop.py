@@ -16,7 +16,7 @@ from tests.kafka import _free_ports
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.run_queue import Queued
+    from runnel.lake.control.run_queue import QueueEntry
 
 BEAT_SECONDS = 2
 FLOW = f'''
@@ -85,10 +85,10 @@ class Shop:
         found = self.ask(f"select count(*) from {table}", table)
         return int(found[0][0]) if found else 0
 
-    def entries(self, states: Iterable[str] = (), cause: str | None = None) -> "list[Queued]":
+    def entries(self, states: Iterable[str] = (), cause: str | None = None) -> "list[QueueEntry]":
         """Return entries of the queue."""
         db = self.lake.store.db
-        return db.read(lambda connection: run_queue.entries(connection, states=states, cause=cause))
+        return db.read(lambda connection: run_queue.list_entries(connection, states=states, cause=cause))
 
     def check(self) -> None:
         """See that the lake is sound."""

@@ -71,7 +71,7 @@ class Soak:
         sampled, told, began = 0.0, 0, time.monotonic()
         while (ended := self._count(run_queue.SUCCEEDED)) < self.runs:
             assert not self._count(run_queue.FAILED), f"runs failed: {self.shop.entries([run_queue.FAILED])[0]}"
-            open_ = self._count(*run_queue.OPEN)
+            open_ = self._count(*run_queue.OPEN_STATES)
             for _ in range(min(_AT_ONCE - open_, self.runs - sum(self._asked))):
                 self._ask(sum(self._asked) % _FAMILIES)  # in turn, so that few meet at one table
             if time.monotonic() - sampled > _SAMPLE_SECONDS:

@@ -139,7 +139,7 @@ class Trial:
     def _open(self) -> list[str]:
         from runnel.lake.control import run_queue
 
-        return [str(one) for one in self.shop.entries(run_queue.OPEN)]
+        return [str(one) for one in self.shop.entries(run_queue.OPEN_STATES)]
 
     def _go_on(self, when: str) -> None:
         """See that files are taken in, that times publish, and that somebody answers."""

@@ -4,12 +4,12 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from runnel.lake.catalog.database import moment
+from runnel.lake.catalog.database import parse_time
 from runnel.lake.control import run_queue, schedules
 from tests.faults.service.shop import BEAT_SECONDS, Shop
 
 if TYPE_CHECKING:
-    from runnel.lake.control.run_queue import Queued
+    from runnel.lake.control.run_queue import QueueEntry
 
 _PASSING = frozenset({"RUN_LOST", "SPARK_LOST", "DISK_FULL", "RUN_DISK_FULL", "DATABASE_UNREACHABLE"})
 
@@ -21,11 +21,11 @@ def check_slots(shop: Shop) -> int:
     found = sorted(_due(one) for one in entries)
     if not found:
         return 0
-    last = moment(str(beat.cursor["slot"]))
+    last = parse_time(str(beat.cursor["slot"]))
     step = timedelta(seconds=BEAT_SECONDS)
     wanted = [found[0] + number * step for number in range((last - found[0]) // step + 1)]
     assert found == wanted, f"lost: {set(wanted) - set(found)}, not due: {set(found) - set(wanted)}, or twice"
-    assert found[0] - moment(beat.seen_at) <= step, f"the first times were lost: {beat.seen_at}, {found[0]}"
+    assert found[0] - parse_time(beat.seen_at) <= step, f"the first times were lost: {beat.seen_at}, {found[0]}"
     failed = [one for one in entries if one.state != run_queue.SUCCEEDED]
     assert not failed, f"{len(failed)} times have published nothing: {failed[0]}"
     rows = shop.count("ods.beats")
@@ -64,7 +64,7 @@ def still_running(shop: Shop) -> list[str]:
     What is kept going is a run, too, of which one is under way; on PostgreSQL that of a worker that died shows so
     until its lease has ended.
     """
-    open_ = {one.run for one in shop.entries(run_queue.OPEN)}
+    open_ = {one.run for one in shop.entries(run_queue.OPEN_STATES)}
     return [
         one.id
         for one in shop.lake.runs()
@@ -72,7 +72,7 @@ def still_running(shop: Shop) -> list[str]:
     ]
 
 
-def _is_given_up(one: "Queued") -> bool:
+def _is_given_up(one: "QueueEntry") -> bool:
     """Tell whether it was tried as often as it may be, and failed for what may pass each time."""
     outcome = one.outcome or {}
     errors = [outcome.get("error"), *(step.get("error") for step in outcome.get("steps", ()))]
@@ -80,6 +80,6 @@ def _is_given_up(one: "Queued") -> bool:
     return one.attempt > one.retries and bool(codes) and codes <= _PASSING
 
 
-def _due(one: "Queued") -> datetime:
+def _due(one: "QueueEntry") -> datetime:
     slot = (one.slot or "").rpartition("/")[2]
     return datetime.strptime(slot, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

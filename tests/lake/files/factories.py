@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from runnel.lake.files import file_table
-from runnel.lake.files.get import get
-from runnel.lake.files.ls import ls
-from runnel.lake.files.put import Put, put
-from runnel.lake.history.commits import Change, Commit
+from runnel.lake.files.get import get_files
+from runnel.lake.files.ls import list_files
+from runnel.lake.files.put import PutResult, put_files
+from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.iceberg.parquet_writer import write_rows
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
 
@@ -28,18 +28,18 @@ def tree(folder: Path, files: dict[str, bytes | str]) -> Path:
     return folder
 
 
-def put_tree(store: Store, folder: Path, files: dict[str, bytes | str], **options) -> Put:
-    return put(store, DOCS, [tree(folder, files)], **options)
+def put_tree(store: Store, folder: Path, files: dict[str, bytes | str], **options) -> PutResult:
+    return put_files(store, DOCS, [tree(folder, files)], **options)
 
 
 def contents(store: Store, folder: Path, glob: str | None = None, at: str = "main") -> dict[str, bytes]:
     """Return what `get` writes, by path."""
-    get(store, DOCS, glob, folder, at=at)
+    get_files(store, DOCS, glob, folder, at=at)
     return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if not file.is_dir()}
 
 
 def paths(store: Store, glob: str | None = None, at: str = "main") -> list[str]:
-    return [row.path for row in ls(store, DOCS, glob, at=at)]
+    return [row.path for row in list_files(store, DOCS, glob, at=at)]
 
 
 def blobs_on_disk(store: Store) -> list[Path]:
@@ -49,7 +49,7 @@ def blobs_on_disk(store: Store) -> list[Path]:
 def write_rows_as_another_engine(store: Store, rows: list[dict[str, object]]) -> Commit:
     """Append rows to the file table that `put` would never write."""
     base = store.state()[DOCS].location
-    metadata = file_table.opened(store, DOCS, store.state()[DOCS])
+    metadata = file_table.load_file_table(store, DOCS, store.state()[DOCS])
     kinds = {
         "path": pa.string(),
         "size": pa.int64(),
@@ -60,5 +60,5 @@ def write_rows_as_another_engine(store: Store, rows: list[dict[str, object]]) ->
     kinds["modified_at"] = pa.timestamp("us", "UTC")
     fields = [pa.field(name, kind, nullable=name != "path") for name, kind in kinds.items()]
     batch = pa.RecordBatch.from_pylist([dict.fromkeys(kinds) | row for row in rows], pa.schema(fields))
-    staged = stage(store, base, Edit(added=write_rows(store, metadata, [batch])))
-    return publish(store.db, Draft("main", "by another engine", "eve", (Change(DOCS, base, staged),)))
+    staged = stage_version(store, base, VersionEdit(added=write_rows(store, metadata, [batch])))
+    return publish(store.db, CommitDraft("main", "by another engine", "eve", (CommitChange(DOCS, base, staged),)))

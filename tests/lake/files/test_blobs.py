@@ -10,21 +10,21 @@ import pytest
 
 from runnel.lake.catalog import schema
 from runnel.lake.files import blobs
-from runnel.lake.files.put import put
-from runnel.lake.files.remove import remove
+from runnel.lake.files.put import put_files
+from runnel.lake.files.remove import remove_files
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.store import Store
 from tests.lake.files.factories import DOCS, LARGE, blobs_on_disk, contents, put_tree, tree
 
 
 def referenced(store: Store, ref: str = "main") -> set[str]:
-    return set(blobs.referenced(store, table_metadata.load(store, store.state(ref)[DOCS].location)))
+    return set(blobs.find_referenced(store, table_metadata.load_metadata(store, store.state(ref)[DOCS].location)))
 
 
 def test_a_version_references_its_blobs(store: Store, tmp_path: Path):
     put_tree(store, tmp_path / "in", {"a": LARGE, "b": LARGE + b"b", "small": "s"})
     assert referenced(store) == {str(path) for path in blobs_on_disk(store)} and len(referenced(store)) == 2
-    remove(store, DOCS, ["b"])
+    remove_files(store, DOCS, ["b"])
     assert len(referenced(store)) == 1 and len(referenced(store, "main~1")) == 2
 
 
@@ -33,7 +33,11 @@ def test_data_files_that_were_seen_are_not_read_again(store: Store, tmp_path: Pa
     put_tree(store, tmp_path / "in", {"b": LARGE + b"b"})
     seen: set[str] = set()
     found = [
-        len(set(blobs.referenced(store, table_metadata.load(store, store.state(ref)[DOCS].location), seen)))
+        len(
+            set(
+                blobs.find_referenced(store, table_metadata.load_metadata(store, store.state(ref)[DOCS].location), seen)
+            )
+        )
         for ref in ("main~1", "main")
     ]
     assert found == [1, 1]
@@ -47,7 +51,7 @@ def test_a_blob_that_is_about_to_be_swept_is_not_relied_on(both: Store, tmp_path
     put_tree(both, tmp_path / "other", {"b": LARGE, "c": LARGE})
     (new,) = set(blobs_on_disk(both)) - {old}
     assert new.name.startswith(old.name + "-")
-    assert blobs.damage(both, f".blobs/{new.parent.name}/{new.name}") is None
+    assert blobs.find_damage(both, f".blobs/{new.parent.name}/{new.name}") is None
     old.unlink()
     assert contents(both, tmp_path / "out", "[bc]") == {"b": LARGE, "c": LARGE}
 
@@ -58,12 +62,12 @@ def test_a_truncated_blob_is_not_relied_on(store: Store, tmp_path: Path):
     os.truncate(old, 10)
     put_tree(store, tmp_path / "other", {"b": LARGE})
     assert contents(store, tmp_path / "out", "b") == {"b": LARGE}
-    assert blobs.damage(store, f".blobs/{old.parent.name}/{old.name}") == "has other bytes than its sha256 says"
+    assert blobs.find_damage(store, f".blobs/{old.parent.name}/{old.name}") == "has other bytes than its sha256 says"
 
 
 def test_damage_is_told(store: Store):
-    assert blobs.damage(store, "../x") == "is no blob of this lake"
-    assert blobs.damage(store, blobs.name_of("0" * 64)) == "is gone"
+    assert blobs.find_damage(store, "../x") == "is no blob of this lake"
+    assert blobs.find_damage(store, blobs.blob_name("0" * 64)) == "is gone"
 
 
 @pytest.mark.parametrize("action", ["error", "enospc"])
@@ -75,19 +79,19 @@ def test_a_failed_upload_leaves_nothing(store: Store, tmp_path: Path, monkeypatc
     from runnel import failpoint
 
     failpoint._passed.clear()
-    monkeypatch.setattr("runnel.lake.files.put.create", _created(store))
+    monkeypatch.setattr("runnel.lake.files.put.stage_file_table", _created(store))
     monkeypatch.setenv("RUNNEL_FAIL", f"{point}:{action}")
     with pytest.raises(OSError):
-        put(store, DOCS, [folder])
+        put_files(store, DOCS, [folder])
     monkeypatch.delenv("RUNNEL_FAIL")
     assert blobs_on_disk(store) == [] and store.commit() == before and store.state() == tables_before
 
 
 def _created(store: Store):
     """Return a maker of the table that has written its metadata already, so that the blob is what is written next."""
-    from runnel.lake.files.file_table import create
+    from runnel.lake.files.file_table import stage_file_table
 
-    made = create(store, DOCS)
+    made = stage_file_table(store, DOCS)
     return lambda *given: made
 
 
@@ -115,5 +119,5 @@ def test_a_killed_put_leaves_all_or_nothing_and_can_be_repeated(store: Store, tm
     assert done.returncode == -signal.SIGKILL
     assert store.commit() == before
     assert contents(store, tmp_path / "out") == {"a": LARGE, "b": b"b"}
-    put(store, DOCS, [tmp_path / "in"])
+    put_files(store, DOCS, [tmp_path / "in"])
     assert contents(store, tmp_path / "again") == {"a": LARGE + b"2", "b": b"2"}

@@ -8,8 +8,8 @@ import pytest
 
 from runnel.errors import Conflict
 from runnel.lake.files import put as put_module
-from runnel.lake.files.put import put
-from runnel.lake.files.remove import remove
+from runnel.lake.files.put import put_files
+from runnel.lake.files.remove import remove_files
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from tests.lake.files.factories import DOCS, contents, paths, put_tree, tree
@@ -23,7 +23,7 @@ def puts(files: dict[str, bytes | str]) -> Meanwhile:
 
 
 def removes(*globs: str) -> Meanwhile:
-    return lambda store, folder: remove(store, DOCS, globs)
+    return lambda store, folder: remove_files(store, DOCS, globs)
 
 
 CASES: dict[str, tuple[dict[str, bytes | str], Meanwhile, set[str]]] = {
@@ -43,14 +43,14 @@ def while_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], obj
     """Return a function that has something done once, after a put has read its files and before it publishes."""
 
     def arrange(work: Callable[[], object]) -> None:
-        real = put_module.land
+        real = put_module.publish_change_set
 
         def late(*given):
-            monkeypatch.setattr(put_module, "land", real)
+            monkeypatch.setattr(put_module, "publish_change_set", real)
             work()
             return real(*given)
 
-        monkeypatch.setattr(put_module, "land", late)
+        monkeypatch.setattr(put_module, "publish_change_set", late)
 
     return arrange
 
@@ -75,26 +75,26 @@ def test_a_removal_and_a_put_of_one_path_conflict(store: Store, tmp_path: Path, 
     from runnel.lake.files import remove as remove_module
 
     put_tree(store, tmp_path / "base", BASE)
-    real = remove_module.land
+    real = remove_module.publish_change_set
     theirs = lambda: put_tree(store, tmp_path / "theirs", {"a": "theirs"})  # noqa: E731
-    monkeypatch.setattr(remove_module, "land", lambda *given: (theirs(), real(*given))[1])
+    monkeypatch.setattr(remove_module, "publish_change_set", lambda *given: (theirs(), real(*given))[1])
     with pytest.raises(Conflict, match="`a`"):
-        remove(store, DOCS, ["a"])
+        remove_files(store, DOCS, ["a"])
 
 
 def test_what_somebody_else_removed_needs_no_commit(store: Store, tmp_path: Path, monkeypatch):
     from runnel.lake.files import remove as remove_module
 
     put_tree(store, tmp_path / "base", BASE)
-    real = remove_module.land
+    real = remove_module.publish_change_set
 
     def late(*given):
-        monkeypatch.setattr(remove_module, "land", real)
-        remove(store, DOCS, ["a"])
+        monkeypatch.setattr(remove_module, "publish_change_set", real)
+        remove_files(store, DOCS, ["a"])
         return real(*given)
 
-    monkeypatch.setattr(remove_module, "land", late)
-    assert remove(store, DOCS, ["a"]).commit is None
+    monkeypatch.setattr(remove_module, "publish_change_set", late)
+    assert remove_files(store, DOCS, ["a"]).commit is None
     assert paths(store) == ["b", "c"]
 
 
@@ -125,7 +125,7 @@ def test_many_writers_at_once(both: Store, tmp_path: Path):
 
     def work(number: int, folder: Path) -> None:
         try:
-            put(both, DOCS, [folder])
+            put_files(both, DOCS, [folder])
         except BaseException as error:
             failed.append(error)
 

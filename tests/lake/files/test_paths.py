@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.errors import Mistake
-from runnel.lake.files.paths import Glob, checked, problem
+from runnel.lake.files.paths import Glob, check_path, find_path_problem
 
 GOOD = ["a", "a/b.txt", ".hidden", "with space/ü.txt", "日本/猫.png", "...", "a..b", "x" * 1024, "it's [odd]*?.txt"]
 BAD = {
@@ -34,13 +34,13 @@ BAD = {
 
 @pytest.mark.parametrize("path", GOOD)
 def test_a_good_path_is_taken(path):
-    assert problem(path) is None
+    assert find_path_problem(path) is None
 
 
 @pytest.mark.parametrize(("path", "why"), BAD.items(), ids=ascii)
 def test_a_bad_path_is_refused_with_its_reason(path, why):
     with pytest.raises(Mistake, match=why) as refused:
-        checked(path)
+        check_path(path)
     assert refused.value.code == "FILES_PATH" and "NFC" in (refused.value.fix or "")
 
 
@@ -85,5 +85,5 @@ def test_pruning_by_the_beginning_never_hides_a_match(text, known):
         matched = glob.matches(pa.chunked_array([ordered])).to_pylist()
     except Mistake:
         return
-    assert not any(matched) or glob.may_span(ordered[0], ordered[-1])
+    assert not any(matched) or glob.may_match_between(ordered[0], ordered[-1])
     assert matched == [bool(re.search(glob.pattern.replace(r"\x{", "\\x").replace("}", ""), path)) for path in ordered]

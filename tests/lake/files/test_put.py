@@ -8,17 +8,17 @@ import pytest
 
 from runnel.errors import Mistake
 from runnel.lake.files import disk_reader, file_table
-from runnel.lake.files.blobs import Uploads
-from runnel.lake.files.disk_paths import Found
-from runnel.lake.files.disk_reader import Intake
-from runnel.lake.files.file_commit import lookup
-from runnel.lake.files.file_rows import changed_paths
-from runnel.lake.files.ls import FileRow, ls
-from runnel.lake.files.put import put
-from runnel.lake.files.remove import remove
+from runnel.lake.files.blobs import BlobUploads
+from runnel.lake.files.disk_paths import DiskFile
+from runnel.lake.files.disk_reader import DiskReader
+from runnel.lake.files.file_commit import find_matching_files
+from runnel.lake.files.file_rows import find_changed_paths
+from runnel.lake.files.ls import FileRow, list_files
+from runnel.lake.files.put import put_files
+from runnel.lake.files.remove import remove_files
 from runnel.lake.history import branches
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.store import Store
 from runnel.names import TableName
 from tests.lake.factories import create, rows
@@ -41,15 +41,15 @@ def test_what_is_put_comes_back(both: Store, tmp_path: Path):
 def test_a_listing_tells_size_time_and_checksum(store: Store, tmp_path: Path):
     tree(tmp_path / "in", {"a.txt": "abc"})
     os.utime(tmp_path / "in/a.txt", ns=(0, 1_767_340_800_123_456_789))
-    put(store, DOCS, [tmp_path / "in"])
+    put_files(store, DOCS, [tmp_path / "in"])
     sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert list(ls(store, DOCS)) == [FileRow("a.txt", 3, datetime(2026, 1, 2, 8, 0, 0, 123456, UTC), sha256)]
+    assert list(list_files(store, DOCS)) == [FileRow("a.txt", 3, datetime(2026, 1, 2, 8, 0, 0, 123456, UTC), sha256)]
 
 
 def test_large_contents_become_one_blob(store: Store, tmp_path: Path):
     put_tree(store, tmp_path / "in", {"a": LARGE, "b": LARGE, "small": "s"})
-    put(store, TableName("ods", "other"), [tmp_path / "in"])
-    branches.fork(store.db, "dev", store.commit(), store.author)
+    put_files(store, TableName("ods", "other"), [tmp_path / "in"])
+    branches.fork_branch(store.db, "dev", store.commit(), store.author)
     put_tree(store, tmp_path / "in", {"c": LARGE}, branch="dev")
     assert [blob.read_bytes() for blob in blobs_on_disk(store)] == [LARGE]
 
@@ -64,8 +64,8 @@ def test_only_what_changed_is_written(store: Store, tmp_path: Path):
     assert contents(store, tmp_path / "out") == expected
     assert contents(store, tmp_path / "before", at="main~1") == plain(SOME)
     before, after = (store.state(ref)[DOCS].location for ref in ("main~1", "main"))
-    assert changed_paths(store, before, after).keys() == {"a.txt", "new"}
-    assert changed_paths(store, after, before)["new"] is None
+    assert find_changed_paths(store, before, after).keys() == {"a.txt", "new"}
+    assert find_changed_paths(store, after, before)["new"] is None
 
 
 def test_contents_may_grow_into_a_blob_and_shrink_again(store: Store, tmp_path: Path):
@@ -85,23 +85,27 @@ def test_replacing_one_file_rewrites_one_data_file(store: Store, tmp_path: Path,
     put_tree(store, tmp_path / "in", {"050": b"changed"})
     after = data_files(store)
     assert len(before - after) == 1 and len(after - before) == 2
-    assert len(lookup(store, table_metadata.load(store, store.state()[DOCS].location), ["050"])) == 1
+    assert (
+        len(find_matching_files(store, table_metadata.load_metadata(store, store.state()[DOCS].location), ["050"])) == 1
+    )
     assert paths(store) == [f"{number:03d}" for number in range(100)]
     assert paths(store, "04*") == [f"{number:03d}" for number in range(40, 50)]
 
 
 def data_files(store: Store) -> set[str]:
-    return {entry.path for entry in entries(store, table_metadata.load(store, store.state()[DOCS].location))}
+    return {
+        entry.path for entry in read_entries(store, table_metadata.load_metadata(store, store.state()[DOCS].location))
+    }
 
 
 def test_remove(both: Store, tmp_path: Path):
     put_tree(both, tmp_path / "in", {"a/1": "1", "a/2": LARGE, "b": "b"})
-    done = remove(both, DOCS, ["a/*"])
+    done = remove_files(both, DOCS, ["a/*"])
     assert done.paths == ("a/1", "a/2") and done.commit
     assert paths(both) == ["b"] and paths(both, at="main~1") == ["a/1", "a/2", "b"]
     with pytest.raises(Mistake, match=r"no file of `ods\.docs` matches `bb`; close: `b`"):
-        remove(both, DOCS, ["bb"])
-    remove(both, DOCS, ["**"])
+        remove_files(both, DOCS, ["bb"])
+    remove_files(both, DOCS, ["**"])
     assert paths(both) == []
     put_tree(both, tmp_path / "in", {})
     assert paths(both) == ["a/1", "a/2", "b"]
@@ -110,7 +114,11 @@ def test_remove(both: Store, tmp_path: Path):
 def test_another_kind_of_table_is_refused(store: Store, tmp_path: Path):
     create(store, "ods.orders", rows((1, "d", 2)))
     orders, folder = TableName("ods", "orders"), tree(tmp_path / "in", {"a": "a"})
-    for use in (lambda: put(store, orders, [folder]), lambda: ls(store, orders), lambda: remove(store, orders, ["a"])):
+    for use in (
+        lambda: put_files(store, orders, [folder]),
+        lambda: list_files(store, orders),
+        lambda: remove_files(store, orders, ["a"]),
+    ):
         with pytest.raises(Mistake, match=r"`ods\.orders` holds rows, not files") as refused:
             use()
         assert refused.value.code == "FILES_NOT_A_FILE_TABLE"
@@ -118,7 +126,7 @@ def test_another_kind_of_table_is_refused(store: Store, tmp_path: Path):
 
 def test_an_unknown_branch_is_refused_before_anything_is_read(store: Store, tmp_path: Path):
     with pytest.raises(Mistake, match="mian"):
-        put(store, DOCS, [tmp_path / "not there"], branch="mian")
+        put_files(store, DOCS, [tmp_path / "not there"], branch="mian")
 
 
 def grow(file: Path) -> None:
@@ -141,20 +149,20 @@ def test_a_file_that_changes_while_it_is_read_is_refused(store: Store, tmp_path:
         read = getattr(disk_reader, name)
         monkeypatch.setattr(disk_reader, name, lambda *given, read=read: (read(*given), change(file))[0])
     with pytest.raises(Mistake, match="changed while it was read") as refused:
-        put(store, DOCS, [file])
+        put_files(store, DOCS, [file])
     assert refused.value.code == "FILES_CHANGED" and DOCS not in store.state()
 
 
 def test_a_file_that_changes_between_its_checksum_and_its_blob_is_refused(store: Store, tmp_path: Path):
     file = tree(tmp_path / "in", {"a": LARGE}) / "a"
 
-    class Meanwhile(Uploads):
+    class Meanwhile(BlobUploads):
         def keep(self, sha256, size, read):
             file.write_bytes(b"y" * len(LARGE))
-            return super().keep(sha256, size, read)
+            return super().ensure_blob(sha256, size, read)
 
     with pytest.raises(Mistake, match="changed while it was read"):
-        list(Intake(Meanwhile(store), 10, {}).read([Found("a", str(file), len(LARGE))]))
+        list(DiskReader(Meanwhile(store), 10, {}).read([DiskFile("a", str(file), len(LARGE))]))
     assert blobs_on_disk(store) == []
 
 
@@ -162,7 +170,7 @@ def test_a_file_that_became_a_link_or_vanished_is_refused(store: Store, tmp_path
     (tmp_path / "link").symlink_to("/etc/passwd")
     for name in ("link", "gone"):
         with pytest.raises(Mistake, match="can't be read"):
-            list(Intake(Uploads(store), 10, {}).read([Found("a", str(tmp_path / name), 1)]))
+            list(DiskReader(BlobUploads(store), 10, {}).read([DiskFile("a", str(tmp_path / name), 1)]))
 
 
 def test_progress_is_told(store: Store, tmp_path: Path):

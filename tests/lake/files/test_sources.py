@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake
-from runnel.lake.files.disk_paths import collect
+from runnel.lake.files.disk_paths import collect_files
 from tests.lake.files.factories import tree
 
 FILES = {"a.txt": "a", "b.bin": "b", ".hidden": "h", "sub/c.txt": "c", "sub/.git/d": "d", "sub/deep/e.txt": "e"}
@@ -28,18 +28,18 @@ TAKEN = {
 @pytest.mark.parametrize(("sources", "expected"), TAKEN.values(), ids=TAKEN)
 def test_what_sources_name(tmp_path: Path, sources, expected):
     tree(tmp_path, FILES)
-    assert [found.path for found in collect([tmp_path / source for source in sources])] == expected
+    assert [found.path for found in collect_files([tmp_path / source for source in sources])] == expected
 
 
 def test_a_prefix_goes_in_front(tmp_path: Path):
-    assert [found.path for found in collect([tree(tmp_path, FILES) / "a.txt"], "x/y/")] == ["x/y/a.txt"]
+    assert [found.path for found in collect_files([tree(tmp_path, FILES) / "a.txt"], "x/y/")] == ["x/y/a.txt"]
 
 
 def test_links_below_the_folder_are_followed(tmp_path: Path):
     tree(tmp_path, {"real/a.txt": "a"})
     (tmp_path / "file").symlink_to("real/a.txt")
     (tmp_path / "folder").symlink_to(tmp_path / "real")
-    assert [found.path for found in collect([tmp_path])] == ["file", "folder/a.txt", "real/a.txt"]
+    assert [found.path for found in collect_files([tmp_path])] == ["file", "folder/a.txt", "real/a.txt"]
 
 
 def nothing(folder: Path) -> None:
@@ -118,14 +118,14 @@ def test_what_is_refused(tmp_path: Path, make, sources, code, what):
     folder.mkdir()
     make(folder)
     with pytest.raises(Mistake, match=what) as refused:
-        collect([folder / source for source in sources])
+        collect_files([folder / source for source in sources])
     assert refused.value.code == code and refused.value.fix
 
 
 def test_a_folder_with_the_lake_inside_is_refused(tmp_path: Path):
     tree(tmp_path, {"a": "a", ".runnel/warehouse/x": "x"})
     with pytest.raises(Mistake, match="holds the lake's own files"):
-        collect([tmp_path], lake=tmp_path / ".runnel/warehouse")
+        collect_files([tmp_path], lake=tmp_path / ".runnel/warehouse")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -133,5 +133,5 @@ def test_a_folder_that_may_not_be_read(tmp_path: Path):
     tree(tmp_path, {"closed/a": "a"})
     (tmp_path / "closed").chmod(0)
     with pytest.raises(Mistake, match="can't be read: Permission denied"):
-        collect([tmp_path])
+        collect_files([tmp_path])
     (tmp_path / "closed").chmod(0o700)

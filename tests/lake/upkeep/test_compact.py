@@ -11,14 +11,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
 from runnel.errors import Mistake
-from runnel.failpoint import Injected
-from runnel.lake.diff.lake_diff import diff
-from runnel.lake.history.commits import changes_of
+from runnel.failpoint import InjectedFault
+from runnel.lake.diff.lake_diff import diff_commits
+from runnel.lake.history.commits import read_changes
 from runnel.lake.iceberg import manifests, snapshots
-from runnel.lake.iceberg.manifests import Entry
-from runnel.lake.iceberg.snapshots import Edit
+from runnel.lake.iceberg.manifests import FileEntry
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.compact import compact as module
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
@@ -29,8 +29,8 @@ NAME = "ods.orders"
 ORDERS = TableName.parse(NAME)
 
 
-def live(store: Store) -> list[Entry]:
-    return list(manifests.entries(store, metadata(store, NAME)))
+def live(store: Store) -> list[FileEntry]:
+    return list(manifests.read_entries(store, metadata(store, NAME)))
 
 
 def many(store: Store, count: int = 4, by: str | None = None) -> None:
@@ -39,8 +39,8 @@ def many(store: Store, count: int = 4, by: str | None = None) -> None:
         add(store, NAME, rows((number, "ab"[number % 2], number)))
 
 
-def edit(store: Store, change: Edit) -> None:
-    write(store, "main", ORDERS, lambda version: change, "edit")
+def edit(store: Store, change: VersionEdit) -> None:
+    publish_edit(store, "main", ORDERS, lambda version: change, "edit")
 
 
 def with_deletes(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_rows_and_content_stay(store: Store, write: Callable[[Store], None], bef
     assert [entry.is_data for entry in live(store)] == [True] * after
     assert done.manifests_after <= 4
     assert read(store, NAME, head.id) == old
-    assert not diff(store, head.id, "main").tables
+    assert not diff_commits(store, head.id, "main").tables
     assert [found.commit for found in compact(store)] == [None]
 
 
@@ -95,7 +95,7 @@ def test_commit_says_what_replaces_what(store: Store) -> None:
     old = {entry.path for entry in live(store)}
     (done,) = compact(store)
     commit = store.commit()
-    (change,) = store.db.read(lambda connection: changes_of(connection, commit.id))
+    (change,) = store.db.read(lambda connection: read_changes(connection, commit.id))
     assert (commit.kind, commit.id) == ("compact", done.commit)
     assert {new: set(gone) for new, gone in change.detail["replaces"].items()} == {live(store)[0].path: old}
 
@@ -150,7 +150,7 @@ def test_files_in_place_are_left_alone_unless_forced(store: Store, tmp_path: Pat
     outside.write_bytes(Path(entry.path).read_bytes())
     moved = DataFile(*entry.file._data)
     moved[1], moved.spec_id = str(outside), 0
-    edit(store, Edit(added=[moved], removed=[entry]))
+    edit(store, VersionEdit(added=[moved], removed=[entry]))
     old = read(store, NAME)
     assert compact(store)[0].commit is None
     assert compact(store, force=True)[0].files_before == 2
@@ -158,31 +158,31 @@ def test_files_in_place_are_left_alone_unless_forced(store: Store, tmp_path: Pat
 
 
 def test_manifests_are_put_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "merged", lambda store, pen, found: list(found))
+    monkeypatch.setattr(snapshots, "merge_small_manifests", lambda store, pen, found: list(found))
     many(store, 20)
     assert compact(store, target_bytes=1)[0].manifests_before == 20
-    assert len(manifests.manifests(store, metadata(store, NAME))) == 1
+    assert len(manifests.read_manifests(store, metadata(store, NAME))) == 1
     assert (len(live(store)), len(read(store, NAME))) == (20, 20)
     assert compact(store, target_bytes=1)[0].commit is None
 
 
 def while_staging(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let somebody else act once, just before a compaction stages its version."""
-    real, left = module._still_there, [act]
+    real, left = module._find_removed_entries, [act]
 
     def first(*args):
         while left:
             left.pop()()
         return real(*args)
 
-    monkeypatch.setattr(module, "_still_there", first)
+    monkeypatch.setattr(module, "_find_removed_entries", first)
 
 
 OTHERS: dict[str, tuple[Callable[[Store], object], bool]] = {
     "appends": (lambda store: add(store, NAME, rows((9, "c", 9))), True),
     "adds a column": (add_column, True),
     "deletes a row": (lambda store: delete_rows(store, NAME, {live(store)[0].path: [0]}), False),
-    "removes a file": (lambda store: edit(store, Edit(removed=live(store)[:1])), False),
+    "removes a file": (lambda store: edit(store, VersionEdit(removed=live(store)[:1])), False),
     "compacts": (lambda store: compact(store), False),
 }
 
@@ -200,7 +200,7 @@ def test_somebody_else_writes_meanwhile(
         rows_then.extend(read(store, NAME))
 
     if late:
-        real, left = module.stage, [act]
+        real, left = module.stage_version, [act]
 
         def staged(*args):
             found = real(*args)
@@ -208,7 +208,7 @@ def test_somebody_else_writes_meanwhile(
                 left.pop()()
             return found
 
-        monkeypatch.setattr(module, "stage", staged)
+        monkeypatch.setattr(module, "stage_version", staged)
     else:
         while_staging(monkeypatch, act)
     (done,) = compact(store, ORDERS)
@@ -223,7 +223,7 @@ def test_crash_leaves_the_table_as_it_was(store: Store, monkeypatch: pytest.Monk
     old, head = read(store, NAME), store.commit()
     monkeypatch.setenv("RUNNEL_FAIL", f"{point}:error")
     monkeypatch.setattr("runnel.failpoint._passed", {})
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         compact(store)
     monkeypatch.delenv("RUNNEL_FAIL")
     assert (read(store, NAME), store.commit()) == (old, head)
@@ -233,7 +233,7 @@ def test_crash_leaves_the_table_as_it_was(store: Store, monkeypatch: pytest.Monk
 
 def test_equality_deletes_are_left_to_spark(store: Store) -> None:
     many(store, 2)
-    edit(store, Edit(added=[equality_delete(live(store)[0])]))
+    edit(store, VersionEdit(added=[equality_delete(live(store)[0])]))
     (done,) = compact(store)
     assert done.commit is None
     assert "equality deletes" in done.note

@@ -15,23 +15,23 @@ from pyiceberg.manifest import DEFAULT_READ_VERSION, MANIFEST_ENTRY_SCHEMAS, Dat
 from pyiceberg.types import StringType
 
 from runnel.errors import Mistake, RunnelError
-from runnel.failpoint import Injected
+from runnel.failpoint import InjectedFault
 from runnel.lake.catalog import schema
-from runnel.lake.diff.lake_diff import diff
-from runnel.lake.files.put import put
-from runnel.lake.history.branches import delete as delete_branch
-from runnel.lake.history.commits import changes_of, commit_of, version_at
-from runnel.lake.history.tags import tag
+from runnel.lake.diff.lake_diff import diff_commits
+from runnel.lake.files.put import put_files
+from runnel.lake.history.branches import delete_branch as delete_branch
+from runnel.lake.history.commits import commit_from_row, find_version, read_changes
+from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import table_metadata
-from runnel.lake.iceberg.snapshots import Edit
-from runnel.lake.leases.pins import pinned
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import rows_sql
 from runnel.lake.store import Store
-from runnel.lake.table_writer import write
+from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase import erase as module
-from runnel.lake.upkeep.erase.erase import Erased, erase
+from runnel.lake.upkeep.erase.erase import ErasureResult, erase
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
@@ -49,15 +49,17 @@ def history(store: Store) -> dict[str, Rows]:
     """Return the rows of the table at every commit."""
 
     def commits(connection: sa.Connection) -> list[Any]:
-        found = [commit_of(row) for row in connection.execute(sa.select(schema.commits).order_by(schema.commits.c.seq))]
-        return [(commit.id, version_at(connection, commit, PEOPLE)) for commit in found]
+        found = [
+            commit_from_row(row) for row in connection.execute(sa.select(schema.commits).order_by(schema.commits.c.seq))
+        ]
+        return [(commit.id, find_version(connection, commit, PEOPLE)) for commit in found]
 
-    table_metadata.forget()
+    table_metadata.clear_cache()
     found = {}
-    with connect() as connection:
+    with connect_duckdb() as connection:
         for commit, version in store.db.read(commits):
             if version is not None:
-                sql = rows_sql(store, table_metadata.load(store, version.location))
+                sql = rows_sql(store, table_metadata.load_metadata(store, version.location))
                 found[commit] = sorted(connection.execute(sql).fetchall(), key=repr)
     return found
 
@@ -82,7 +84,9 @@ def traces(store: Store, secret: str) -> list[str]:
     return found
 
 
-def erased(store: Store, where: str = ANN, secret: str = "ann", *, gone: Callable[[Any], bool] | None = None) -> Erased:
+def erased(
+    store: Store, where: str = ANN, secret: str = "ann", *, gone: Callable[[Any], bool] | None = None
+) -> ErasureResult:
     """Erase, and check all that must hold afterwards."""
     before = history(store)
     done = erase(store, PEOPLE, where)
@@ -94,7 +98,7 @@ def erased(store: Store, where: str = ANN, secret: str = "ann", *, gone: Callabl
     assert not traces(store, secret)
     state = store.state()
     if PEOPLE in state:  # PyIceberg reads it, too
-        assert table_metadata.handle(store, PEOPLE, state[PEOPLE].location).scan().count() == len(read(store, NAME))
+        assert table_metadata.open_table(store, PEOPLE, state[PEOPLE].location).scan().count() == len(read(store, NAME))
     assert erase(store, PEOPLE, where).rows == 0
     assert history(store) == after
     return done
@@ -116,7 +120,7 @@ def branched(store: Store) -> None:
     branch(store, "dev")
     add(store, NAME, rows((5, "ann", 5), (6, "bob", 6)), branch="dev")
     overwrite(store, NAME, rows((7, "eve", 7)))
-    tag(store, "v1", "main~1")
+    create_tag(store, "v1", "main~1")
     branch(store, "old", "main~2")
 
 
@@ -189,9 +193,9 @@ def test_every_branch_tells_what_was_done_and_not_to_whom(store: Store) -> None:
     for found in done.branches:
         commit = store.commit(found.branch)
         assert (commit.id, commit.kind, commit.author) == (found.commit, "erase", "ada")
-        detail = [change.detail for change in store.db.read(lambda c, at=commit: changes_of(c, at.id))]
+        detail = [change.detail for change in store.db.read(lambda c, at=commit: read_changes(c, at.id))]
         assert "ann" not in json.dumps(detail) + commit.message
-    (change,) = store.db.read(lambda connection: changes_of(connection, store.commit("dev").id))
+    (change,) = store.db.read(lambda connection: read_changes(connection, store.commit("dev").id))
     assert change.detail["erase"]["columns"] == ["day"]
     assert change.detail["erase"]["rows"] == 3
 
@@ -200,8 +204,8 @@ def test_compaction_still_keeps_content_and_names_its_files(store: Store) -> Non
     simple(store)
     compact(store)
     erase(store, PEOPLE, ANN)
-    assert not diff(store, "main~2", "main").tables
-    (change,) = store.db.read(lambda connection: changes_of(connection, store.commit("main~1").id))
+    assert not diff_commits(store, "main~2", "main").tables
+    (change,) = store.db.read(lambda connection: read_changes(connection, store.commit("main~1").id))
     before = {entry.path for entry in files(store, NAME, "main~2")}
     assert {new: set(old) for new, old in change.detail["replaces"].items()} == {files(store, NAME)[0].path: before}
 
@@ -324,7 +328,7 @@ def test_rows_of_a_file_in_place_are_refused(store: Store, tmp_path: Path) -> No
     outside.write_bytes(Path(entry.path).read_bytes())
     moved = DataFile(*entry.file._data)
     moved[1], moved.spec_id = str(outside), 0
-    write(store, "main", PEOPLE, lambda version: Edit(added=[moved]), "register")
+    publish_edit(store, "main", PEOPLE, lambda version: VersionEdit(added=[moved]), "register")
     before = history(store)
     with pytest.raises(RunnelError, match=r"ERASE_OUTSIDE_FILE.*outside\.parquet"):
         erase(store, PEOPLE, ANN)
@@ -334,21 +338,23 @@ def test_rows_of_a_file_in_place_are_refused(store: Store, tmp_path: Path) -> No
 
 def test_equality_deletes_are_refused(store: Store) -> None:
     simple(store)
-    write(store, "main", PEOPLE, lambda version: Edit(added=[equality_delete(files(store, NAME)[0])]), "delete")
+    publish_edit(
+        store, "main", PEOPLE, lambda version: VersionEdit(added=[equality_delete(files(store, NAME)[0])]), "delete"
+    )
     with pytest.raises(RunnelError, match="ERASE_NEEDS_SPARK"):
         erase(store, PEOPLE, ANN)
 
 
 def test_version_that_comes_up_meanwhile_is_treated_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     simple(store)
-    real, left = module.publish, [lambda: branch(store, "dev"), lambda: add(store, NAME, rows((5, "ann", 5)))]
+    real, left = module.publish_erasure, [lambda: branch(store, "dev"), lambda: add(store, NAME, rows((5, "ann", 5)))]
 
     def late(*args: Any) -> Any:
         if left:
             left.pop()()
         return real(*args)
 
-    monkeypatch.setattr(module, "publish", late)
+    monkeypatch.setattr(module, "publish_erasure", late)
     assert erase(store, PEOPLE, ANN).rows == 3
     assert not [row for found in history(store).values() for row in found if "ann" in row]
     assert not traces(store, "ann")
@@ -373,7 +379,7 @@ def test_crash_then_again(store: Store, monkeypatch: pytest.MonkeyPatch, point: 
     before = history(store)
     monkeypatch.setattr("runnel.failpoint._passed", {})
     monkeypatch.setenv("RUNNEL_FAIL", point if ":" in point else f"{point}:error")
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         erase(store, PEOPLE, ANN)
     monkeypatch.delenv("RUNNEL_FAIL")
     assert fsck(store, deep=True).is_clean
@@ -392,12 +398,12 @@ def test_crash_then_again(store: Store, monkeypatch: pytest.MonkeyPatch, point: 
 def test_gc_finishes(store: Store, monkeypatch: pytest.MonkeyPatch, is_open: bool) -> None:
     simple(store)
     if is_open:
-        with pinned(store.db, "write"):
+        with acquire_pin(store.db, "write"):
             assert erase(store, PEOPLE, ANN).left > 0
     else:
         monkeypatch.setattr("runnel.failpoint._passed", {})
         monkeypatch.setenv("RUNNEL_FAIL", "erase.after_commit:error")
-        with pytest.raises(Injected):
+        with pytest.raises(InjectedFault):
             erase(store, PEOPLE, ANN)
         monkeypatch.delenv("RUNNEL_FAIL")
     assert traces(store, "ann")
@@ -410,7 +416,7 @@ def test_blobs_of_erased_files_go_with_the_last_row(store: Store, tmp_path: Path
     table = TableName("ods", "scans")
     for name, letter in (("ann.bin", b"a"), ("bob.bin", b"b"), ("copy.bin", b"a"), ("eve.bin", b"e")):
         (tmp_path / name).write_bytes(letter * 400_000)
-        put(store, table, [tmp_path / name])
+        put_files(store, table, [tmp_path / name])
     blobs = Path(store.warehouse) / ".blobs"
     assert len([path for path in blobs.rglob("*") if path.is_file()]) == 3
     assert erase(store, table, "path = 'ann.bin'").blobs == 0

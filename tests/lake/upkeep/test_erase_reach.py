@@ -5,20 +5,20 @@ from datetime import UTC, datetime
 import pytest
 
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import Aside
+from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.lake.catalog import schema
 from runnel.lake.flow_state import append_log, streams
-from runnel.lake.flow_state.append_log import Tape
-from runnel.lake.flow_state.inbox_reader import Inbox
-from runnel.lake.flow_state.inbox_writer import Parcel, put
+from runnel.lake.flow_state.append_log import AppendLog
+from runnel.lake.flow_state.inbox_reader import InboxReader
+from runnel.lake.flow_state.inbox_writer import PushRequest, write_events
 from runnel.lake.history import branches
-from runnel.lake.history.commits import Change
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import manifests, table_metadata
-from runnel.lake.iceberg.manifests import listed_in
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.manifests import read_listed_manifests
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
-from runnel.lake.upkeep.erase.derived_tables import Derived
+from runnel.lake.upkeep.erase.derived_tables import DerivedTable
 from runnel.lake.upkeep.erase.erase import ErasedQuarantine, erase
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
@@ -40,33 +40,33 @@ class Streaming:
         create(store, "ods.events", rows((1, "ann", 1), BOB))
         self.hold([self.wound(None)])
 
-    def wound(self, before: Tape | None) -> Tape:
+    def wound(self, before: AppendLog | None) -> AppendLog:
         version = self.store.state()[EVENTS]
         if before is None:
-            return append_log.begin(self.store, EVENTS, version.location, version.content)
-        return append_log.wind(self.store, EVENTS, before, version.location, version.content)
+            return append_log.create(self.store, EVENTS, version.location, version.content)
+        return append_log.extend(self.store, EVENTS, before, version.location, version.content)
 
-    def hold(self, tapes: list[Tape]) -> None:
-        with streams.hold(self.store.db, "main", SUMS, "code") as held:
+    def hold(self, tapes: list[AppendLog]) -> None:
+        with streams.acquire_lease(self.store.db, "main", SUMS, "code") as held:
             for found in tapes:
-                assert held.reached({EVENTS: found}, held.stream().tapes)
+                assert held.update_append_logs({EVENTS: found}, held.read_stream().append_logs)
 
     def add(self, *values: tuple[int, str, int]) -> None:
         add(self.store, "ods.events", rows(*values))
         self.hold([self.wound(self.tape)])
 
     @property
-    def tape(self) -> Tape:
-        return self.store.db.read(streams.streams)["main", SUMS].tapes[EVENTS]
+    def tape(self) -> AppendLog:
+        return self.store.db.read(streams.list_streams)["main", SUMS].append_logs[EVENTS]
 
     def added(self) -> dict[int, list[list[int]]]:
         """Return what Spark reads of each snapshot: for each file that it added, the ids of its rows, in order."""
-        table_metadata.forget()
-        manifests.forget()
+        table_metadata.clear_cache()
+        manifests.clear_cache()
         found: dict[int, list[list[int]]] = {}
-        for snapshot in table_metadata.load(self.store, self.tape.location).snapshots:
+        for snapshot in table_metadata.load_metadata(self.store, self.tape.location).snapshots:
             files = found.setdefault(snapshot.snapshot_id, [])
-            for manifest in listed_in(self.store, snapshot.manifest_list):
+            for manifest in read_listed_manifests(self.store, snapshot.manifest_list):
                 if manifest.added_snapshot_id == snapshot.snapshot_id:
                     entries = manifest.fetch_manifest_entry(self.store.io, discard_deleted=False)
                     files += [_ids(entry.data_file.file_path) for entry in entries if entry.status == 1]
@@ -115,17 +115,17 @@ def test_rows_that_only_a_tape_still_has_are_erased(streaming: Streaming) -> Non
 
 
 def test_a_stream_that_winds_meanwhile_does_not_bring_the_old_tape_back(streaming: Streaming) -> None:
-    with streams.hold(streaming.store.db, "main", SUMS, "code") as held:
-        known = held.stream().tapes
+    with streams.acquire_lease(streaming.store.db, "main", SUMS, "code") as held:
+        known = held.read_stream().append_logs
         erase(streaming.store, EVENTS, ANN)
-        assert not held.reached(known | {SUMS: known[EVENTS]}, known)
-        assert held.stream().tapes != known
+        assert not held.update_append_logs(known | {SUMS: known[EVENTS]}, known)
+        assert held.read_stream().append_logs != known
     assert fsck(streaming.store, deep=True).is_clean
 
 
 def test_rows_are_counted_apart_from_their_copies(store: Store) -> None:
     create(store, "ods.events", rows((1, "ann", 1), BOB))
-    branches.fork(store.db, "dev", store.commit(), "ada")
+    branches.fork_branch(store.db, "dev", store.commit(), "ada")
     add(store, "ods.events", rows((3, "ann", 1)), branch="dev")
     compact(store, EVENTS, branch="main", force=True)
     add(store, "ods.events", rows((4, "ann", 1)))
@@ -146,17 +146,19 @@ def test_tables_that_were_computed_from_it_are_named(store: Store) -> None:
         table, version = TableName.parse(name), store.state()[TableName.parse("tmp.x")]
         detail = {"inputs": {used: {"location": location, "content": location}}, "key": "k"}
         changes = (
-            Change(table, None, version.location, None, detail),
-            Change(TableName.parse("tmp.x"), version.location, None),
+            CommitChange(table, None, version.location, None, detail),
+            CommitChange(TableName.parse("tmp.x"), version.location, None),
         )
-        publish(store.db, Draft("main", "run", "ada", changes))
+        publish(store.db, CommitDraft("main", "run", "ada", changes))
     done = erase(store, EVENTS, ANN, dry_run=True)
     fix = "runnel run {0} for what it is now; runnel erase {0} --where ... for its older versions"
-    assert done.downstream == tuple(Derived(name, ("main",), fix.format(name)) for name in ("dws.days", "dws.weeks"))
+    assert done.downstream == tuple(
+        DerivedTable(name, ("main",), fix.format(name)) for name in ("dws.days", "dws.weeks")
+    )
 
 
-def aside(raw: str) -> Aside:
-    return Aside(raw, "not a number", None, "r", datetime(2026, 1, 1, tzinfo=UTC))
+def aside(raw: str) -> QuarantinedRow:
+    return QuarantinedRow(raw, "not a number", None, "r", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store) -> None:
@@ -165,13 +167,15 @@ def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store
     raws = ['{"id": "x", "day": "ann"}', '{"id": "y", "day": "bob"}', "7,ann,1", '{"DAY": "o\'x\\\\", "day": "ann"}']
     empty = quarantine.create(store, EVENTS)
     location = quarantine.append(store, empty, [aside(raw) for raw in raws])
-    publish(store.db, Draft("main", "set aside", "ada", (Change(name, None, location),)))
+    publish(store.db, CommitDraft("main", "set aside", "ada", (CommitChange(name, None, location),)))
     fix = "look with runnel quarantine ods.events --raw, "
     fix += "then runnel erase quarantine.ods_events --where \"raw like '...'\""
     expected = ErasedQuarantine(str(name), 2, 1, fix)
     assert erase(store, EVENTS, ANN, dry_run=True).quarantine == expected
     assert erase(store, EVENTS, ANN).quarantine == expected
-    assert sorted(row.raw or "" for row in quarantine.held(store, EVENTS)) == sorted([raws[1], raws[2]])
+    assert sorted(row.raw or "" for row in quarantine.read_quarantined_rows(store, EVENTS)) == sorted(
+        [raws[1], raws[2]]
+    )
     assert fsck(store, deep=True).is_clean
     assert erase(store, EVENTS, ANN).quarantine == ErasedQuarantine(str(name), 0, 1, fix)
 
@@ -179,14 +183,14 @@ def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store
 def test_its_inbox_is_erased_and_the_other_events_keep_their_numbers(store: Store) -> None:
     create(store, "ods.events", rows(BOB))
     events = ['{"id": 1, "day": "ann"}', '{"id": 2, "day": "bob"}', '{"id": 3}', '{"id": 4, "day": "ann"}']
-    put(store.db, [Parcel("ods.events", events[:3]), Parcel("ods.other", events)])
-    put(store.db, [Parcel("ods.events", events[3:])])
+    write_events(store.db, [PushRequest("ods.events", events[:3]), PushRequest("ods.other", events)])
+    write_events(store.db, [PushRequest("ods.events", events[3:])])
     assert erase(store, EVENTS, ANN, dry_run=True).events == 2
     done = erase(store, EVENTS, ANN)
     assert (done.rows, done.events) == (0, 2)
-    kept = list(Inbox(store.db).kept(EVENTS, 0, 4))
+    kept = list(InboxReader(store.db).read_batches(EVENTS, 0, 4))
     assert [found.body for found in kept] == [f"\n{events[1]}\n{events[2]}\n".encode(), b"\n"]
-    [other] = Inbox(store.db).kept(TableName.parse("ods.other"), 0, 4)
+    [other] = InboxReader(store.db).read_batches(TableName.parse("ods.other"), 0, 4)
     assert other.body.decode().splitlines() == events
     assert erase(store, EVENTS, ANN).events == 0
 

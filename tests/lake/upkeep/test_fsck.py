@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 from runnel.lake.history import branches
 from runnel.lake.history.commits import Commit
-from runnel.lake.history.tags import tag
+from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.store import Store
-from runnel.lake.upkeep.fsck.findings import Finding
+from runnel.lake.upkeep.fsck.findings import FsckFinding
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
@@ -33,7 +33,7 @@ def furnish(store: Store, tmp_path: Path) -> list[Commit]:
     made += [add(store, "ods.orders", rows((number, "d1", 5))) for number in (2, 3)]
     put = put_tree(store, tmp_path / "docs", {"a.txt": "small", "b.bin": LARGE}).commit
     assert put is not None
-    branches.fork(store.db, "dev", made[1], "ada")
+    branches.fork_branch(store.db, "dev", made[1], "ada")
     return [*made, put]
 
 
@@ -42,15 +42,15 @@ def metadata_of(store: Store, commit: Commit) -> Path:
 
 
 def list_of(store: Store, commit: Commit) -> Path:
-    snapshot = table_metadata.load(store, str(metadata_of(store, commit))).current_snapshot()
+    snapshot = table_metadata.load_metadata(store, str(metadata_of(store, commit))).current_snapshot()
     assert snapshot is not None
     return Path(snapshot.manifest_list)
 
 
-def added_by(store: Store, commit: Commit) -> manifests.Entry:
+def added_by(store: Store, commit: Commit) -> manifests.FileEntry:
     """Return the data file that a commit added."""
-    metadata = table_metadata.load(store, str(metadata_of(store, commit)))
-    return max(manifests.entries(store, metadata), key=lambda entry: entry.sequence)
+    metadata = table_metadata.load_metadata(store, str(metadata_of(store, commit)))
+    return max(manifests.read_entries(store, metadata), key=lambda entry: entry.sequence)
 
 
 def data_of(store: Store, commit: Commit) -> Path:
@@ -147,7 +147,7 @@ def test_damaged_files(
     assert path.name in found[0].what and found[0].fix
 
 
-def errors(store: Store, *, deep: bool = False) -> list[Finding]:
+def errors(store: Store, *, deep: bool = False) -> list[FsckFinding]:
     return [finding for finding in fsck(store, deep=deep).findings if finding.severity == "error"]
 
 
@@ -200,7 +200,7 @@ def test_a_history_that_contradicts_itself(
     both: Store, tmp_path: Path, harm: Callable[[Store], object], codes: set[str]
 ) -> None:
     furnish(both, tmp_path)
-    tag(both, "v1", "main~1")
+    create_tag(both, "v1", "main~1")
     assert errors(both) == []
     harm(both)
     found = errors(both)
@@ -236,7 +236,7 @@ def test_what_is_left_over_is_told_and_no_error(store: Store, tmp_path: Path) ->
     assert fsck(store).findings == ()  # it may belong to a write that is under way
     hours_ago = time.time() - 3 * 3600
     os.utime(stray, (hours_ago, hours_ago))
-    past = stamp(datetime.now(UTC) - timedelta(hours=1))
+    past = format_time(datetime.now(UTC) - timedelta(hours=1))
     values = {"id": "x", "kind": "write", "owner": "elsewhere:1", "started_at": past, "expires_at": past}
     store.db.write(lambda c: c.execute(schema.pins.insert().values(values)))
     report = fsck(store)
@@ -250,7 +250,7 @@ def test_what_is_left_over_is_told_and_no_error(store: Store, tmp_path: Path) ->
 def test_a_sound_lake(both: Store, tmp_path: Path) -> None:
     furnish(both, tmp_path)
     steps: list[tuple[str, int, int | None]] = []
-    report = fsck(both, deep=True, progress=lambda *step: steps.append(step))
+    report = fsck(both, deep=True, report_progress=lambda *step: steps.append(step))
     assert report.findings == () and report.is_clean
     assert (report.commits, report.versions) == (5, 4)
     assert report.files > 10 and report.bytes > len(LARGE) and steps[-1][1] == steps[-1][2]

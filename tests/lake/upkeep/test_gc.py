@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import Mistake, RunnelError
-from runnel.failpoint import Injected
+from runnel.failpoint import InjectedFault
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import stamp
+from runnel.lake.catalog.database import format_time
 from runnel.lake.history import branches
-from runnel.lake.history.commits import Change, Commit
-from runnel.lake.history.tags import tag
+from runnel.lake.history.commits import Commit, CommitChange
+from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import manifests, parquet_writer, snapshots, table_metadata
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.leases import slots
-from runnel.lake.leases.pins import pinned
-from runnel.lake.merge.merge import merge
-from runnel.lake.publish import Draft, publish
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.merge.merge import merge_branch
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
-from runnel.lake.upkeep.gc.collect import Swept, gc
-from runnel.lake.upkeep.gc.retention import Retention, seconds_of
+from runnel.lake.upkeep.gc.collect import GcResult, gc
+from runnel.lake.upkeep.gc.retention import Retention, parse_seconds
 from runnel.lake.warehouse_owner import FILE_NAME
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
@@ -47,10 +47,12 @@ def files(store: Store) -> set[str]:
 def replaced(store: Store, data: object, branch: str = "main") -> Commit:
     """Overwrite a table, so that the version before shares nothing with the new one."""
     base = store.state(branch)[ORDERS].location
-    metadata = table_metadata.load(store, base)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(data))
-    staged = snapshots.stage(store, base, snapshots.Edit(added=made, removed=list(entries(store, metadata))))
-    return publish(store.db, Draft(branch, "replace", "ada", (Change(ORDERS, base, staged),)))
+    metadata = table_metadata.load_metadata(store, base)
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(data))
+    staged = snapshots.stage_version(
+        store, base, snapshots.VersionEdit(added=made, removed=list(read_entries(store, metadata)))
+    )
+    return publish(store.db, CommitDraft(branch, "replace", "ada", (CommitChange(ORDERS, base, staged),)))
 
 
 def assert_sound(store: Store) -> None:
@@ -62,7 +64,7 @@ DURATIONS = {"30 days": 2_592_000, "12 hours": 43_200, "0 seconds": 0, "1 week":
 
 @pytest.mark.parametrize(("text", "seconds"), DURATIONS.items(), ids=DURATIONS)
 def test_durations(text: str, seconds: int) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1 days", "3", "3 fortnights", "1.5 days", "days"])
@@ -75,9 +77,9 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 FATES: dict[str, tuple[Callable[[Store, Commit], object], Retention, timedelta, bool]] = {
     "young": (lambda store, first: None, Retention(), timedelta(days=29), True),
     "old": (lambda store, first: None, Retention(), timedelta(days=31), False),
-    "old and tagged": (lambda store, first: tag(store, "v1", first.id), Retention(), timedelta(days=31), True),
+    "old and tagged": (lambda store, first: create_tag(store, "v1", first.id), Retention(), timedelta(days=31), True),
     "old and a branch's head": (
-        lambda store, first: branches.fork(store.db, "b", first, "ada"),
+        lambda store, first: branches.fork_branch(store.db, "b", first, "ada"),
         Retention(),
         timedelta(days=31),
         True,
@@ -95,14 +97,14 @@ FATES: dict[str, tuple[Callable[[Store, Commit], object], Retention, timedelta, 
         True,
     ),
     "where a branch was forked off that was deleted": (
-        lambda store, first: (branches.fork(store.db, "b", first, "ada"), branches.delete(store.db, "b")),
+        lambda store, first: (branches.fork_branch(store.db, "b", first, "ada"), branches.delete_branch(store.db, "b")),
         Retention(),
         timedelta(days=31),
         False,
     ),
     "the base of a branch's next merge": (
         lambda store, first: (
-            branches.fork(store.db, "b", first, "ada"),
+            branches.fork_branch(store.db, "b", first, "ada"),
             replaced(store, rows((9, "b", 9)), "b"),
         ),
         Retention(),
@@ -135,13 +137,13 @@ def test_what_is_retained(
         assert swept.deleted >= 4  # its metadata, manifest list, manifest and data
     assert read(store, "ods.orders") == [(3, "d1", 5)]
     assert_sound(store)
-    assert gc(store, retention, now=now + timedelta(hours=4)) == Swept(kept=swept.kept)
+    assert gc(store, retention, now=now + timedelta(hours=4)) == GcResult(kept=swept.kept)
 
 
 def test_a_version_made_by_an_expired_commit_stays_while_a_kept_one_has_it(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     create(both, "ods.other", rows((1, "d1", 5)))
-    branches.fork(both.db, "b", both.commit(), "ada")
+    branches.fork_branch(both.db, "b", both.commit(), "ada")
     add(both, "ods.other", rows((2, "d1", 5)), branch="b")
     add(both, "ods.other", rows((3, "d1", 5)))
     swept = gc(both, AT_ONCE)
@@ -165,7 +167,7 @@ def test_what_versions_share_stays(store: Store) -> None:
 
 def test_a_commit_is_kept_as_long_as_it_was_current_within_its_retention(store: Store) -> None:
     first = create(store, "ods.orders", rows((1, "d1", 5)))
-    old = stamp(later(days=-90))
+    old = format_time(later(days=-90))
     store.db.write(lambda c: c.execute(schema.commits.update().where(schema.commits.c.id == first.id).values(at=old)))
     replaced(store, rows((2, "d1", 5)))
     gc(store, Retention())
@@ -174,9 +176,9 @@ def test_a_commit_is_kept_as_long_as_it_was_current_within_its_retention(store: 
 
 def test_a_deleted_branch_goes_with_its_folders_after_mains_retention(store: Store) -> None:
     create(store, "ods.orders", rows((1, "d1", 5)))
-    branches.fork(store.db, "b", store.commit(), "ada")
+    branches.fork_branch(store.db, "b", store.commit(), "ada")
     create(store, "ods.only", rows((1, "d1", 5)), branch="b", by="day")
-    branches.delete(store.db, "b")
+    branches.delete_branch(store.db, "b")
     assert gc(store, Retention(grace="0 seconds", branches={"b": "0 seconds"})).expired_commits == 0
     swept = gc(store, Retention(grace="0 seconds"), now=later(days=31))
     assert swept.deleted
@@ -187,14 +189,14 @@ def test_a_deleted_branch_goes_with_its_folders_after_mains_retention(store: Sto
 def test_an_open_write_keeps_what_it_staged_and_what_it_started_from(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     base = both.state()[ORDERS].location
-    with pinned(both.db, "write") as pin:
+    with acquire_pin(both.db, "write") as pin:
         made = parquet_writer.write_rows(
-            both, table_metadata.load(both, base), parquet_writer.batches_of(rows((2, "d1", 5)))
+            both, table_metadata.load_metadata(both, base), parquet_writer.split_into_batches(rows((2, "d1", 5)))
         )
-        staged = snapshots.stage(both, base, snapshots.Edit(added=made))
+        staged = snapshots.stage_version(both, base, snapshots.VersionEdit(added=made))
         gc(both, AT_ONCE)
         gc(both, AT_ONCE)
-        publish(both.db, Draft("main", "late", "ada", (Change(ORDERS, base, staged),), pin=pin))
+        publish(both.db, CommitDraft("main", "late", "ada", (CommitChange(ORDERS, base, staged),), pin=pin))
     gc(both, AT_ONCE)
     assert read(both, "ods.orders") == [(1, "d1", 5), (2, "d1", 5)]
     assert_sound(both)
@@ -203,51 +205,51 @@ def test_an_open_write_keeps_what_it_staged_and_what_it_started_from(both: Store
 def test_a_writer_whose_lease_ended_is_refused_and_its_files_go(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     base = both.state()[ORDERS].location
-    with pinned(both.db, "write") as pin:
+    with acquire_pin(both.db, "write") as pin:
         made = parquet_writer.write_rows(
-            both, table_metadata.load(both, base), parquet_writer.batches_of(rows((2, "d1", 5)))
+            both, table_metadata.load_metadata(both, base), parquet_writer.split_into_batches(rows((2, "d1", 5)))
         )
-        staged = snapshots.stage(both, base, snapshots.Edit(added=made))
+        staged = snapshots.stage_version(both, base, snapshots.VersionEdit(added=made))
         swept = gc(both, Retention(grace="0 seconds"), now=later(minutes=20))
         assert swept.ended_leases == 1 and staged not in files(both)
         with pytest.raises(RunnelError, match="PUBLISH_LEASE_LOST"):
-            publish(both.db, Draft("main", "late", "ada", (Change(ORDERS, base, staged),), pin=pin))
+            publish(both.db, CommitDraft("main", "late", "ada", (CommitChange(ORDERS, base, staged),), pin=pin))
     assert read(both, "ods.orders") == [(1, "d1", 5)]
 
 
 def test_a_slot_keeps_its_tables_until_its_lease_ends(both: Store) -> None:
     first = create(both, "ods.orders", rows((1, "d1", 5)))
     state = both.state()
-    slot = slots.take(both.db, "w", 1, first, state)
+    slot = slots.acquire_slot(both.db, "w", 1, first, state)
     replaced(both, rows((2, "d1", 5)))
     gc(both, AT_ONCE)
-    assert state[ORDERS].location in files(both) and slots.written(both.db, slot) == ()
+    assert state[ORDERS].location in files(both) and slots.list_changes(both.db, slot) == ()
     assert read(both, "ods.orders", first.id) == [(1, "d1", 5)]
     gc(both, AT_ONCE, now=later(minutes=20))
     assert state[ORDERS].location not in files(both)
     with pytest.raises(RunnelError, match="PUBLISH_LEASE_LOST"):
-        slots.written(both.db, slot)
+        slots.list_changes(both.db, slot)
 
 
 def test_a_reader_keeps_its_commit(both: Store) -> None:
     first = create(both, "ods.orders", rows((1, "d1", 5)))
     replaced(both, rows((2, "d1", 5)))
-    with pinned(both.db, "read", first.id):
+    with acquire_pin(both.db, "read", first.id):
         gc(both, AT_ONCE)
         assert read(both, "ods.orders", first.id) == [(1, "d1", 5)]
     assert gc(both, AT_ONCE).expired_commits == 1
-    with pytest.raises(Mistake, match="REF_EXPIRED"), pinned(both.db, "read", first.id):
+    with pytest.raises(Mistake, match="REF_EXPIRED"), acquire_pin(both.db, "read", first.id):
         pass
 
 
 def test_a_blob_that_is_a_candidate_can_be_put_again(store: Store, tmp_path: Path) -> None:
     put_tree(store, tmp_path / "a", {"one.bin": LARGE, "two.bin": LARGE[1:]})
-    branches.fork(store.db, "b", store.commit(), "ada")
+    branches.fork_branch(store.db, "b", store.commit(), "ada")
     base = store.state()[DOCS].location
-    publish(store.db, Draft("main", "drop", "ada", (Change(DOCS, base, None),)))
+    publish(store.db, CommitDraft("main", "drop", "ada", (CommitChange(DOCS, base, None),)))
     gc(store, Retention(commits="0 seconds", grace="0 seconds"))
     assert len([path for path in files(store) if "/.blobs/" in path]) == 2  # the branch still has them
-    branches.delete(store.db, "b")
+    branches.delete_branch(store.db, "b")
     now = later(hours=2)
     assert gc(store, Retention(commits="0 seconds"), now=now).candidates
     put_tree(store, tmp_path / "c", {"three.bin": LARGE})
@@ -262,10 +264,10 @@ def test_a_candidate_that_is_needed_again_is_forgotten(store: Store) -> None:
     create(store, "ods.orders", rows((1, "d1", 5)))
     old = store.state()[ORDERS].location
     replaced(store, rows((2, "d1", 5)))
-    with pinned(store.db, "write") as pin:  # a revert that looked the old version up before it expired
+    with acquire_pin(store.db, "write") as pin:  # a revert that looked the old version up before it expired
         assert gc(store, AT_ONCE).waiting
-        change = Change(ORDERS, store.state()[ORDERS].location, old)
-        publish(store.db, Draft("main", "revert", "ada", (change,), pin=pin))
+        change = CommitChange(ORDERS, store.state()[ORDERS].location, old)
+        publish(store.db, CommitDraft("main", "revert", "ada", (change,), pin=pin))
     assert gc(store, AT_ONCE).forgotten
     assert read(store, "ods.orders") == [(1, "d1", 5)]
     assert_sound(store)
@@ -275,16 +277,16 @@ def test_a_candidate_that_died_again_under_an_open_write_waits_for_it(store: Sto
     create(store, "ods.orders", rows((1, "d1", 5)))
     old = store.state()[ORDERS].location
     replaced(store, rows((2, "d1", 5)))
-    with pinned(store.db, "write") as first:
+    with acquire_pin(store.db, "write") as first:
         assert gc(store, AT_ONCE).waiting  # `old` is listed
-        branches.fork(store.db, "b", store.commit(), "ada")
+        branches.fork_branch(store.db, "b", store.commit(), "ada")
         new = store.state("b")[ORDERS].location
-        publish(store.db, Draft("b", "revert", "ada", (Change(ORDERS, new, old),), pin=first))
-    with pinned(store.db, "write") as second:  # a merge that starts from what the branch has
+        publish(store.db, CommitDraft("b", "revert", "ada", (CommitChange(ORDERS, new, old),), pin=first))
+    with acquire_pin(store.db, "write") as second:  # a merge that starts from what the branch has
         taken = store.state("b")[ORDERS].location
-        branches.delete(store.db, "b")
+        branches.delete_branch(store.db, "b")
         gc(store, AT_ONCE)
-        publish(store.db, Draft("main", "merge", "ada", (Change(ORDERS, new, taken),), pin=second))
+        publish(store.db, CommitDraft("main", "merge", "ada", (CommitChange(ORDERS, new, taken),), pin=second))
     gc(store, AT_ONCE)
     assert read(store, "ods.orders") == [(1, "d1", 5)]
     assert_sound(store)
@@ -297,16 +299,18 @@ def test_files_outside_the_warehouse_are_never_touched(store: Store, tmp_path: P
     outside.parent.mkdir()
     create(store, "ods.orders", rows((1, "d1", 5)))
     base = store.state()[ORDERS].location
-    metadata = table_metadata.load(store, base)
+    metadata = table_metadata.load_metadata(store, base)
     pq.write_table(rows((7, "d7", 7)), outside)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows((7, "d7", 7))))
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows((7, "d7", 7))))
     Path(made[0].file_path).replace(outside)
     parquet = pq.read_metadata(outside)
-    registered = parquet_writer.data_file(metadata, str(outside), parquet, outside.stat().st_size, made[0].partition)
-    staged = snapshots.stage(store, base, snapshots.Edit(added=[registered]))
-    publish(store.db, Draft("main", "register", "ada", (Change(ORDERS, base, staged),)))
+    registered = parquet_writer.build_data_file(
+        metadata, str(outside), parquet, outside.stat().st_size, made[0].partition
+    )
+    staged = snapshots.stage_version(store, base, snapshots.VersionEdit(added=[registered]))
+    publish(store.db, CommitDraft("main", "register", "ada", (CommitChange(ORDERS, base, staged),)))
     assert read(store, "ods.orders")[-1] == (7, "d7", 7)
-    publish(store.db, Draft("main", "drop", "ada", (Change(ORDERS, staged, None),)))
+    publish(store.db, CommitDraft("main", "drop", "ada", (CommitChange(ORDERS, staged, None),)))
     gc(store, AT_ONCE)
     assert files(store) == set() and outside.exists()
 
@@ -341,12 +345,12 @@ def test_a_crash_at_any_step_is_gone_on_from(
     store: Store, monkeypatch: pytest.MonkeyPatch, point: str, deleted: int
 ) -> None:
     create(store, "ods.orders", rows((1, "d1", 5)))
-    publish(store.db, Draft("main", "drop", "ada", (Change(ORDERS, store.state()[ORDERS].location, None),)))
+    publish(store.db, CommitDraft("main", "drop", "ada", (CommitChange(ORDERS, store.state()[ORDERS].location, None),)))
     create(store, "ods.orders", rows((2, "d1", 5)))
     before = files(store)
     monkeypatch.setenv("RUNNEL_FAIL", f"{point}:error@1")
     monkeypatch.setattr("runnel.failpoint._passed", {})
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         gc(store, AT_ONCE)
     monkeypatch.delenv("RUNNEL_FAIL")
     assert bool(before - files(store)) == bool(deleted)
@@ -366,7 +370,7 @@ def test_a_fork_of_an_expiring_commit_is_whole_or_refused(both: Store) -> None:
         start.wait()
         for commit in commits:
             with suppress(Mistake):
-                forked.append((branches.fork(both.db, f"b{commit.seq}", commit, "ada"), commit))
+                forked.append((branches.fork_branch(both.db, f"b{commit.seq}", commit, "ada"), commit))
 
     thread = threading.Thread(target=fork)
     thread.start()
@@ -381,7 +385,7 @@ def test_a_fork_of_an_expiring_commit_is_whole_or_refused(both: Store) -> None:
 
 def test_two_gcs_do_not_run_at_once(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
-    with pinned(both.db, "gc", alone=True), pytest.raises(RunnelError, match="GC_RUNNING"):
+    with acquire_pin(both.db, "gc", exclusive=True), pytest.raises(RunnelError, match="GC_RUNNING"):
         gc(both, AT_ONCE)
     replaced(both, rows((2, "d1", 5)))
     codes: list[str] = []
@@ -410,8 +414,13 @@ def test_the_pin_of_a_dead_process_does_not_last(store: Store) -> None:
 
     process = subprocess.Popen(["true"])
     process.wait()
-    values = {"id": "x", "kind": "gc", "owner": f"{socket.gethostname()}:{process.pid}", "started_at": stamp(later())}
-    expires = stamp(later(minutes=9))
+    values = {
+        "id": "x",
+        "kind": "gc",
+        "owner": f"{socket.gethostname()}:{process.pid}",
+        "started_at": format_time(later()),
+    }
+    expires = format_time(later(minutes=9))
     store.db.write(lambda c: c.execute(schema.pins.insert().values(**values, expires_at=expires)))
     assert gc(store, AT_ONCE).ended_leases == 1
 
@@ -441,22 +450,22 @@ def test_a_dry_run_changes_nothing(store: Store) -> None:
 
 def through_a_deleted_branch(store: Store) -> None:
     """Fork y off x, which was forked off main, and delete x."""
-    branches.fork(store.db, "x", store.commit(), "ada")
+    branches.fork_branch(store.db, "x", store.commit(), "ada")
     add(store, "ods.orders", rows((2, "d2", 2)), branch="x")
-    branches.fork(store.db, "y", store.commit("x"), "ada")
-    branches.delete(store.db, "x")
+    branches.fork_branch(store.db, "y", store.commit("x"), "ada")
+    branches.delete_branch(store.db, "x")
 
 
 def through_a_merged_branch(store: Store) -> None:
     """Merge x into main, fork y off there, merge x into main once more: y has only the first of both."""
-    branches.fork(store.db, "x", store.commit(), "ada")
+    branches.fork_branch(store.db, "x", store.commit(), "ada")
     for number in (2, 3):
         add(store, "ods.orders", rows((number, f"d{number}", 2)), branch="x")
         add(store, "ods.orders", rows((10 + number, f"m{number}", 2)))
-        merge(store, "x")
+        merge_branch(store, "x")
         if number == 2:
-            branches.fork(store.db, "y", store.commit(), "ada")
-    branches.delete(store.db, "x")
+            branches.fork_branch(store.db, "y", store.commit(), "ada")
+    branches.delete_branch(store.db, "x")
 
 
 @pytest.mark.parametrize("forked", [through_a_deleted_branch, through_a_merged_branch])
@@ -467,7 +476,7 @@ def test_branches_can_be_merged_however_long_ago_they_parted(store: Store, forke
     add(store, "ods.orders", rows((5, "d5", 5)))
     before = {*read(store, "ods.orders"), *read(store, "ods.orders", "y")}
     gc(store, Retention(commits="0 seconds", grace="0 seconds"))
-    table_metadata.forget()
-    manifests.forget()
-    assert merge(store, "y").commit is not None
+    table_metadata.clear_cache()
+    manifests.clear_cache()
+    assert merge_branch(store, "y").commit is not None
     assert set(read(store, "ods.orders")) == before

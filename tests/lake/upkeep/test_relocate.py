@@ -11,19 +11,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from runnel.errors import Broken, Mistake
-from runnel.failpoint import Injected
+from runnel.errors import CorruptData, Mistake
+from runnel.failpoint import InjectedFault
 from runnel.lake.history import branches
-from runnel.lake.history.commits import Change
-from runnel.lake.history.tags import tag
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import manifests, parquet_writer, snapshots, table_metadata
-from runnel.lake.leases.slots import take
-from runnel.lake.publish import Draft, publish
+from runnel.lake.leases.slots import acquire_slot
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
-from runnel.lake.upkeep.relocate.relocate import Relocated, relocate
+from runnel.lake.upkeep.relocate.relocate import RelocationResult, relocate
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 from tests.lake.files.factories import LARGE, contents, put_tree
@@ -38,8 +38,8 @@ def opened(folder: Path, **options) -> Store:
 def delete_row(store: Store, name: TableName, position: int) -> None:
     """Delete a row of a table's first data file by a position delete, as other engines do."""
     base = store.state()[name].location
-    metadata = table_metadata.load(store, base)
-    target = next(entry for entry in manifests.entries(store, metadata) if entry.is_data)
+    metadata = table_metadata.load_metadata(store, base)
+    target = next(entry for entry in manifests.read_entries(store, metadata) if entry.is_data)
     fields = [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
@@ -58,18 +58,18 @@ def delete_row(store: Store, name: TableName, position: int) -> None:
         upper_bounds={2147483546: target.path.encode()},
     )
     made.spec_id = 0
-    staged = snapshots.stage(store, base, snapshots.Edit(added=[made]))
-    publish(store.db, Draft("main", "delete a row", "ada", (Change(name, base, staged),)))
+    staged = snapshots.stage_version(store, base, snapshots.VersionEdit(added=[made]))
+    publish(store.db, CommitDraft("main", "delete a row", "ada", (CommitChange(name, base, staged),)))
 
 
 def furnish(store: Store, tmp_path: Path) -> dict[str, list[object]]:
     """Fill a lake with one of everything and return what is read at each ref."""
     create(store, "ods.orders", rows((1, "d1", 5), (2, "d2", 6)), by="day")
-    tag(store, "first", "main")
+    create_tag(store, "first", "main")
     add(store, "ods.orders", rows((3, "d1", 7)))
     create(store, "ods.holes", rows((1, "d1", 1), (2, "d1", 2), (3, "d1", 3)))
     delete_row(store, TableName("ods", "holes"), 1)
-    branches.fork(store.db, "dev", store.commit(), "ada")
+    branches.fork_branch(store.db, "dev", store.commit(), "ada")
     add(store, "ods.orders", rows((4, "d4", 8)), branch="dev")
     register(store, tmp_path / "outside.parquet")
     put_tree(store, tmp_path / "docs", {"a.txt": "small", "b.bin": LARGE})
@@ -78,13 +78,13 @@ def furnish(store: Store, tmp_path: Path) -> dict[str, list[object]]:
 
 def register(store: Store, outside: Path) -> None:
     base = store.state()[ORDERS].location
-    metadata = table_metadata.load(store, base)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows((9, "d9", 9))))[0]
+    metadata = table_metadata.load_metadata(store, base)
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows((9, "d9", 9))))[0]
     Path(made.file_path).replace(outside)
     parquet = pq.read_metadata(outside)
-    file = parquet_writer.data_file(metadata, str(outside), parquet, outside.stat().st_size, made.partition)
-    staged = snapshots.stage(store, base, snapshots.Edit(added=[file]))
-    publish(store.db, Draft("main", "register", "ada", (Change(ORDERS, base, staged),)))
+    file = parquet_writer.build_data_file(metadata, str(outside), parquet, outside.stat().st_size, made.partition)
+    staged = snapshots.stage_version(store, base, snapshots.VersionEdit(added=[file]))
+    publish(store.db, CommitDraft("main", "register", "ada", (CommitChange(ORDERS, base, staged),)))
 
 
 def shown(store: Store) -> dict[str, list[object]]:
@@ -137,7 +137,7 @@ def test_a_lake_that_was_moved(tmp_path: Path, old: str, new: str) -> None:
     moved.close()
     mended = opened(second)
     assert_mended(mended, expected, tmp_path)
-    assert relocate(mended) == Relocated(mended.warehouse, mended.warehouse)
+    assert relocate(mended) == RelocationResult(mended.warehouse, mended.warehouse)
     add(mended, "ods.orders", rows((5, "d5", 9)))
     assert gc(mended, Retention(grace="0 seconds")).deleted >= done.files - 2
     assert len(read(mended, "ods.orders")) == 5
@@ -188,10 +188,10 @@ def test_a_crash_at_any_step_is_repeated(
     moved = opened(tmp_path / "a2", moved=True)
     monkeypatch.setattr("runnel.failpoint._passed", {})
     monkeypatch.setenv("RUNNEL_FAIL", point)
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         relocate(moved)
     monkeypatch.delenv("RUNNEL_FAIL")
-    assert (moved.recorded_warehouse() == moved.warehouse) == done
+    assert (moved.read_recorded_warehouse() == moved.warehouse) == done
     relocate(moved)
     assert_mended(moved, expected, tmp_path)
     moved.close()
@@ -205,9 +205,9 @@ def test_a_file_that_was_not_moved_along_is_named_and_nothing_changes(tmp_path: 
     manifest = next((tmp_path / "b").rglob("*-m0.avro"))
     manifest.rename(tmp_path / "kept.avro")
     moved = opened(tmp_path / "b", moved=True)
-    with pytest.raises(Broken, match="LAKE_FILE_MISSING") as told:
+    with pytest.raises(CorruptData, match="LAKE_FILE_MISSING") as told:
         relocate(moved)
-    assert str(manifest) in str(told.value) and moved.recorded_warehouse() == f"{tmp_path}/a/warehouse"
+    assert str(manifest) in str(told.value) and moved.read_recorded_warehouse() == f"{tmp_path}/a/warehouse"
     (tmp_path / "kept.avro").rename(manifest)
     assert relocate(moved).files
     moved.close()
@@ -218,7 +218,7 @@ def test_on_both_databases_with_expired_commits_slots_and_candidates(both: Store
     for number in range(2, 15):  # more than the snapshots that metadata lists
         add(both, "ods.orders", rows((number, "d1", 5)))
     gc(both, Retention(commits="0 seconds"))
-    take(both.db, "w", 1, both.commit(), both.state())
+    acquire_slot(both.db, "w", 1, both.commit(), both.state())
     old = Path(both.warehouse).parent
     if not both.db.is_sqlite:
         old.rename(tmp_path / "moved")
@@ -241,6 +241,6 @@ def test_progress_is_told(tmp_path: Path, new_store: Callable[[], Store]) -> Non
     (tmp_path / "lake").rename(tmp_path / "lake2")
     moved = opened(tmp_path / "lake2", moved=True)
     told: list[tuple[str, int, int | None]] = []
-    relocate(moved, progress=lambda *step: told.append(step))
+    relocate(moved, report_progress=lambda *step: told.append(step))
     assert told == [("relocate", 1, 2), ("relocate", 2, 2)]
     moved.close()

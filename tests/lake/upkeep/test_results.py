@@ -8,22 +8,23 @@ import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
 from runnel.lake.flow_state import ingest_positions, results
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.flow_state.ingest_positions import seen
-from runnel.lake.history.commits import Change
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.flow_state.ingest_positions import read_processed_files
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import parquet_writer, snapshots, table_metadata
-from runnel.lake.iceberg.manifests import entries
-from runnel.lake.publish import Draft, publish
+from runnel.lake.iceberg.manifests import read_entries
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.erase.erase import erase
-from runnel.lake.upkeep.fsck.findings import Report
+from runnel.lake.upkeep.fsck.findings import FsckReport
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.lake.upkeep.relocate.relocate import relocate
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
-from runnel.plan.facts import Head, Result
+from runnel.plan.facts import TaskResult
 from tests.lake.changes import overwrite
 from tests.lake.factories import add, create, read, rows
 
@@ -39,38 +40,38 @@ def staged(store: Store, table: TableName, *values: tuple[int, str, int]) -> str
     """Write a version of a table from its beginning, that nothing points at."""
     from tests.lake.factories import iceberg_schema
 
-    empty, metadata = table_metadata.create(store, table, iceberg_schema(rows().schema))
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.batches_of(rows(*values)))
-    return snapshots.stage(store, empty, snapshots.Edit(added=made))
+    empty, metadata = table_metadata.create_table(store, table, iceberg_schema(rows().schema))
+    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows(*values)))
+    return snapshots.stage_version(store, empty, snapshots.VersionEdit(added=made))
 
 
-def known(store: Store, location: str, key: str = "k", content: str = "rows:1", **values: object) -> Result:
+def known(store: Store, location: str, key: str = "k", content: str = "rows:1", **values: object) -> TaskResult:
     used = store.state().get(ORDERS)
-    inputs = {ORDERS: Head(used.location, used.content)} if used else {}
-    made = Result(DAY, key, Head(location, content), {"digest": "d"}, inputs, "r1", "main", now(), **values)  # type: ignore[arg-type]
+    inputs = {ORDERS: TableVersion(used.location, used.content)} if used else {}
+    made = TaskResult(DAY, key, TableVersion(location, content), {"digest": "d"}, inputs, "r1", "main", now(), **values)  # type: ignore[arg-type]
     results.record(store.db, made)
     return made
 
 
 def published(store: Store, table: TableName, location: str, content: str) -> None:
     before = store.state().get(table)
-    change = Change(table, before.location if before else None, location, content)
-    publish(store.db, Draft("main", "run", "ada", (change,), kind="run"))
+    change = CommitChange(table, before.location if before else None, location, content)
+    publish(store.db, CommitDraft("main", "run", "ada", (change,), kind="run"))
 
 
 def data(store: Store, location: str) -> list[Path]:
     """Return every file that a version needs."""
-    metadata = table_metadata.load(store, location)
+    metadata = table_metadata.load_metadata(store, location)
     snapshot = metadata.current_snapshot()
     assert snapshot is not None
     found = {location, snapshot.manifest_list}
-    for entry in entries(store, metadata):
+    for entry in read_entries(store, metadata):
         found |= {entry.path, entry.manifest}
     return [Path(path) for path in found]
 
 
 def is_there(store: Store, location: str) -> bool:
-    table_metadata.forget()
+    table_metadata.clear_cache()
     return Path(location).exists() and all(path.exists() for path in data(store, location))
 
 
@@ -78,23 +79,23 @@ def later(days: float) -> datetime:
     return datetime.now(UTC) + timedelta(days=days)
 
 
-def orphans(report: Report) -> tuple[str, ...]:
+def orphans(report: FsckReport) -> tuple[str, ...]:
     assert report.is_clean, report.findings
     return report.orphans
 
 
 def test_a_result_of_a_failed_run_is_kept_for_its_time(both: Store) -> None:
     location, aside = staged(both, DAY, (1, "d1", 5)), staged(both, DAY, (9, "d9", 9))
-    result = known(both, location, quarantine=Head(aside, "rows:q"))
+    result = known(both, location, quarantine=TableVersion(aside, "rows:q"))
     gc(both, AT_ONCE)
     assert is_there(both, location) and is_there(both, aside)
     assert orphans(fsck(both, retention=AT_ONCE)) == ()
     foretold = gc(both, AT_ONCE, now=later(4), dry_run=True)
-    assert foretold.expired_results == 1 and results.use(both.db, result)
+    assert foretold.expired_results == 1 and results.mark_used(both.db, result)
     swept = gc(both, AT_ONCE, now=later(4))
     assert swept.expired_results == 1 and foretold.deleted == swept.deleted > 0
     assert not Path(location).exists() and not Path(aside).exists()
-    assert results.by_keys(both.db, [(DAY, "k")]) == {} and not results.use(both.db, result)
+    assert results.find_by_keys(both.db, [(DAY, "k")]) == {} and not results.mark_used(both.db, result)
 
 
 def test_a_result_that_a_commit_holds_is_known_as_long_as_it(both: Store) -> None:
@@ -103,25 +104,25 @@ def test_a_result_that_a_commit_holds_is_known_as_long_as_it(both: Store) -> Non
     known(both, first)
     published(both, DAY, first, "rows:1")
     gc(both, AT_ONCE, now=later(40))
-    assert results.made(both.db, DAY, "rows:1") and is_there(both, first)
+    assert results.find_by_content(both.db, DAY, "rows:1") and is_there(both, first)
     published(both, DAY, staged(both, DAY, (2, "d2", 6)), "rows:2")
     gc(both, Retention(grace="0 seconds"), now=later(20))
-    assert results.made(both.db, DAY, "rows:1")  # a revert would find it
+    assert results.find_by_content(both.db, DAY, "rows:1")  # a revert would find it
     gc(both, AT_ONCE, now=later(40))
-    assert results.made(both.db, DAY, "rows:1") is None and not Path(first).exists()
+    assert results.find_by_content(both.db, DAY, "rows:1") is None and not Path(first).exists()
 
 
 def test_a_current_result_is_known_after_a_compaction(both: Store) -> None:
     first = staged(both, DAY, (1, "a", 1))
-    metadata = table_metadata.load(both, first)
-    more = parquet_writer.write_rows(both, metadata, parquet_writer.batches_of(rows((2, "a", 2))))
-    location = snapshots.stage(both, first, snapshots.Edit(added=more))
+    metadata = table_metadata.load_metadata(both, first)
+    more = parquet_writer.write_rows(both, metadata, parquet_writer.split_into_batches(rows((2, "a", 2))))
+    location = snapshots.stage_version(both, first, snapshots.VersionEdit(added=more))
     known(both, location)
     published(both, DAY, location, "rows:1")
     assert next(done for done in compact(both) if done.table == str(DAY)).commit
     gc(both, AT_ONCE, now=later(40))
     version = both.state()[DAY]
-    assert version.location != location and results.made(both.db, DAY, version.content) is not None
+    assert version.location != location and results.find_by_content(both.db, DAY, version.content) is not None
 
 
 def test_the_inputs_of_current_and_recent_results_are_kept(both: Store) -> None:
@@ -153,48 +154,65 @@ def test_a_result_that_is_lost_is_told_and_forgotten(both: Store) -> None:
     assert [finding.code for finding in fsck(both).findings if finding.severity == "error"] == ["FSCK_FILE_MISSING"]
     Path(location).unlink()
     assert not fsck(both).is_clean
-    table_metadata.forget()
+    table_metadata.clear_cache()
     gc(both, AT_ONCE)
-    assert results.made(both.db, DAY, "rows:1") is None and fsck(both).is_clean
+    assert results.find_by_content(both.db, DAY, "rows:1") is None and fsck(both).is_clean
 
 
 def gave(store: Store, *files: str) -> None:
     version = store.state()[ORDERS]
-    change = Change(ORDERS, version.location, version.location, "files:1")
-    one = Seen("in/a.csv", 1, 2, "f" * 64, "i1", files)
-    publish(store.db, Draft("main", "ingest", "ada", (change,), kind="run", seen=((ORDERS, one),)))
+    change = CommitChange(ORDERS, version.location, version.location, "files:1")
+    one = ProcessedFile("in/a.csv", 1, 2, "f" * 64, "i1", files)
+    publish(store.db, CommitDraft("main", "ingest", "ada", (change,), kind="run", processed_files=((ORDERS, one),)))
 
 
 def test_an_erasure_forgets_results_that_may_hold_the_rows(both: Store) -> None:
     create(both, "ods.orders", rows((1, "d1", 5)))
     known(both, staged(both, DAY, (1, "d1", 5)), "before")  # made of a version without such rows
     add(both, "ods.orders", rows((2, "d2", 6), (3, "d3", 7)))
-    (file,) = [entry.path for entry in entries(both, table_metadata.load(both, both.state()[ORDERS].location))][:1]
-    gave(both, *[entry.path for entry in entries(both, table_metadata.load(both, both.state()[ORDERS].location))])
+    (file,) = [
+        entry.path for entry in read_entries(both, table_metadata.load_metadata(both, both.state()[ORDERS].location))
+    ][:1]
+    gave(
+        both,
+        *[
+            entry.path
+            for entry in read_entries(both, table_metadata.load_metadata(both, both.state()[ORDERS].location))
+        ],
+    )
     made = staged(both, DAY, (2, "d2", 6))
     known(both, made, "after", "rows:2")
     failed = staged(both, ORDERS, (2, "d2", 6))
-    own = Result(ORDERS, "own", Head(failed, "rows:3"), {}, {}, "r1", "main", now())
+    own = TaskResult(ORDERS, "own", TableVersion(failed, "rows:3"), {}, {}, "r1", "main", now())
     results.record(both.db, own)
     held = [str(path) for path in data(both, failed)]
     erase(both, ORDERS, "id = 2")
-    assert {key for _, key in results.by_keys(both.db, [(DAY, "before"), (DAY, "after"), (ORDERS, "own")])} == {
+    assert {key for _, key in results.find_by_keys(both.db, [(DAY, "before"), (DAY, "after"), (ORDERS, "own")])} == {
         "before"
     }
     assert not any(Path(path).exists() for path in held)
     assert read(both, "ods.orders") == [(1, "d1", 5), (3, "d3", 7)] and fsck(both, deep=True).is_clean
     version = both.state()[ORDERS]
-    live = {entry.path for entry in entries(both, table_metadata.load(both, version.location))}
-    assert set(seen(both.db, both.commit(), ORDERS)["in/a.csv"].files) == live and version.content == version.location
+    live = {entry.path for entry in read_entries(both, table_metadata.load_metadata(both, version.location))}
+    assert (
+        set(read_processed_files(both.db, both.commit(), ORDERS)["in/a.csv"].files) == live
+        and version.content == version.location
+    )
     assert file  # the first file may have stayed
 
 
 def test_a_moved_lake_takes_its_results_along(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/a/catalog.db", f"{tmp_path}/a/warehouse")
     create(store, "ods.orders", rows((1, "d1", 5)))
-    gave(store, *[entry.path for entry in entries(store, table_metadata.load(store, store.state()[ORDERS].location))])
+    gave(
+        store,
+        *[
+            entry.path
+            for entry in read_entries(store, table_metadata.load_metadata(store, store.state()[ORDERS].location))
+        ],
+    )
     location, aside, lost = (staged(store, DAY, (number, "d1", 5)) for number in range(3))
-    known(store, location, quarantine=Head(aside, aside))
+    known(store, location, quarantine=TableVersion(aside, aside))
     known(store, lost, "lost", "rows:9")
     published(store, DAY, location, "rows:1")
     overwrite(store, "ods.orders", rows((2, "d2", 6)))
@@ -204,13 +222,13 @@ def test_a_moved_lake_takes_its_results_along(tmp_path: Path) -> None:
     (tmp_path / "a").rename(tmp_path / "b")
     moved = Store.open(f"sqlite:///{tmp_path}/b/catalog.db", f"{tmp_path}/b/warehouse", moved=True)
     relocate(moved)
-    found = results.by_keys(moved.db, [(DAY, "k"), (DAY, "lost")])
+    found = results.find_by_keys(moved.db, [(DAY, "k"), (DAY, "lost")])
     assert {key for _, key in found} == {"k"}
     result = found[DAY, "k"]
     assert result.quarantine is not None and result.code == {"digest": "d"}
     for kept in (result.head.location, result.quarantine.location, result.inputs[ORDERS].location):
         assert kept.startswith(f"{tmp_path}/b/") and is_there(moved, kept), kept
-    assert result.quarantine.content == result.quarantine.location and result.head == Head(*_version(moved))
+    assert result.quarantine.content == result.quarantine.location and result.head == TableVersion(*_version(moved))
     files = json.loads(
         moved.db.read(lambda connection: connection.execute(sa.select(schema.ingested.c.files)).scalar_one())
     )

@@ -10,25 +10,34 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.errors import Mistake
-from runnel.failpoint import Injected
+from runnel.failpoint import InjectedFault
 from runnel.lake.catalog import schema
 from runnel.lake.flow_state import ingest_positions, runs, sink_positions
-from runnel.lake.flow_state.ingest_position import STATE, Seen
-from runnel.lake.flow_state.sink_backlog import steps
+from runnel.lake.flow_state.ingest_position import STATE_PATH, ProcessedFile
+from runnel.lake.flow_state.sink_backlog import plan_delivery_steps
 from runnel.lake.history import branches
-from runnel.lake.history.ancestry import merge_bases, tables_between
-from runnel.lake.history.commits import Change, Commit, Version, changes_of, find, history, state_at, version_at
-from runnel.lake.history.content_origin import origin
-from runnel.lake.history.refs import readable, resolve
-from runnel.lake.history.tags import tag
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.ancestry import find_merge_bases, find_tables_changed_between
+from runnel.lake.history.commits import (
+    Commit,
+    CommitChange,
+    find_commit,
+    find_version,
+    read_changes,
+    read_history,
+    read_state,
+)
+from runnel.lake.history.content_origin import find_origin
+from runnel.lake.history.refs import check_retained, resolve_ref
+from runnel.lake.history.tags import create_tag
+from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.upkeep.fsck import history_check
 from runnel.lake.upkeep.fsck.fsck import fsck
 from runnel.lake.upkeep.gc import squash
 from runnel.lake.upkeep.gc.collect import gc
-from runnel.lake.upkeep.gc.retained_commits import outlived, unexpired
+from runnel.lake.upkeep.gc.retained_commits import find_expired_commits, read_unexpired_commits
 from runnel.lake.upkeep.gc.retention import Retention
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from tests.lake.factories import add, create, read, rows
 
@@ -37,16 +46,16 @@ EXPIRED, LIMIT = "2026-01-01T00:00:00.000000Z", "2026-01-02T00:00:00.000000Z"
 NOW = Retention(commits="0 seconds", grace="0 seconds")
 
 
-def state(number: int) -> Seen:
-    return Seen(STATE, 0, 0, "", f"s{number}", (), state=f'{{"n": {number}}}')
+def state(number: int) -> ProcessedFile:
+    return ProcessedFile(STATE_PATH, 0, 0, "", f"s{number}", (), state=f'{{"n": {number}}}')
 
 
 def write(store: Store, step: int, table: TableName, *, branch: str = "main", kind: str = "stream", **more: Any) -> str:
     """Publish a version that is only a name; a compaction keeps the content, a revert takes the one before back."""
     now = store.state(branch).get(table)
     content = now.content if now and kind == "compact" else None
-    change = Change(table, now.location if now else None, f"/{step}-{table}", content, more.pop("detail", {}))
-    return publish(store.db, Draft(branch, "x", "ada", (change,), kind=kind, **more)).id
+    change = CommitChange(table, now.location if now else None, f"/{step}-{table}", content, more.pop("detail", {}))
+    return publish(store.db, CommitDraft(branch, "x", "ada", (change,), kind=kind, **more)).id
 
 
 def expire(store: Store, ids: list[str]) -> None:
@@ -59,7 +68,7 @@ def squashed(store: Store) -> int:
 
 
 def assert_whole(connection: Connection) -> None:
-    assert list(history_check.problems(connection)) == []
+    assert list(history_check.find_problems(connection)) == []
     parent = schema.commits.alias()
     lost = sa.select(schema.commits.c.id).outerjoin(parent, parent.c.id == schema.commits.c.parent)
     lost = lost.where(schema.commits.c.parent.is_not(None), parent.c.id.is_(None))
@@ -88,16 +97,16 @@ def test_what_is_left(store: Store, made: str, left: str) -> None:
     }
     expire(store, [one for one, letter in letters.items() if letter.isupper()])
     assert squashed(store) == len(made) - len(left)
-    found = store.db.read(lambda connection: history(connection, resolve(connection, "main")))
+    found = store.db.read(lambda connection: read_history(connection, resolve_ref(connection, "main")))
     assert "".join(letters.get(one.id, "") for one in reversed(found)) == left
     assert squashed(store) == 0
     store.db.read(assert_whole)
 
 
-def deliver(store: Store, commit: Commit, sink: str = "sink", version: Version | None = None) -> None:
-    with sink_positions.held(store.db, sink) as hold:
+def deliver(store: Store, commit: Commit, sink: str = "sink", version: TableVersion | None = None) -> None:
+    with sink_positions.lease_sink(store.db, sink) as hold:
         assert hold is not None
-        hold.accept(commit, version, 1, 0)
+        hold.record_delivery(commit, version, 1, 0)
 
 
 def ended(store: Store, commit: Commit) -> None:
@@ -106,8 +115,8 @@ def ended(store: Store, commit: Commit) -> None:
 
 
 def deleted(store: Store, commit: Commit) -> None:
-    branches.fork(store.db, "gone", commit, "ada")
-    branches.delete(store.db, "gone")
+    branches.fork_branch(store.db, "gone", commit, "ada")
+    branches.delete_branch(store.db, "gone")
 
 
 NAMES: dict[str, Callable[[Store, Commit], object]] = {
@@ -127,10 +136,10 @@ def test_what_is_named_stays(both: Store, name: Callable[[Store, Commit], object
     name(both, named)
     made += [write(both, step, TABLES[0]) for step in range(9, 12)]
     expire(both, made[:-1])
-    before = both.db.read(lambda connection: state_at(connection, named))
+    before = both.db.read(lambda connection: read_state(connection, named))
     assert squashed(both) >= 5
-    assert both.db.read(lambda connection: find(connection, named.id)) is not None
-    assert both.db.read(lambda connection: state_at(connection, named)) == before
+    assert both.db.read(lambda connection: find_commit(connection, named.id)) is not None
+    assert both.db.read(lambda connection: read_state(connection, named)) == before
     both.db.read(assert_whole)
 
 
@@ -140,10 +149,10 @@ def grow(store: Store, chance: random.Random) -> None:
     for step in range(0, 350, 10):
         action, branch, table = chance.random(), chance.choice(names), chance.choice(TABLES)
         if action < 0.05:
-            branches.fork(store.db, f"b{step}", store.commit(chance.choice(names)), "ada")
+            branches.fork_branch(store.db, f"b{step}", store.commit(chance.choice(names)), "ada")
             names.append(f"b{step}")
         elif action < 0.08 and branch != "main":
-            branches.delete(store.db, branch)
+            branches.delete_branch(store.db, branch)
             names.remove(branch)
         elif action < 0.13:
             other = store.commit(chance.choice(names)).id
@@ -152,7 +161,7 @@ def grow(store: Store, chance: random.Random) -> None:
             undone = store.commit(branch)
             write(store, step, table, branch=branch, kind="revert", detail={"reverts": undone.id})
         elif action < 0.20:
-            tag(store, f"v{step}", branch)
+            create_tag(store, f"v{step}", branch)
         elif action < 0.23:
             deliver(store, store.commit("main"), f"sink{step}", store.state("main").get(table))
         elif action < 0.33:
@@ -161,7 +170,7 @@ def grow(store: Store, chance: random.Random) -> None:
             for batch in range(step, step + chance.randint(1, 6)):
                 seen = ((table, state(batch)),) if chance.random() < 0.7 else ()
                 write(store, batch, chance.choice([table, TABLES[0]]), branch=branch, seen=seen)
-    past = store.db.read(lambda connection: outlived(connection, NOW, "2999-01-01T00:00:00.000000Z"))
+    past = store.db.read(lambda connection: find_expired_commits(connection, NOW, "2999-01-01T00:00:00.000000Z"))
     expire(store, [one for one in past if chance.random() < 0.93])
 
 
@@ -171,47 +180,54 @@ def moments(connection: Connection) -> list[str]:
 
 def told(connection: Connection, moments: list[str]) -> dict[str, Any]:
     """Return all that is said about and by the commits that have not expired, and about moments."""
-    kept = {one.id: found for one in unexpired(connection) if (found := find(connection, one.id))}
-    heads = [kept[branch.head] for branch in branches.branches(connection)]
-    sinks = sink_positions.states(connection).values()
+    kept = {one.id: found for one in read_unexpired_commits(connection) if (found := find_commit(connection, one.id))}
+    heads = [kept[branch.head] for branch in branches.list_branches(connection)]
+    sinks = sink_positions.read_positions(connection).values()
     return {
         "commits": kept,
-        "states": {one.id: state_at(connection, one) for one in kept.values()},
+        "states": {one.id: read_state(connection, one) for one in kept.values()},
         "tables": {(one.id, table): _of(connection, one, table) for one in kept.values() for table in TABLES},
-        "histories": {head.id: [one.id for one in history(connection, head) if one.id in kept] for head in heads},
-        "changes": {one: changes_of(connection, one) for one in kept},
-        "bases": {(a.id, b.id): merge_bases(connection, a, b) for a in heads for b in heads},
+        "histories": {head.id: [one.id for one in read_history(connection, head) if one.id in kept] for head in heads},
+        "changes": {one: read_changes(connection, one) for one in kept},
+        "bases": {(a.id, b.id): find_merge_bases(connection, a, b) for a in heads for b in heads},
         "between": {(a.id, b.id): _differ(connection, a, b) for a in heads for b in heads},
         "moments": {(at, one.branch): _then(connection, f"{one.branch}@{at}") for at in moments for one in heads[:2]},
-        "sinks": {one.sink: find(connection, one.delivered or "") is not None for one in sinks},
+        "sinks": {one.sink: find_commit(connection, one.delivered or "") is not None for one in sinks},
         "steps": {(one.sink, table): _steps(connection, one, table) for one in sinks for table in TABLES},
     }
 
 
 def _of(connection: Connection, commit: Commit, table: TableName) -> tuple[Any, ...]:
-    made = origin(connection, commit, table)
-    newest = history(connection, commit, table=table, limit=1)
-    known: Version | None = version_at(connection, commit, table)
-    where = (ingest_positions.seen(connection, commit, table), ingest_positions.position(connection, commit, table))
-    return known, made and (made.made.commit.id, made.made.change.content), newest and newest[0].id, where
+    made = find_origin(connection, commit, table)
+    newest = read_history(connection, commit, table=table, limit=1)
+    known: TableVersion | None = find_version(connection, commit, table)
+    where = (
+        ingest_positions.read_processed_files(connection, commit, table),
+        ingest_positions.read_position(connection, commit, table),
+    )
+    return known, made and (made.origin_step.commit.id, made.origin_step.change.content), newest and newest[0].id, where
 
 
-def _steps(connection: Connection, done: sink_positions.Delivered, table: TableName) -> list[tuple[Any, ...]]:
-    found = steps(connection, done, resolve(connection, "main"), table, each=True)
+def _steps(connection: Connection, done: sink_positions.SinkPosition, table: TableName) -> list[tuple[Any, ...]]:
+    found = plan_delivery_steps(connection, done, resolve_ref(connection, "main"), table, each_commit=True)
     return [(one.commit.id, one.before, one.after) for one in found]
 
 
 def _differ(connection: Connection, a: Commit, b: Commit) -> set[str]:
-    return {name for name in tables_between(connection, a, b) if _at(connection, a, name) != _at(connection, b, name)}
+    return {
+        name
+        for name in find_tables_changed_between(connection, a, b)
+        if _at(connection, a, name) != _at(connection, b, name)
+    }
 
 
-def _at(connection: Connection, commit: Commit, name: str) -> Version | None:
-    return version_at(connection, commit, TableName.stored(name))
+def _at(connection: Connection, commit: Commit, name: str) -> TableVersion | None:
+    return find_version(connection, commit, TableName.parse_unchecked(name))
 
 
 def _then(connection: Connection, ref: str) -> str:
     try:
-        return readable(resolve(connection, ref)).id
+        return check_retained(resolve_ref(connection, ref)).id
     except Mistake as error:
         return error.code
 
@@ -236,7 +252,7 @@ def test_a_crash_in_the_midst_is_gone_on_from(both: Store, monkeypatch: pytest.M
     monkeypatch.setattr(squash, "AT_ONCE", 3)
     monkeypatch.setattr("runnel.failpoint._passed", {})
     monkeypatch.setenv("RUNNEL_FAIL", f"{point}:error@2")
-    with pytest.raises(Injected):
+    with pytest.raises(InjectedFault):
         squashed(both)
     monkeypatch.delenv("RUNNEL_FAIL")
     both.db.read(assert_whole)
@@ -263,4 +279,4 @@ def test_gc_squashes_a_grace_period_after_commits_have_expired(both: Store) -> N
     assert counts == [(5, 0), (0, 0), (0, 3), (0, 0)]
     assert len(read(both, "ods.orders")) == 7
     assert [one for one in fsck(both, deep=True).findings if one.severity == "error"] == []
-    assert [one.kind for one in both.db.read(lambda c: history(c, resolve(c, "main")))][:3] == ["stream"] * 3
+    assert [one.kind for one in both.db.read(lambda c: read_history(c, resolve_ref(c, "main")))][:3] == ["stream"] * 3

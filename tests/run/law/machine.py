@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runnel.client.lake import Lake
-from runnel.run.results.run_result import Ran
+from runnel.run.results.run_result import RunResult
 from tests.run.law.oracle import Oracle, Rows, plain, rows_of
 from tests.run.law.rows import COLUMNS, Row, new_row, text_of
 from tests.run.law.world import SCHEMA, Source, World
@@ -38,7 +38,7 @@ class Machine:
         self.is_told = True  # whether `taken` is what the sources' tables hold: not after a revert or a merge
         self.actions: Counter[str] = Counter()
         self.story: list[str] = []
-        self.last: Ran | None = None
+        self.last: RunResult | None = None
         self._count = 0
         self._flows: set[str] = set()
 
@@ -100,7 +100,7 @@ class Machine:
         prefix = f"data/{source.name}/"
         return any(path.startswith(prefix) and path not in self.files for path in self.taken)
 
-    def run(self, *select: str, branch: str = "main") -> Ran:
+    def run(self, *select: str, branch: str = "main") -> RunResult:
         """Run; on main, sources take in what their files hold."""
         self.last = self.project.run(*select, branch=branch)
         tasks = {task.table for task in self.world.tasks}

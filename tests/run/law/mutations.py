@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from runnel.plan.slices import Slice
-from runnel.run.slices.find_changed import Found
-from runnel.run.slices.find_changed import find as real_find
-from runnel.run.slices.keys import Keys
-from runnel.run.slices.keys import _among as real_among
-from runnel.run.write.multiset_removal import Remainder
+from runnel.plan.slices import ChangedSlice
+from runnel.run.slices.find_changed import ChangedSlices
+from runnel.run.slices.find_changed import find_changed_slices as real_find
+from runnel.run.slices.keys import SliceKeys
+from runnel.run.slices.keys import _in_values_sql as real_among
+from runnel.run.write.multiset_removal import CopyRemoval
 
 SWIFT = {
     "spark.sql.adaptive.enabled": "false",
@@ -47,18 +47,18 @@ def thresholds(*, most: float | None = None, few: int | None = None, layout: str
         yield
 
 
-def _finding(kept: Callable[[Slice], bool]) -> Callable[..., Found]:
+def _finding(kept: Callable[[ChangedSlice], bool]) -> Callable[..., ChangedSlices]:
     """Find only some of the changed slices."""
 
-    def find(*arguments: Any) -> Found:
+    def find(*arguments: Any) -> ChangedSlices:
         found = real_find(*arguments)
         keys = tuple(one.key for slices in found.changes.values() for one in slices if kept(one))
-        return replace(found, keys=Keys(len(keys), keys))
+        return replace(found, keys=SliceKeys(len(keys), keys))
 
     return find
 
 
-def _first_input(work: Any, context: Any, task: Any, step: Any, *rest: Any) -> Found:
+def _first_input(work: Any, context: Any, task: Any, step: Any, *rest: Any) -> ChangedSlices:
     return real_find(work, context, task, replace(step, changed=step.changed[:1]), *rest)
 
 
@@ -72,19 +72,23 @@ def _nulls_lost(expression: str, values: Any) -> str:
 
 
 MUTATIONS: dict[str, dict[str, Any]] = {
-    "rows that went are forgotten": {"runnel.run.task.compute.find": _finding(lambda one: one.gained > 0)},
-    "rows that came are forgotten": {"runnel.run.task.compute.find": _finding(lambda one: one.lost > 0)},
-    "only one input is looked at": {"runnel.run.task.compute.find": _first_input},
-    "lookback is not counted on": {"runnel.plan.slices.following": _uncounted},
-    "earlier slices are not read": {"runnel.run.slices.keys.Keys.with_earlier": lambda keys, back: keys},
-    "null keys are lost": {"runnel.run.slices.keys._among": _nulls_lost},
-    "only one bucket is looked at": {"runnel.lake.diff.changed_slices.Buckets.of": lambda found, value: 0},
+    "rows that went are forgotten": {
+        "runnel.run.task.compute.find_changed_slices": _finding(lambda one: one.rows_added > 0)
+    },
+    "rows that came are forgotten": {
+        "runnel.run.task.compute.find_changed_slices": _finding(lambda one: one.rows_removed > 0)
+    },
+    "only one input is looked at": {"runnel.run.task.compute.find_changed_slices": _first_input},
+    "lookback is not counted on": {"runnel.plan.slices.add_following_keys": _uncounted},
+    "earlier slices are not read": {"runnel.run.slices.keys.SliceKeys.with_earlier": lambda keys, back: keys},
+    "null keys are lost": {"runnel.run.slices.keys._in_values_sql": _nulls_lost},
+    "only one bucket is looked at": {"runnel.lake.diff.changed_slices.BucketLayout.bucket_of": lambda found, value: 0},
     "old rows stay": {
-        "runnel.run.slices.replace.outside": lambda frame, keys, expressions: frame,
-        "runnel.run.task.refresh_table.take_out": lambda context, task, keys, base, rows: base,
+        "runnel.run.slices.replace.exclude_slices": lambda frame, keys, expressions: frame,
+        "runnel.run.task.refresh_table.remove_slices": lambda context, task, keys, base, rows: base,
     },
     "copies stay": {
-        "runnel.run.task.refresh_table.without_copies": lambda context, task, removed, base: Remainder(
+        "runnel.run.task.refresh_table.remove_row_copies": lambda context, task, removed, base: CopyRemoval(
             base, removed.limit(0)
         ),
     },

@@ -18,7 +18,7 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.control import tokens
 from runnel.service.api.app import make_app
-from runnel.service.worker.flow_cache import Flows
+from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import Worker
 
 API = "/api/v1"
@@ -97,7 +97,7 @@ def working(api: Api) -> Iterator[Worker]:
     (root / "flows").mkdir(exist_ok=True)
     (root / "flows/flow.py").write_text(FLOW)
     (root / "a.txt").write_text("id\n1\n")
-    worker = Worker(api.lake, Flows(api.lake, os.environ), parallel=1)
+    worker = Worker(api.lake, FlowCache(api.lake, os.environ), parallel=1)
     worker.start()
     try:
         yield worker

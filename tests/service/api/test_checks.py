@@ -8,8 +8,8 @@ import requests
 
 from runnel.lake.control import alarms, run_queue
 from runnel.lake.control.alarms import Alarm
-from runnel.lake.history.commits import Change
-from runnel.lake.publish import Draft, publish
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
 from tests.service.api.serving import Api
 
@@ -24,8 +24,8 @@ def made_with_checks(api: Api) -> str:
     store, table = api.lake.store, TableName.parse("dws.day")
     location = store.state("main")[TableName.parse("ods.orders")].location
     detail = {"key": "k", "checks": CHECKS, "run": "20260102t080000-00000001"}
-    change = Change(table, None, location, location, detail)
-    return publish(store.db, Draft("main", "a run", "ada", (change,))).id
+    change = CommitChange(table, None, location, location, detail)
+    return publish(store.db, CommitDraft("main", "a run", "ada", (change,))).id
 
 
 def test_checks_of_a_table(api: Api) -> None:
@@ -46,7 +46,7 @@ def test_a_run_that_its_checks_stopped(api: Api) -> None:
     """The version stays as it was; the newest run says why."""
     made_with_checks(api)
     db = api.lake.store.db
-    run_queue.submit(db, run_queue.Entry({}, "ada"))
+    run_queue.submit(db, run_queue.QueueRequest({}, "ada"))
     claimed = run_queue.claim(db, "w")
     assert claimed is not None
     error = {"code": "CHECK_FAILED", "what": "1 check failed", "at": None, "fix": None}
@@ -60,8 +60,8 @@ def test_alarms(api: Api) -> None:
     db, now = api.lake.store.db, datetime.now(UTC)
     assert api.get("/alarms")["items"] == []
     wrong = [Alarm(f"run/{name}", "failed", f"{name} failed", "2026-01-02", fix="look") for name in "abc"]
-    alarms.settle(db, wrong, now)
-    alarms.settle(db, wrong[:1], now + timedelta(minutes=1))
+    alarms.update_alarms(db, wrong, now)
+    alarms.update_alarms(db, wrong[:1], now + timedelta(minutes=1))
     assert [(one["alarm"], one["state"]) for one in api.get("/alarms")["items"]] == [("run/a", "open")]
     assert [one["alarm"] for one in api.get("/alarms", state="over")["items"]] == ["run/c", "run/b"]
     first = api.get("/alarms", state="all", limit=2)

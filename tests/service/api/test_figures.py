@@ -7,13 +7,13 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import backfills, run_queue, schedules, workers
 from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
-from runnel.service.api.metrics.catalog_gauges import _catalog
-from runnel.service.api.metrics.ended_runs import Endings
-from runnel.service.memory_usage import memory_bytes
+from runnel.service.api.metrics.catalog_gauges import _catalog_metrics
+from runnel.service.api.metrics.ended_runs import EndedRunMetrics
+from runnel.service.memory_usage import measure_memory_bytes
 
 STEPS = [
     {"table": "ods.a", "action": "ingest", "state": "succeeded", "spent": {"read": 2.0}},
@@ -29,23 +29,23 @@ def samples(found: Iterable[Metric]) -> dict[tuple[Any, ...], float]:
 
 def put_back(store: Store, entry: str, seconds: float) -> None:
     """Let an entry have been queued some time ago."""
-    columns, then = schema.queue.c, stamp(moment(store.db.now()) - timedelta(seconds=seconds))
+    columns, then = schema.queue.c, format_time(parse_time(store.db.now()) - timedelta(seconds=seconds))
     store.db.write(lambda c: c.execute(schema.queue.update().where(columns.id == entry).values(queued_at=then)))
 
 
 def test_the_catalog_at_a_moment(both: Store) -> None:
-    waits = run_queue.Entry({}, "ada")
+    waits = run_queue.QueueRequest({}, "ada")
     run_queue.submit(both.db, waits)
     put_back(both, waits.id, 600)
-    backfills.make(both.db, "20200101t000000-00000001", [{"days": ["2026-01-01", "2026-01-01"]}], "ada", "main")
+    backfills.create(both.db, "20200101t000000-00000001", [{"days": ["2026-01-01", "2026-01-01"]}], "ada", "main")
     (chunk,) = both.db.read(lambda c: backfills.find(c, "20200101t000000-00000001")).chunks
     put_back(both, chunk.id, 9_000)
     both.db.write(lambda c: c.execute(schema.backfills.update().values(state=run_queue.PAUSED)))
-    workers.tell(both.db, "w1", workers.WORKER, "ready", {"runs": ["x"], "parallel": 4, "memory_bytes": 5_000})
+    workers.record_state(both.db, "w1", workers.WORKER, "ready", {"runs": ["x"], "parallel": 4, "memory_bytes": 5_000})
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}, {"name": "rare", "on_change": ["ods.a"]}])
-    late = stamp(moment(both.db.now()) - timedelta(hours=3))
+    late = format_time(parse_time(both.db.now()) - timedelta(hours=3))
     both.db.write(lambda c: c.execute(schema.schedules.update().values(seen_at=late)))
-    found = samples(both.db.read(lambda c: list(_catalog(c))))
+    found = samples(both.db.read(lambda c: list(_catalog_metrics(c))))
     assert found["runnel_queue_entries", "queued"] == 2
     assert 600 <= found["runnel_queue_oldest_seconds",] < 9_000, "what a person paused waits for that person"
     assert found["runnel_workers", "worker", "ready"] == 1 and found["runnel_workers", "service", "ready"] == 0
@@ -58,17 +58,17 @@ def test_the_catalog_at_a_moment(both: Store) -> None:
 
 def test_a_schedule_that_succeeds(both: Store) -> None:
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}])
-    run_queue.submit(both.db, run_queue.Entry({}, "scheduler", cause="schedule/often"))
+    run_queue.submit(both.db, run_queue.QueueRequest({}, "scheduler", cause="schedule/often"))
     held = run_queue.claim(both.db, "w1")
     assert held is not None and run_queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
-    found = samples(both.db.read(lambda c: list(_catalog(c))))
+    found = samples(both.db.read(lambda c: list(_catalog_metrics(c))))
     assert found["runnel_schedule_last_success_seconds", "often"] >= 0
 
 
 def test_runs_that_end_are_counted_once(both: Store) -> None:
     runs.start(both.db, "before", "main", "ada", {})
     runs.finish(both.db, "before", "succeeded", None, {})
-    endings = Endings(both.db)
+    endings = EndedRunMetrics(both.db)
     for name, state in (("one", "succeeded"), ("two", "succeeded"), ("three", "failed")):
         runs.start(both.db, name, "main", "ada", {})
         timeline = {"queue": 0.7, "plan": 0.5, "publish": 0.25, "steps": 6.0}
@@ -87,6 +87,6 @@ def test_runs_that_end_are_counted_once(both: Store) -> None:
 
 
 def test_memory_is_told() -> None:
-    found = memory_bytes()
+    found = measure_memory_bytes()
     assert found is None or found > 1_000_000
-    assert memory_bytes(2**22 + 1) is None, "a process that is not there"
+    assert measure_memory_bytes(2**22 + 1) is None, "a process that is not there"

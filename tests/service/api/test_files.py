@@ -8,10 +8,10 @@ import pytest
 import requests
 
 from runnel.connect.load import quarantine
-from runnel.connect.load.quarantine import Aside
-from runnel.declare.model.flow import quarantine_of
-from runnel.lake.history.commits import Change
-from runnel.lake.publish import Draft, publish
+from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.lake.history.commits import CommitChange
+from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
 from tests.service.api.serving import ORDERS, Api
 
@@ -89,9 +89,9 @@ def test_rows_set_aside(api: Api) -> None:
     assert api.get("/quarantine")["items"] == []
     assert api.get("/quarantine/ods.orders")["total"] == 0
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    rows = [Aside(f"row {number}", "no number", "a.csv", "r1", at) for number in range(3)]
+    rows = [QuarantinedRow(f"row {number}", "no number", "a.csv", "r1", at) for number in range(3)]
     location = quarantine.append(store, quarantine.create(store, table), rows)
-    publish(store.db, Draft("main", "aside", "ada", (Change(quarantine_of(table), None, location),)))
+    publish(store.db, CommitDraft("main", "aside", "ada", (CommitChange(quarantine_table_of(table), None, location),)))
     assert api.get("/quarantine")["items"] == [
         {"table": "ods.orders", "rows": 3, "quarantine": "quarantine.ods_orders"}
     ]

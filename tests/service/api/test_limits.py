@@ -41,7 +41,7 @@ def test_over_rest(api: Api) -> None:
     listed = api.get("/tokens")["items"]
     assert [(one["token"], one["scope"]) for one in listed] == [("ada", "admin"), ("bob", "write")]
     assert "secret" not in str(listed)
-    with api.lake.store.db.reading() as connection:
+    with api.lake.store.db.read_transaction() as connection:
         kept = connection.execute(sa.select(schema.answers)).all(), connection.execute(sa.select(schema.tokens)).all()
     assert made["secret"] not in str(kept), "neither the token nor the answer is kept"
     assert api.post("/tokens", {"name": "bob"}, 422)["code"] == "TOKEN_EXISTS"
@@ -76,7 +76,7 @@ def test_limits_are_kept(both: Store) -> None:
     secret = tokens.create(both.db, "bob", "read", tables=("dws.*",), branch="main")
     found = both.db.read(lambda connection: tokens.verify(connection, secret))
     assert found is not None and found.is_limited and (found.tables, found.branch) == (("dws.*",), "main")
-    assert found.may_see("dws.day") and not found.may_see("ods.day") and not found.may_see("xdws.day")
+    assert found.can_see_table("dws.day") and not found.can_see_table("ods.day") and not found.can_see_table("xdws.day")
     assert not both.db.read(lambda c: tokens.verify(c, tokens.create(both.db, "eve", "read"))).is_limited  # type: ignore[union-attr]
 
 

@@ -95,7 +95,7 @@ def test_live_state(api: Api) -> None:
         assert json.loads(next(first)[2])["queue"]["queued"] == 1
         api.post(f"/runs/{run}/cancel")
         assert json.loads(next(first)[2])["queue"]["queued"] == 0
-        workers.tell(api.lake.store.db, "w1", workers.WORKER, "ready", {})
+        workers.record_state(api.lake.store.db, "w1", workers.WORKER, "ready", {})
         assert json.loads(next(first)[2])["workers"] == [{"worker": "w1", "kind": "worker", "state": "ready"}]
         assert api.app.state.pulse._listeners == 2
     until = time.monotonic() + 10
@@ -115,10 +115,10 @@ def test_an_ending_service_lets_its_listeners_go(api: Api) -> None:
 def busy(api: Api) -> Api:
     """Return an API whose lake has a worker, a stream, and a run that waits."""
     db = api.lake.store.db
-    workers.tell(db, "w1", workers.WORKER, "ready", {"runs": []})
+    workers.record_state(db, "w1", workers.WORKER, "ready", {"runs": []})
     table = TableName.parse("dws.live")
-    streams.told(db, "main", table, "running", None)
-    streams.measured(db, "main", table, {"rows": 5, "total_ms": 10.0})
+    streams.record_state(db, "main", table, "running", None)
+    streams.record_ingest(db, "main", table, {"rows": 5, "total_ms": 10.0})
     api.post("/runs", {}, 202)
     return api
 
@@ -164,10 +164,10 @@ def test_figures(busy: Api) -> None:
 
 def test_what_is_asked_of_the_database(both: Store) -> None:
     """The questions that are the API's own hold on both databases."""
-    entries = [run_queue.Entry({}, "ada", branch) for branch in ("main", "dev")]
+    entries = [run_queue.QueueRequest({}, "ada", branch) for branch in ("main", "dev")]
     for entry in entries:
         run_queue.submit(both.db, entry)
-    plan = run_queue.Entry({}, "ada", "other", kind="plan")  # no run, so not in the list
+    plan = run_queue.QueueRequest({}, "ada", "other", kind="plan")  # no run, so not in the list
     run_queue.submit(both.db, plan)
     runs.start(both.db, "20200101t000000-00000001", "main", "eve", {})
     runs.start(both.db, f"{entries[0].id}-2", "main", "eve", {})
@@ -175,7 +175,10 @@ def test_what_is_asked_of_the_database(both: Store) -> None:
 
     def found(**wanted: Any) -> list[str]:
         return [
-            one.id for one in both.db.read(lambda c: run_history.listed(c, run_history.Filter(**wanted), 10, before))
+            one.id
+            for one in both.db.read(
+                lambda c: run_history.list_run_records(c, run_history.RunFilter(**wanted), 10, before)
+            )
         ]
 
     before = None
@@ -187,8 +190,8 @@ def test_what_is_asked_of_the_database(both: Store) -> None:
     before = newest[-1]
     assert found() == ["20200101t000000-00000001"]
     run_queue.cancel(both.db, plan.id)
-    first = both.db.read(change_signal.look)
+    first = both.db.read(change_signal.read_change_signal)
     assert first["queue"]["queued"] == 2 and list(first["branches"]) == ["main"]
     run_queue.claim(both.db, "w1")
-    second = both.db.read(change_signal.look)
+    second = both.db.read(change_signal.read_change_signal)
     assert second["queue"]["version"] != first["queue"]["version"] and second["queue"]["running"] == 1

@@ -16,10 +16,10 @@ import requests
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.control import declarations, tokens
-from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.flow_state.inbox_reader import InboxReader
 from runnel.names import TableName
-from runnel.project.inspection.declarations import declared_of
-from runnel.project.planning.plan_project import flow_of
+from runnel.project.inspection.declarations import collect_declarations
+from runnel.project.planning.plan_project import load_project_flow
 from tests.service.api.serving import Api, serving
 
 FLOW = """
@@ -51,8 +51,8 @@ class Pushing:
         return found.json()["taken"], found.json()["known"]
 
     def kept(self, source: str = "ods.events") -> list[str]:
-        inbox, table = Inbox(self.api.lake.store.db), TableName.parse(source)
-        lots = inbox.kept(table, 0, inbox.level(table).last)
+        inbox, table = InboxReader(self.api.lake.store.db), TableName.parse(source)
+        lots = inbox.read_batches(table, 0, inbox.read_level(table).last)
         return [line for lot in lots for line in lot.body.decode().split("\n") if line]
 
 
@@ -61,7 +61,7 @@ def opened(root: Path, catalog: str) -> Lake:
     (root / "runnel.toml").write_text(f'[project]\nname = "shop"\n[lake]\ncatalog = "{catalog}"\n')
     (root / "flows/flow.py").write_text(FLOW)
     lake = rn.open(root)
-    declarations.declare(lake.store.db, declared_of(flow_of(lake)))  # as a worker does
+    declarations.write_declarations(lake.store.db, collect_declarations(load_project_flow(lake)))  # as a worker does
     return lake
 
 

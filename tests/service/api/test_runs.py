@@ -44,13 +44,13 @@ def test_a_run(api: Api) -> None:
 def test_a_run_that_cannot_wait_is_refused_where_nobody_is_there(api: Api) -> None:
     db, body = api.lake.store.db, {"now": True}
     told = {"project": api.lake.settings.name}
-    workers.tell(db, "s1", workers.SERVICE, "ready", told)
-    workers.tell(db, "w1", workers.WORKER, "stopping", told)
-    workers.tell(db, "w2", workers.WORKER, "ready", {"project": "another"})
+    workers.record_state(db, "s1", workers.SERVICE, "ready", told)
+    workers.record_state(db, "w1", workers.WORKER, "stopping", told)
+    workers.record_state(db, "w2", workers.WORKER, "ready", {"project": "another"})
     refused = api.ask("POST", "/runs", json=body)
     assert (refused.status_code, refused.json()["code"]) == (409, "NO_WORKER")
     assert api.get("/runs")["items"] == []
-    workers.tell(db, "w3", workers.WORKER, "starting", told)
+    workers.record_state(db, "w3", workers.WORKER, "starting", told)
     assert api.post("/runs", body, 202)["state"] == "queued"
 
 

@@ -9,8 +9,8 @@ from hypothesis import settings
 from schemathesis.specs.openapi import checks
 
 from runnel.lake.control import declarations
-from runnel.lake.control.declarations import Declared, Filled
-from runnel.lake.flow_state.inbox_reader import Inbox
+from runnel.lake.control.declarations import ProjectDeclarations, SourceDeclaration
+from runnel.lake.flow_state.inbox_reader import InboxReader
 from runnel.names import TableName
 from tests.service.api.serving import Api, serving, shop, working
 
@@ -35,10 +35,10 @@ def archive(ctx: schemathesis.SerializationContext, value: Any) -> bytes:
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with shop(tmp_path_factory.mktemp("tried")) as lake, serving(lake) as api, working(api):
-        pushed = {"ods.events": Filled("ods.events", "push", "ods.events", ("id",))}
-        declarations.declare(lake.store.db, Declared(sources=pushed))
+        pushed = {"ods.events": SourceDeclaration("ods.events", "push", "ods.events", ("id",))}
+        declarations.write_declarations(lake.store.db, ProjectDeclarations(sources=pushed))
         yield api
-        assert Inbox(lake.store.db).level(TableName("ods", "events")).last > 0  # some were taken
+        assert InboxReader(lake.store.db).read_level(TableName("ods", "events")).last > 0  # some were taken
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ def test_only_the_hash_is_kept(both: Store) -> None:
     secret = tokens.create(both.db, "ada", "admin")
     found = verified(both, secret)
     assert found is not None and (found.name, found.scope) == ("ada", "admin")
-    with both.db.reading() as connection:
+    with both.db.read_transaction() as connection:
         assert secret not in str(connection.execute(sa.select(schema.tokens)).all())
 
 
@@ -33,8 +33,10 @@ def test_revoked(both: Store) -> None:
     assert verified(both, secret) is None
     again = tokens.create(both.db, "ada", "write")
     assert verified(both, secret) is None and verified(both, again) is not None
-    with both.db.reading() as connection:
-        assert [(one.name, one.scope, one.revoked_at) for one in tokens.tokens(connection)] == [("ada", "write", None)]
+    with both.db.read_transaction() as connection:
+        assert [(one.name, one.scope, one.revoked_at) for one in tokens.list_tokens(connection)] == [
+            ("ada", "write", None)
+        ]
 
 
 WRONG = {

@@ -1,33 +1,33 @@
-"""Avro as Parquet, with its logical types. The schema is the one in the file."""
+"""Convert Avro to Parquet, with its logical types. The schema is the one in the file."""
 
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.files.convert.converted_path import parquet_path
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.scratch_files import Scratch
+from runnel.connect.files.convert.converted_path import new_parquet_path
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.errors import Mistake
 
 if TYPE_CHECKING:
-    from runnel.connect.files.avro_types import Columns
+    from runnel.connect.files.avro_types import AvroColumns
 
 _BATCH = 50_000
 
 
-def parquet(file: File, scratch: Scratch) -> File:
-    """Return a Parquet file in the place of one of Avro."""
+def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
+    """Convert an Avro file to Parquet and return the Parquet file."""
     import fastavro
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    target = parquet_path(file, scratch)
+    target = new_parquet_path(file, scratch)
     try:
         with open(file.path, "rb") as stream:  # noqa: PTH123
             reader = fastavro.reader(stream)
-            columns = _columns(file, reader.writer_schema)
+            columns = _parse_columns(file, reader.writer_schema)
             with pq.ParquetWriter(target, columns.schema, compression="zstd") as writer:
-                for rows in _batches(reader, columns):
+                for rows in _read_batches(reader, columns):
                     writer.write_table(pa.Table.from_pylist(rows, columns.schema))
     except Mistake:
         raise
@@ -35,18 +35,18 @@ def parquet(file: File, scratch: Scratch) -> File:
         why = "it ends too early" if isinstance(error, EOFError) else str(error) or type(error).__name__
         what = f"{file.name} is not a whole Avro file: {why.splitlines()[0]}"
         raise Mistake("LOAD_NOT_AVRO", what, at=file.name, fix="copy or write it again") from error
-    return scratch.instead(file, target)
+    return scratch.replace_file(file, target)
 
 
-def _batches(rows: Iterator[Any], columns: "Columns") -> Iterator[list[dict[str, Any]]]:
-    while batch := [columns.fit(row) for row in islice(rows, _BATCH)]:
+def _read_batches(rows: Iterator[Any], columns: "AvroColumns") -> Iterator[list[dict[str, Any]]]:
+    while batch := [columns.convert_record(row) for row in islice(rows, _BATCH)]:
         yield batch
 
 
-def _columns(file: File, schema: Any) -> "Columns":
-    from runnel.connect.files.avro_types import Columns
+def _parse_columns(file: LocalFile, schema: Any) -> "AvroColumns":
+    from runnel.connect.files.avro_types import AvroColumns
 
     if not isinstance(schema, dict) or schema.get("type") != "record":
         what = f"{file.name} has values that are no records"
         raise Mistake("LOAD_NOT_AVRO", what, at=file.name, fix="write records")
-    return Columns(schema)
+    return AvroColumns(schema)

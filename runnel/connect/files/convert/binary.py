@@ -1,22 +1,22 @@
-"""Whole files as rows of Parquet: path, size, time, checksum and contents."""
+"""Convert a whole file to one row of Parquet: path, size, time, checksum and contents."""
 
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runnel.connect.files.file_patterns import File
-from runnel.connect.files.scratch_files import Scratch
+from runnel.connect.files.file_patterns import LocalFile
+from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.errors import Mistake
 
-LARGEST = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 
 
-def parquet(file: File, scratch: Scratch) -> File:
+def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
     """Return a Parquet file with one row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if file.bytes > LARGEST:
+    if file.bytes > MAX_FILE_BYTES:
         what = f"{file.name} has {file.bytes:,} bytes, too many for one value"
         raise Mistake("LOAD_FILE_LARGE", what, at=file.name, fix="keep large files with `runnel put`")
     contents = Path(file.path).read_bytes()
@@ -29,6 +29,6 @@ def parquet(file: File, scratch: Scratch) -> File:
         "sha256": hashlib.sha256(contents).hexdigest(),
         "content": contents,
     }
-    target = scratch.fresh("file.parquet")
+    target = scratch.new_path("file.parquet")
     pq.write_table(pa.Table.from_pylist([row], schema), target, compression="zstd")
-    return scratch.instead(file, target)
+    return scratch.replace_file(file, target)

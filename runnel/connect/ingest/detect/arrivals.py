@@ -1,6 +1,6 @@
-"""Compare a source's files with what was read of them: what is new, changed, gone, renamed.
+"""Compare a source's files with those read before: which are new, changed, removed or renamed.
 
-Looks into a file only where its path, size or time is not what was seen. Imports nothing heavy: every plan asks.
+Hashes a file only if its path, size or time differs from its record. Imports nothing heavy: every plan calls it.
 """
 
 import hashlib
@@ -10,110 +10,121 @@ from dataclasses import replace
 from pathlib import Path
 
 from runnel.connect.ingest.detect.digests import DigestCache
-from runnel.connect.ingest.detect.file_changes import Arrival, Found
-from runnel.connect.ingest.detect.listing import Present, is_address, nothing, present
-from runnel.connect.ingest.detect.open_writers import is_written
-from runnel.connect.ingest.detect.row_inheritance import sort_arrivals
+from runnel.connect.ingest.detect.file_changes import FileChanges, SourceFile
+from runnel.connect.ingest.detect.listing import ListedSourceFile, describe_no_match, is_object_url, list_files
+from runnel.connect.ingest.detect.open_writers import is_being_written
+from runnel.connect.ingest.detect.row_inheritance import classify_files
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
-from runnel.lake.diff.content_id import of_files
-from runnel.lake.flow_state.ingest_position import Seen
+from runnel.lake.diff.content_id import content_of_files
+from runnel.lake.flow_state.ingest_position import ProcessedFile
 
 
-def arrivals(
+def find_file_changes(
     root: Path,
     source: Source,
-    how: str,
-    seen: Mapping[str, Seen],
+    read_options: str,
+    processed_files: Mapping[str, ProcessedFile],
     content: str | None,
     cache: DigestCache,
     storage: Mapping[str, str] | None = None,
-) -> Found:
-    """Return what the files of a source mean for its table, whose content now is `content`, None where there is none.
+) -> FileChanges:
+    """Return the changes of a source's files since the table's current `content`; None if there is no table.
 
-    `how` says how files are read; where it changed, every file counts as changed. Without a table nothing counts as
-    seen. `storage` is for files in an object store. Raises where a file that has to be looked into can't be read.
+    `read_options` identify how files are read; if they changed, every file counts as changed. Without a table no file
+    counts as read. `storage` is for files in an object store. Raises if a file that has to be hashed can't be read.
     """
     files = source.origin
     assert isinstance(files, Files)
-    known = seen if content is not None else {}
-    forgotten = tuple(seen.values()) if content is None else ()
-    how = f"{how}:by path" if files.format == "binary" else how
-    looked_ns = time.time_ns()
-    is_away = is_address(files.glob)
-    there = _objects(files.glob, storage or {}) if is_away else present(root, files.glob)
-    live = {path: old for path, old in known.items() if not old.is_gone}
-    vanished = [old for path, old in live.items() if path not in there]
-    differing = [file for path, file in there.items() if not _same(file, live.get(path), how)]
-    left = () if is_away else tuple(f.path for f in differing if is_written(root / f.path, f.modified_ns))
-    differing = [file for file in differing if file.path not in left]
-    digests = _digests(differing) if is_away else cache.digests(root, differing, looked_ns)
-    looked = [_arrival(file, digests[file.path], how) for file in differing]
+    previous_files = processed_files if content is not None else {}
+    forgotten = tuple(processed_files.values()) if content is None else ()
+    read_options = f"{read_options}:by path" if files.format == "binary" else read_options
+    checked_at_ns = time.time_ns()
+    is_remote = is_object_url(files.glob)
+    listed_files = _list_objects(files.glob, storage or {}) if is_remote else list_files(root, files.glob)
+    live_records = {path: old for path, old in previous_files.items() if not old.is_removed}
+    vanished = [old for path, old in live_records.items() if path not in listed_files]
+    differing = [
+        file for path, file in listed_files.items() if not _is_unchanged(file, live_records.get(path), read_options)
+    ]
+    unfinished = () if is_remote else tuple(f.path for f in differing if is_being_written(root / f.path, f.modified_ns))
+    differing = [file for file in differing if file.path not in unfinished]
+    digests = _compute_digests(differing) if is_remote else cache.compute_digests(root, differing, checked_at_ns)
+    source_files = [_make_source_file(file, digests[file.path], read_options) for file in differing]
     touched = tuple(
-        (live[each.path], replace(each, owners=live[each.path].owned))
-        for each in looked
-        if _is_touched(each, live.get(each.path))
+        (live_records[source_file.path], replace(source_file, owners=live_records[source_file.path].all_owners))
+        for source_file in source_files
+        if _is_touched(source_file, live_records.get(source_file.path))
     )
-    settled = {each.path for _, each in touched}
-    found = sort_arrivals([each for each in looked if each.path not in settled], known, vanished, files.removed)
+    touched_paths = {source_file.path for _, source_file in touched}
+    file_changes = classify_files(
+        [source_file for source_file in source_files if source_file.path not in touched_paths],
+        previous_files,
+        vanished,
+        files.removed,
+    )
     return replace(
-        found,
+        file_changes,
         touched=touched,
-        unchanged=len(there) - len(found.reads) - len(found.renamed) - len(left),
-        before=content,
-        content=_content(content, found, live.values()),
-        looked_ns=looked_ns,
-        problem=None if there else _nothing(root, files.glob),
-        left=left,
+        unchanged=len(listed_files) - len(file_changes.files_to_read) - len(file_changes.renamed) - len(unfinished),
+        content_before=content,
+        content=_compute_content(content, file_changes, live_records.values()),
+        checked_at_ns=checked_at_ns,
+        problem=None if listed_files else _describe_no_match(root, files.glob),
+        unfinished=unfinished,
         forgotten=forgotten,
     )
 
 
-def _objects(pattern: str, storage: Mapping[str, str]) -> dict[str, Present]:
-    from runnel.connect.ingest.detect.object_listing import objects
+def _list_objects(pattern: str, storage: Mapping[str, str]) -> dict[str, ListedSourceFile]:
+    from runnel.connect.ingest.detect.object_listing import list_objects
 
-    return objects(pattern, storage)
-
-
-def _digests(files: Iterable[Present]) -> dict[str, str]:
-    from runnel.connect.ingest.detect.object_listing import digest
-
-    return {file.path: digest(file) for file in files}
+    return list_objects(pattern, storage)
 
 
-def _nothing(root: Path, pattern: str) -> str:
-    return f"no object matches {pattern}" if is_address(pattern) else nothing(root, pattern)
+def _compute_digests(files: Iterable[ListedSourceFile]) -> dict[str, str]:
+    from runnel.connect.ingest.detect.object_listing import compute_object_digest
+
+    return {file.path: compute_object_digest(file) for file in files}
 
 
-def _same(file: Present, old: Seen | None, how: str) -> bool:
-    """Tell whether a file need not be looked into."""
+def _describe_no_match(root: Path, pattern: str) -> str:
+    return f"no object matches {pattern}" if is_object_url(pattern) else describe_no_match(root, pattern)
+
+
+def _is_unchanged(file: ListedSourceFile, old: ProcessedFile | None, read_options: str) -> bool:
+    """Tell whether a file equals its record, so that it need not be hashed."""
     if old is None or (file.size, file.modified_ns) != (old.size, old.modified_ns):
         return False
-    return old.identity == _identity(old.path, old.sha256, how)
+    return old.identity == _compute_identity(old.path, old.sha256, read_options)
 
 
-def _identity(path: str, sha256: str, how: str) -> str:
-    """Return what the rows of a file are; where they tell its path, they are others elsewhere."""
-    told = f":{path}" if how.endswith(":by path") else ""
-    return f"{hashlib.sha256((sha256 + told).encode()).hexdigest() if told else sha256}:{how}"
+def _compute_identity(path: str, sha256: str, read_options: str) -> str:
+    """Return the identity of a file's rows; it includes the path if the rows contain the path."""
+    path_suffix = f":{path}" if read_options.endswith(":by path") else ""
+    return f"{hashlib.sha256((sha256 + path_suffix).encode()).hexdigest() if path_suffix else sha256}:{read_options}"
 
 
-def _arrival(file: Present, sha256: str, how: str) -> Arrival:
-    return Arrival(file.path, file.size, file.modified_ns, sha256, _identity(file.path, sha256, how))
+def _make_source_file(file: ListedSourceFile, sha256: str, read_options: str) -> SourceFile:
+    return SourceFile(
+        file.path, file.size, file.modified_ns, sha256, _compute_identity(file.path, sha256, read_options)
+    )
 
 
-def _is_touched(arrival: Arrival, old: Seen | None) -> bool:
-    return old is not None and old.identity == arrival.identity
+def _is_touched(source_file: SourceFile, old: ProcessedFile | None) -> bool:
+    return old is not None and old.identity == source_file.identity
 
 
-def _content(before: str | None, found: Found, live: Iterable[Seen]) -> str | None:
-    """Return the content after what was found, or None where the table may not have the rows that are to go.
+def _compute_content(
+    before: str | None, file_changes: FileChanges, live_records: Iterable[ProcessedFile]
+) -> str | None:
+    """Return the content id after the changes, or None if the table may lack the rows that are to be removed.
 
-    After a revert the table has other rows than the position says, since the position stays: also those of files that
-    count as removed.
+    A revert does not change the records of files, so after one the table may have other rows than the records say:
+    also rows of files that count as removed.
     """
-    added = [arrival.identity for arrival in found.reads]
-    removed = [old.identity for old in found.replaced if not old.is_gone]
-    if found.replaced and before != of_files(None, (old.identity for old in live)):
+    added = [source_file.identity for source_file in file_changes.files_to_read]
+    removed = [old.identity for old in file_changes.replaced_files if not old.is_removed]
+    if file_changes.replaced_files and before != content_of_files(None, (old.identity for old in live_records)):
         return None
-    return of_files(before, added, removed)
+    return content_of_files(before, added, removed)

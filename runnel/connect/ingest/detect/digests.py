@@ -1,4 +1,4 @@
-"""The SHA-256 of files, remembered by path, size and time so that a file is not hashed at each plan."""
+"""Compute the SHA-256 of files, cached by path, size and time so that not every plan hashes every file."""
 
 import hashlib
 import sqlite3
@@ -6,59 +6,68 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from runnel.connect.ingest.detect.listing import Present
+from runnel.connect.ingest.detect.listing import ListedSourceFile
 from runnel.errors import RunnelError
 
-_SECOND = 1_000_000_000
-_FINE, _COARSE = _SECOND // 20, 2 * _SECOND  # how long a file's time may stay the same though it is written to
+_SECOND_NS = 1_000_000_000
+_FINE_CLOCK_NS, _COARSE_CLOCK_NS = (
+    _SECOND_NS // 20,
+    2 * _SECOND_NS,
+)  # clock granularity: for how long writes may leave a file's time the same
 _CREATE = "create table if not exists digests (path text primary key, size integer, modified_ns integer, sha256 text)"
-_KEEP = "insert or replace into digests values (?, ?, ?, ?)"
+_INSERT = "insert or replace into digests values (?, ?, ?, ?)"
 
 
 class DigestCache:
-    """A small SQLite file; what it lost is hashed again. It is opened only when something has to be hashed."""
+    """A cache in a small SQLite file; lost entries are computed again. Opened only if a file has to be hashed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def digests(self, root: Path, files: Iterable[Present], now_ns: int) -> dict[str, str]:
-        """Return the SHA-256 of files by path. What was written just before `now_ns` is hashed and not remembered."""
-        wanted = list(files)
-        if not wanted:
+    def compute_digests(self, root: Path, files: Iterable[ListedSourceFile], now_ns: int) -> dict[str, str]:
+        """Return the SHA-256 of files by path. Files written just before `now_ns` are hashed but not cached."""
+        requested_files = list(files)
+        if not requested_files:
             return {}
-        known = self._known(root, wanted)
-        made = {file.path: sha256_of(root, file.path) for file in wanted if file.path not in known}
-        self._keep(root, [file for file in wanted if file.path in made and is_settled(file.modified_ns, now_ns)], made)
-        return known | made
+        cached_digests = self._read_cached(root, requested_files)
+        new_digests = {
+            file.path: sha256_of(root, file.path) for file in requested_files if file.path not in cached_digests
+        }
+        self._store_digests(
+            root,
+            [file for file in requested_files if file.path in new_digests and is_settled(file.modified_ns, now_ns)],
+            new_digests,
+        )
+        return cached_digests | new_digests
 
-    def _known(self, root: Path, files: Iterable[Present]) -> dict[str, str]:
+    def _read_cached(self, root: Path, files: Iterable[ListedSourceFile]) -> dict[str, str]:
         query = "select sha256 from digests where path = ? and size = ? and modified_ns = ?"
-        found = {}
+        cached_digests = {}
         with suppress(sqlite3.Error, OSError), closing(self._open()) as connection:
             for file in files:
-                row = connection.execute(query, _key(root, file)).fetchone()
+                row = connection.execute(query, _make_cache_key(root, file)).fetchone()
                 if row:
-                    found[file.path] = str(row[0])
-        return found
+                    cached_digests[file.path] = str(row[0])
+        return cached_digests
 
-    def _keep(self, root: Path, files: Iterable[Present], made: Mapping[str, str]) -> None:
-        rows = [(*_key(root, file), made[file.path]) for file in files]
+    def _store_digests(self, root: Path, files: Iterable[ListedSourceFile], digests: Mapping[str, str]) -> None:
+        rows = [(*_make_cache_key(root, file), digests[file.path]) for file in files]
         if not rows:
             return
         try:
-            self._write(rows)
+            self._write_rows(rows)
         except sqlite3.OperationalError:  # locked, or a folder that can't be written to
             return
-        except sqlite3.DatabaseError:  # damaged: what it knew can be found out again
+        except sqlite3.DatabaseError:  # damaged: its entries can be computed again
             with suppress(sqlite3.Error, OSError):
                 self.path.unlink()
-                self._write(rows)
+                self._write_rows(rows)
         except OSError:
             return
 
-    def _write(self, rows: Iterable[tuple[str, int, int, str]]) -> None:
+    def _write_rows(self, rows: Iterable[tuple[str, int, int, str]]) -> None:
         with closing(self._open()) as connection, connection:
-            connection.executemany(_KEEP, rows)
+            connection.executemany(_INSERT, rows)
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,22 +80,22 @@ class DigestCache:
         return connection
 
 
-def _key(root: Path, file: Present) -> tuple[str, int, int]:
+def _make_cache_key(root: Path, file: ListedSourceFile) -> tuple[str, int, int]:
     return str((root / file.path).absolute()), file.size, file.modified_ns
 
 
 def is_settled(modified_ns: int, now_ns: int) -> bool:
-    """Tell whether a file that is written to from now on gets another time than it has.
+    """Tell whether a write from now on is certain to change the file's time.
 
     >>> is_settled(1_500_000_000, 1_500_000_001), is_settled(1_500_000_000, 2_500_000_000)
     (False, True)
     """
-    return settles_ns(modified_ns) <= now_ns
+    return compute_settled_ns(modified_ns) <= now_ns
 
 
-def settles_ns(modified_ns: int) -> int:
-    """Return from when on a write shows in a file's time. Whole seconds come from a file system with a coarse clock."""
-    return modified_ns + (_COARSE if modified_ns % _SECOND == 0 else _FINE)
+def compute_settled_ns(modified_ns: int) -> int:
+    """Return from when on a write changes a file's time. Whole seconds indicate a file system with a coarse clock."""
+    return modified_ns + (_COARSE_CLOCK_NS if modified_ns % _SECOND_NS == 0 else _FINE_CLOCK_NS)
 
 
 def sha256_of(root: Path, path: str) -> str:

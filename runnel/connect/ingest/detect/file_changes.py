@@ -1,21 +1,21 @@
-"""What a source's files mean for its table: which are read, whose rows go, which only moved. Pure."""
+"""The changes of a source's files: which are read, whose rows are removed, which were only renamed. Pure."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.iceberg.data_file_owners import prefix
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix
 
-Position = Callable[[], Mapping[str, Seen]]
-"""Asks for everything that was read of a source, by path."""
+ProcessedFilesLoader = Callable[[], Mapping[str, ProcessedFile]]
+"""Loads the records of all files that were ever read of a source, by path."""
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """A file that is there, and what its rows are known by.
+class SourceFile:
+    """A file of a source, and the identity of its rows.
 
-    `replaces` is what was read before in its place, if anything: its rows go, where the table still has them.
-    `owners` say how the names of its data files start, see `Seen.owned`.
+    `replaces` is the record of what was read before in its place, if any: its rows are removed if the table still has
+    them. `owners` are the name prefixes of its data files, see `ProcessedFile.owned`.
     """
 
     path: str
@@ -23,17 +23,17 @@ class Arrival:
     modified_ns: int
     sha256: str
     identity: str
-    replaces: Seen | None = None
+    replaces: ProcessedFile | None = None
     owners: tuple[str, ...] = ()
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """Return how the names of all data files start that hold rows of it; what is written starts with the first."""
-        return self.owners or (prefix(self.path),)
+        """Return the name prefixes of all data files with its rows; new data files get the first one."""
+        return self.owners or (make_owner_prefix(self.path),)
 
-    def seen(self, files: tuple[str, ...], *, is_incomplete: bool = False) -> Seen:
-        """Return what is recorded of it, its rows being in these data files."""
-        return Seen(
+    def to_processed_file(self, files: tuple[str, ...], *, is_incomplete: bool = False) -> ProcessedFile:
+        """Return the record of this file, with the data files that hold its rows."""
+        return ProcessedFile(
             self.path,
             self.size,
             self.modified_ns,
@@ -46,90 +46,102 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is to be done for a source: read `new` and `changed`, take away the rows of `gone`.
+class FileChanges:
+    """What to do for a source: read `new` and `changed` files, remove the rows of `removed` ones.
 
-    `renamed` and `touched` files have the rows that are there already; only their position moves. `content` is the
-    table's afterwards, None where it can't be said without reading; `before` is its content now. `looked_ns` is the
-    time before the first file was looked into. `problem` says why there is nothing at all. `left` are the files
-    that are left alone for now, since they are still being written. `forgotten` were read for a table of this name
-    that is no more.
+    The rows of `renamed` and `touched` files are already in the table; only their records are updated. `content` is the
+    table's content id afterwards, None if only reading can tell; `content_before` is the current one. `checked_at_ns`
+    is the time before the first file was checked. `problem` tells why there are no files at all. `unfinished` files
+    are skipped for now, since they are still being written. `forgotten` files were read for a table of this name that
+    no longer exists.
     """
 
-    new: tuple[Arrival, ...] = ()
-    changed: tuple[Arrival, ...] = ()
-    gone: tuple[Seen, ...] = ()
-    renamed: tuple[tuple[Seen, Arrival], ...] = ()
-    touched: tuple[tuple[Seen, Arrival], ...] = ()
+    new: tuple[SourceFile, ...] = ()
+    changed: tuple[SourceFile, ...] = ()
+    removed: tuple[ProcessedFile, ...] = ()
+    renamed: tuple[tuple[ProcessedFile, SourceFile], ...] = ()
+    touched: tuple[tuple[ProcessedFile, SourceFile], ...] = ()
     unchanged: int = 0
-    before: str | None = None
+    content_before: str | None = None
     content: str | None = None
-    looked_ns: int = 0
+    checked_at_ns: int = 0
     problem: str | None = None
-    left: tuple[str, ...] = ()
-    forgotten: tuple[Seen, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    forgotten: tuple[ProcessedFile, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Tell whether the table's rows stay as they are."""
-        return not (self.new or self.changed or self.gone)
+        return not (self.new or self.changed or self.removed)
 
     @property
-    def reads(self) -> tuple[Arrival, ...]:
+    def files_to_read(self) -> tuple[SourceFile, ...]:
         """Return the files to read, by path."""
-        return tuple(sorted((*self.new, *self.changed), key=lambda arrival: arrival.path))
+        return tuple(sorted((*self.new, *self.changed), key=lambda source_file: source_file.path))
 
     @property
-    def is_reread(self) -> bool:
-        """Tell whether files are read in another way than they were."""
-        pairs = [(arrival.replaces, arrival) for arrival in self.reads if arrival.replaces is not None]
-        return any(old.identity.partition(":")[2] != now.identity.partition(":")[2] for old, now in pairs)
+    def has_new_read_options(self) -> bool:
+        """Tell whether files are read with other options than before."""
+        pairs = [(candidate.replaces, candidate) for candidate in self.files_to_read if candidate.replaces is not None]
+        return any(
+            old.identity.partition(":")[2] != source_file.identity.partition(":")[2] for old, source_file in pairs
+        )
 
     @property
     def bytes(self) -> int:
-        """Return how much is to be read."""
-        return sum(arrival.size for arrival in self.reads)
+        """Return the size of the files to read."""
+        return sum(source_file.size for source_file in self.files_to_read)
 
     @property
-    def replaced(self) -> tuple[Seen, ...]:
-        """Return what was read before and whose rows go."""
-        return (*(arrival.replaces for arrival in self.reads if arrival.replaces is not None), *self.gone)
-
-    @property
-    def moved(self) -> tuple[Seen, ...]:
-        """Return what has to be recorded though no rows change: files under a new name, or with a new time."""
-        there = {arrival.path for arrival in self.reads} | {arrival.path for _, arrival in self.renamed}
-        left = [old.removed() for old, _ in self.renamed if old.path not in there]
-        kept = [
-            arrival.seen(old.files, is_incomplete=old.is_incomplete) for old, arrival in (*self.renamed, *self.touched)
-        ]
-        return (*left, *kept)
-
-    def without(self, paths: Collection[str]) -> "Found":
-        """Return what is to be done where some files are left alone; their rows, if any, stay as they are."""
-        return replace(
-            self,
-            new=tuple(arrival for arrival in self.new if arrival.path not in paths),
-            changed=tuple(arrival for arrival in self.changed if arrival.path not in paths),
-            gone=tuple(old for old in self.gone if old.path not in paths),
-            content=None,
-            left=tuple(sorted({*self.left, *paths})),
+    def replaced_files(self) -> tuple[ProcessedFile, ...]:
+        """Return the records of files whose rows are removed or replaced."""
+        return (
+            *(source_file.replaces for source_file in self.files_to_read if source_file.replaces is not None),
+            *self.removed,
         )
 
-    def position(self, files: Mapping[str, tuple[str, ...]], incomplete: Collection[str] = ()) -> tuple[Seen, ...]:
-        """Return everything to record once the table has the rows, given the data files of each path that was read.
+    @property
+    def moved_files(self) -> tuple[ProcessedFile, ...]:
+        """Return the new records of files whose rows don't change: renamed, or with a new time."""
+        current_paths = {source_file.path for source_file in self.files_to_read} | {
+            source_file.path for _, source_file in self.renamed
+        }
+        removed_records = [old.as_removed() for old, _ in self.renamed if old.path not in current_paths]
+        moved_records = [
+            source_file.to_processed_file(old.files, is_incomplete=old.is_incomplete)
+            for old, source_file in (*self.renamed, *self.touched)
+        ]
+        return (*removed_records, *moved_records)
 
-        `incomplete` are the paths of files that were not read whole. Where a version with this content was known and
-        nothing was read, the files are not known: give none.
+    def exclude_paths(self, paths: Collection[str]) -> "FileChanges":
+        """Return the changes without some files, whose rows, if any, stay as they are."""
+        return replace(
+            self,
+            new=tuple(source_file for source_file in self.new if source_file.path not in paths),
+            changed=tuple(source_file for source_file in self.changed if source_file.path not in paths),
+            removed=tuple(old for old in self.removed if old.path not in paths),
+            content=None,
+            unfinished=tuple(sorted({*self.unfinished, *paths})),
+        )
+
+    def list_processed_files(
+        self, files: Mapping[str, tuple[str, ...]], incomplete: Collection[str] = ()
+    ) -> tuple[ProcessedFile, ...]:
+        """Return all records to store once the table has the rows, given the data files of each path that was read.
+
+        `incomplete` are the paths of files that were not read completely. If an existing version with this content is
+        reused and nothing was read, the data files are not known: pass none.
         """
-        found = {old.path: old.removed() for old in self.forgotten}
-        found |= {old.path: replace(old, is_gone=True, owners=old.owned) for old in self.gone}
-        for arrival in self.reads:
-            old = arrival.replaces
-            if old is not None and old.path != arrival.path:
-                found[old.path] = old.removed()
-        found |= {seen.path: seen for seen in self.moved}
-        for arrival in self.reads:
-            rows = files.get(arrival.path, ())
-            found[arrival.path] = arrival.seen(rows, is_incomplete=arrival.path in incomplete)
-        return tuple(found.values())
+        records = {old.path: old.as_removed() for old in self.forgotten}
+        records |= {old.path: replace(old, is_removed=True, owners=old.all_owners) for old in self.removed}
+        for source_file in self.files_to_read:
+            old = source_file.replaces
+            if old is not None and old.path != source_file.path:
+                records[old.path] = old.as_removed()
+        records |= {moved_file.path: moved_file for moved_file in self.moved_files}
+        for source_file in self.files_to_read:
+            data_files = files.get(source_file.path, ())
+            records[source_file.path] = source_file.to_processed_file(
+                data_files, is_incomplete=source_file.path in incomplete
+            )
+        return tuple(records.values())

@@ -1,7 +1,7 @@
-"""Tell whether somebody is still writing a file: whoever has it open for writing, and wrote to it just now.
+"""Tell whether a process is still writing a file: it has it open for writing, and wrote to it recently.
 
-Linux gives a read lease only on a file that nobody has open for writing. Where there are no leases, nobody is seen
-writing; a file that changes while it is read is left for the next run anyhow.
+Linux grants a read lease only on a file that no process has open for writing. Without leases no writer is detected; a
+file that changes while it is read is left for the next run anyway.
 """
 
 import errno
@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 QUIET_SECONDS = 60
-"""A file that is open but has not been written to for so long is read: logs stay open, and NFS can't tell."""
+"""A file that is open but has not been written to for this long is read: logs stay open, and NFS can't tell."""
 
 
-def is_written(path: Path, modified_ns: int) -> bool:
-    """Tell whether a file is better left alone for now."""
+def is_being_written(path: Path, modified_ns: int) -> bool:
+    """Tell whether a file is still being written and should be skipped for now."""
     if time.time_ns() - modified_ns > QUIET_SECONDS * 1_000_000_000:
         return False
     try:
@@ -32,7 +32,7 @@ def _has_writer(path: Path) -> bool:
         return False
     try:
         handle = os.open(path, os.O_RDONLY)
-    except OSError:  # told of when it is read
+    except OSError:  # reported when it is read
         return False
     try:
         fcntl.fcntl(handle, fcntl.F_SETSIG, signal.SIGURG)  # ignored, where SIGIO would end the process

@@ -1,125 +1,145 @@
 """Tell which files of a source are new, changed or renamed, and whose rows each of them inherits. Pure.
 
-A file has owners: how the names of its data files start, in its table and in its quarantine. It keeps them when it is
-renamed, changed, or removed and put back, so that its rows are found whatever a revert brought back meanwhile. No two
-files have the same.
+A file has owners: the name prefixes of its data files, in its table and in its quarantine table. It keeps them when it
+is renamed, changed, or removed and restored, so that its rows are found whatever a revert brought back in the meantime.
+No two files share an owner.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from runnel.connect.ingest.detect.file_changes import Arrival, Found
-from runnel.lake.flow_state.ingest_position import Seen
-from runnel.lake.iceberg.data_file_owners import prefix, prefix_of
+from runnel.connect.ingest.detect.file_changes import FileChanges, SourceFile
+from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_owner_prefix
 
 
-def sort_arrivals(
-    differing: Iterable[Arrival], known: Mapping[str, Seen], vanished: Iterable[Seen], removed: str
-) -> Found:
-    """Return which rows come, go and move.
+def classify_files(
+    differing: Iterable[SourceFile],
+    processed_files: Mapping[str, ProcessedFile],
+    vanished: Iterable[ProcessedFile],
+    removed: str,
+) -> FileChanges:
+    """Classify files as new, changed, removed or renamed.
 
-    Rows whose file vanished or got other contents are free: a file elsewhere with the contents that they were read
-    from takes them over, so that neither a renamed file nor rotated logs are read again.
+    The record of a file that vanished or has new contents is free: another file with the contents that the record
+    describes takes it over, so that neither a renamed file nor rotated logs are read again.
     """
-    arrivals = list(differing)
-    free = {old.path: old for old in vanished}
-    leaving = set(free) if removed == "delete" else set()  # whose rows go, unless they are taken over
-    for arrival in arrivals:
-        old = known.get(arrival.path)
-        if old is not None and not old.is_gone:
-            free[arrival.path] = old
-    taken = _taken_over(arrivals, free)
-    heirs = _Heirs(known, taken.values(), arrivals)
-    new: list[Arrival] = []
-    changed: list[Arrival] = []
-    renamed: list[tuple[Seen, Arrival]] = []
-    for arrival in arrivals:
-        old = taken.get(arrival.path)
-        if old is not None and old.identity == arrival.identity:
-            renamed.append((old, replace(arrival, owners=old.owned)))
+    source_files = list(differing)
+    free_records = {old.path: old for old in vanished}
+    vanished_paths = (
+        set(free_records) if removed == "delete" else set()
+    )  # their rows are removed, unless another file takes them over
+    for source_file in source_files:
+        old = processed_files.get(source_file.path)
+        if old is not None and not old.is_removed:
+            free_records[source_file.path] = old
+    inherited_records = _claim_records(source_files, free_records)
+    owner_assigner = _OwnerAssigner(processed_files, inherited_records.values(), source_files)
+    new: list[SourceFile] = []
+    changed: list[SourceFile] = []
+    renamed: list[tuple[ProcessedFile, SourceFile]] = []
+    for source_file in source_files:
+        old = inherited_records.get(source_file.path)
+        if old is not None and old.identity == source_file.identity:
+            renamed.append((old, replace(source_file, owners=old.all_owners)))
         elif old is not None:
-            changed.append(_inherited(arrival, old))
-        elif arrival.path in free:
-            changed.append(_inherited(arrival, free.pop(arrival.path)))
-        elif arrival.path in known and not known[arrival.path].is_gone:  # its own rows went with another file
-            changed.append(heirs.newcomer(arrival))
+            changed.append(_inherit_record(source_file, old))
+        elif source_file.path in free_records:
+            changed.append(_inherit_record(source_file, free_records.pop(source_file.path)))
+        elif (
+            source_file.path in processed_files and not processed_files[source_file.path].is_removed
+        ):  # another file took over its rows
+            changed.append(owner_assigner.assign_new_owner(source_file))
         else:
-            new.append(heirs.returning(arrival))
-    # What nobody took over: rows of a file that has other contents now go by themselves.
-    over = {arrival.path for _, arrival in renamed} | {arrival.path for arrival in changed}
-    left = tuple(old for path, old in free.items() if path in leaving or path in over)
-    return Found(tuple(new), tuple(changed), left, tuple(renamed))
+            new.append(owner_assigner.restore_owners(source_file))
+    # Free records that no file took over: the rows of a path that now has other contents are removed.
+    replaced_paths = {source_file.path for _, source_file in renamed} | {source_file.path for source_file in changed}
+    removed_records = tuple(
+        old for path, old in free_records.items() if path in vanished_paths or path in replaced_paths
+    )
+    return FileChanges(tuple(new), tuple(changed), removed_records, tuple(renamed))
 
 
-def _taken_over(arrivals: Iterable[Arrival], free: dict[str, Seen]) -> dict[str, Seen]:
-    """Return, and take out of `free`, the rows that each file takes over: its own if they are among them."""
-    by_sum: dict[str, list[Seen]] = {}
-    for _, old in sorted(free.items()):
-        by_sum.setdefault(old.sha256, []).append(old)
-    taken: dict[str, Seen] = {}
-    for arrival in arrivals:
-        equal = by_sum.get(arrival.sha256, [])
-        if equal:
-            own = next((place for place, old in enumerate(equal) if old.path == arrival.path), 0)
-            taken[arrival.path] = equal.pop(own)
-            del free[taken[arrival.path].path]
-    return taken
+def _claim_records(
+    source_files: Iterable[SourceFile], free_records: dict[str, ProcessedFile]
+) -> dict[str, ProcessedFile]:
+    """Return, and remove from `free_records`, the record that each file takes over: its own if it is among them."""
+    records_by_digest: dict[str, list[ProcessedFile]] = {}
+    for _, old in sorted(free_records.items()):
+        records_by_digest.setdefault(old.sha256, []).append(old)
+    claimed_records: dict[str, ProcessedFile] = {}
+    for source_file in source_files:
+        equal_records = records_by_digest.get(source_file.sha256, [])
+        if equal_records:
+            index = next((position for position, old in enumerate(equal_records) if old.path == source_file.path), 0)
+            claimed_records[source_file.path] = equal_records.pop(index)
+            del free_records[claimed_records[source_file.path].path]
+    return claimed_records
 
 
-def _inherited(arrival: Arrival, old: Seen) -> Arrival:
-    return replace(arrival, replaces=old, owners=old.owned)
+def _inherit_record(source_file: SourceFile, old: ProcessedFile) -> SourceFile:
+    return replace(source_file, replaces=old, owners=old.all_owners)
 
 
-class _Heirs:
-    """Finds owners for files that are not in the place of one that is there."""
+class _OwnerAssigner:
+    """Assigns owners to files that don't replace an existing one."""
 
-    def __init__(self, known: Mapping[str, Seen], taken: Iterable[Seen], arrivals: Iterable[Arrival]) -> None:
-        self._known = known
-        self._moved = list(taken)
-        self._coming = {arrival.path for arrival in arrivals}
-        self._used: dict[str, str] | None = None  # who has an owner that may not be that of its path
-        self._removed: dict[str, list[Seen]] | None = None
+    def __init__(
+        self,
+        processed_files: Mapping[str, ProcessedFile],
+        inherited_records: Iterable[ProcessedFile],
+        source_files: Iterable[SourceFile],
+    ) -> None:
+        self._processed_files = processed_files
+        self._inherited_records = list(inherited_records)
+        self._source_paths = {source_file.path for source_file in source_files}
+        self._paths_by_owner: dict[str, str] | None = None  # filled on first use: the path that has an owner
+        self._removed_by_digest: dict[str, list[ProcessedFile]] | None = None
 
-    def returning(self, arrival: Arrival) -> Arrival:
-        """Return a file with what it was before it was removed, at its path or, with equal contents, at another."""
-        own = self._known.get(arrival.path)
-        if own is not None and (owners := self._free(own)):
-            return replace(arrival, replaces=own, owners=owners)
-        equal = self._removed_by_sum().get(arrival.sha256, [])
-        return _inherited(arrival, equal.pop(0)) if equal else self.newcomer(arrival)
+    def restore_owners(self, source_file: SourceFile) -> SourceFile:
+        """Return a file with the owners of its removed record: at the same path, or at another with equal contents."""
+        own_record = self._processed_files.get(source_file.path)
+        if own_record is not None and (owners := self._list_free_owners(own_record)):
+            return replace(source_file, replaces=own_record, owners=owners)
+        equal_records = self._group_removed_by_digest().get(source_file.sha256, [])
+        return (
+            _inherit_record(source_file, equal_records.pop(0)) if equal_records else self.assign_new_owner(source_file)
+        )
 
-    def newcomer(self, arrival: Arrival) -> Arrival:
-        """Return a file with an owner that no other has."""
-        users = self._users()
-        names = (arrival.path if number == 0 else f"{arrival.path}\n{number}" for number in count())
-        owner = next(found for name in names if (found := prefix(name)) not in users)
-        users[owner] = arrival.path
-        return replace(arrival, owners=(owner,))
+    def assign_new_owner(self, source_file: SourceFile) -> SourceFile:
+        """Return a file with an owner that no other file has."""
+        paths_by_owner = self._map_owners()
+        names = (source_file.path if number == 0 else f"{source_file.path}\n{number}" for number in count())
+        owner = next(candidate for name in names if (candidate := make_owner_prefix(name)) not in paths_by_owner)
+        paths_by_owner[owner] = source_file.path
+        return replace(source_file, owners=(owner,))
 
-    def _users(self) -> dict[str, str]:
-        if self._used is None:
-            used: dict[str, str] = {}
-            for path, old in self._known.items():
-                found = old.owners if old.owners is not None else filter(None, map(prefix_of, old.files))
-                for owner in found:
-                    if not old.is_gone or owner not in used:
-                        used[owner] = path
-            used |= {owner: "" for old in self._moved for owner in old.owned}
-            self._used = used
-        return self._used
+    def _map_owners(self) -> dict[str, str]:
+        if self._paths_by_owner is None:
+            paths_by_owner: dict[str, str] = {}
+            for path, old in self._processed_files.items():
+                owners = old.owners if old.owners is not None else filter(None, map(read_owner_prefix, old.files))
+                for owner in owners:
+                    if not old.is_removed or owner not in paths_by_owner:
+                        paths_by_owner[owner] = path
+            paths_by_owner |= {owner: "" for old in self._inherited_records for owner in old.all_owners}
+            self._paths_by_owner = paths_by_owner
+        return self._paths_by_owner
 
-    def _removed_by_sum(self) -> dict[str, list[Seen]]:
-        """Return the removed files that may come back under another name."""
-        if self._removed is None:
-            self._removed = {}
-            away = [old for path, old in self._known.items() if old.is_gone and path not in self._coming]
-            for old in sorted(away, key=lambda old: old.path):
-                if owners := self._free(old):
-                    self._removed.setdefault(old.sha256, []).append(replace(old, owners=owners))
-        return self._removed
+    def _group_removed_by_digest(self) -> dict[str, list[ProcessedFile]]:
+        """Return the records of removed files that may come back under another name."""
+        if self._removed_by_digest is None:
+            self._removed_by_digest = {}
+            removed_records = [
+                old for path, old in self._processed_files.items() if old.is_removed and path not in self._source_paths
+            ]
+            for old in sorted(removed_records, key=lambda old: old.path):
+                if owners := self._list_free_owners(old):
+                    self._removed_by_digest.setdefault(old.sha256, []).append(replace(old, owners=owners))
+        return self._removed_by_digest
 
-    def _free(self, old: Seen) -> tuple[str, ...]:
-        """Return the owners of a removed file that no other file has got since."""
-        users = self._users()
-        return tuple(owner for owner in old.owned if users.get(owner, old.path) == old.path)
+    def _list_free_owners(self, old: ProcessedFile) -> tuple[str, ...]:
+        """Return the owners of a removed file that no other file has taken over since."""
+        paths_by_owner = self._map_owners()
+        return tuple(owner for owner in old.all_owners if paths_by_owner.get(owner, old.path) == old.path)

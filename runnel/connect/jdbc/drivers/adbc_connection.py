@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL by ADBC, which brings rows as Arrow.
+"""Connect to PostgreSQL with ADBC, which returns rows as Arrow.
 
-What its driver learns of a database before the first connection is kept: it asks for every column of every table there,
-36 ms for an empty database. Only types that every PostgreSQL has pass through it, so that this never gets old.
+The driver reads the type catalog of a database before the first connection (every column of every table, 36 ms for an
+empty database), so the opened database is cached. Only built-in types pass through it, so the cache never goes stale.
 """
 
 from functools import lru_cache
@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcDatabase, dbapi
 
-_MOST_KEPT = 64
+_MAX_CACHED_DATABASES = 64
 
 
-class _Kept:
-    """Stands for a database that stays open when one of its connections is closed."""
+class _SharedDatabase:
+    """A database handle that stays open when one of its connections is closed."""
 
     def close(self) -> None:
         pass
 
 
-def connect(address: str) -> "dbapi.Connection":
-    """Return a new connection that commits each statement; `address` is what libpq takes."""
+def connect(url: str) -> "dbapi.Connection":
+    """Return a new connection that commits each statement; `url` is a libpq connection string."""
     import adbc_driver_manager
     from adbc_driver_manager import dbapi
 
-    kept: Any = _Kept()
-    return dbapi.Connection(kept, adbc_driver_manager.AdbcConnection(_database(address)), autocommit=True)
+    shared_database: Any = _SharedDatabase()
+    return dbapi.Connection(shared_database, adbc_driver_manager.AdbcConnection(_open_database(url)), autocommit=True)
 
 
-@lru_cache(_MOST_KEPT)
-def _database(address: str) -> "AdbcDatabase":
+@lru_cache(_MAX_CACHED_DATABASES)
+def _open_database(url: str) -> "AdbcDatabase":
     import adbc_driver_postgresql  # type: ignore[import-untyped]
 
-    found: AdbcDatabase = adbc_driver_postgresql.connect(address)
-    return found
+    database: AdbcDatabase = adbc_driver_postgresql.connect(url)
+    return database

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB: one connection with a consistent snapshot, rows as Python's values."""
+"""Read MySQL and MariaDB: one connection with a consistent snapshot, rows as Python values."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,39 +9,47 @@ from pymysql.constants import CR, ER  # type: ignore[import-untyped]
 from pymysql.cursors import Cursor, SSCursor  # type: ignore[import-untyped]
 
 from runnel.connect.jdbc import driver_errors
-from runnel.connect.jdbc.database import ALIAS, Batch, Column, Database, Row, is_duration, split_name
+from runnel.connect.jdbc.database import (
+    ALIAS,
+    Batch,
+    DatabaseColumn,
+    Row,
+    SourceDatabase,
+    is_duration,
+    split_table_name,
+)
 from runnel.connect.jdbc.drivers.mysql_connection import connect
-from runnel.connect.jdbc.drivers.mysql_types import typed
+from runnel.connect.jdbc.drivers.mysql_types import build_column
 from runnel.declare.model.endpoints import Jdbc
-from runnel.declare.options.duration import seconds_of
+from runnel.declare.options.duration import parse_duration
 
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 * 1024 * 1024
-_LOGIN = (ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698)
-_LOST = (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0)
+_LOGIN_ERRORS = (ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698)
+_CONNECTION_ERRORS = (CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0)
 _TABLES = (
     "SELECT table_schema, table_name, table_schema = database() FROM information_schema.tables "
     "WHERE table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2"
 )
 
 
-class MySql(Database):
-    """A server of MySQL or MariaDB."""
+class MySqlDatabase(SourceDatabase):
+    """A MySQL or MariaDB server."""
 
     _connection: "pymysql.Connection[Any] | None" = None
 
     def connect(self, *, autocommit: bool = True) -> "pymysql.Connection[Any]":
-        """Return a new connection, for whoever wants to write."""
+        """Return a new connection, which may also write."""
         try:
             return connect(self.address, autocommit=autocommit)
         except pymysql.Error as error:
-            raise self._refusal(error) from None
+            raise self._connection_error(error) from None
 
     def begin(self) -> None:
         """Connect, and begin a consistent snapshot."""
         self._connection = self.connect()
-        self._rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        self._rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        self._fetch_rows("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self._fetch_rows("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def close(self) -> None:
         """End the transaction and the connection."""
@@ -50,124 +58,127 @@ class MySql(Database):
                 self._connection.close()
             self._connection = None
 
-    def row(self, sql: str) -> Row:
+    def fetch_row(self, sql: str) -> Row:
         """Return the one row of a query."""
-        return self._rows(sql)[0]
+        return self._fetch_rows(sql)[0]
 
-    def tables(self) -> list[str]:
-        """Return tables and views; those of the database itself without its name."""
-        return [name if is_near else f"{schema}.{name}" for schema, name, is_near in self._rows(_TABLES)]
+    def list_tables(self) -> list[str]:
+        """Return tables and views; those of the current database without its name."""
+        return [
+            name if is_default_schema else f"{schema}.{name}"
+            for schema, name, is_default_schema in self._fetch_rows(_TABLES)
+        ]
 
     def quote(self, name: str) -> str:
         """Return a name in backticks."""
         return "`" + name.replace("`", "``") + "`"
 
-    def table(self, name: str) -> str:
-        """Return a table that can be asked."""
-        quoted = ".".join(self.quote(part) for part in split_name(name) if part)
+    def table_sql(self, name: str) -> str:
+        """Return the quoted name of a table that can be queried."""
+        quoted = ".".join(self.quote(part) for part in split_table_name(name) if part)
         try:
-            self._ask(f"SELECT 1 FROM {quoted} LIMIT 0")
+            self._execute(f"SELECT 1 FROM {quoted} LIMIT 0")
         except pymysql.Error as error:
             if error.args and error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.TABLEACCESS_DENIED_ERROR):
-                raise driver_errors.no_table(self.address, name, self.tables(), self.at) from None
-            raise self._failure(error) from None
+                raise driver_errors.no_table(self.address, name, self.list_tables(), self.at) from None
+            raise self._query_error(error) from None
         return quoted
 
-    def columns(self, relation: str) -> tuple[Column, ...]:
+    def describe_columns(self, relation: str) -> tuple[DatabaseColumn, ...]:
         """Return columns with the types that the server describes."""
-        with self._asking(is_query=True):
-            cursor = self._ask(f"SELECT * FROM {relation} LIMIT 0")
+        with self._translate_errors(is_query=True):
+            cursor = self._execute(f"SELECT * FROM {relation} LIMIT 0")
             fields = cursor._result.fields if cursor._result else ()
-        return tuple(typed(field, f"{ALIAS}.{self.quote(field.name)}") for field in fields)
+        return tuple(build_column(field, f"{ALIAS}.{self.quote(field.name)}") for field in fields)
 
-    def checksum(self, columns: Sequence[Column]) -> str:
+    def checksum_sql(self, columns: Sequence[DatabaseColumn]) -> str:
         """Return the sum of 60 bits of an MD5 of each row."""
         row = ", ".join(f"coalesce(quote({column.hashed}), 'NULL')" for column in columns)
         digest = f"cast(conv(left(md5(concat_ws(',', {row})), 15), 16, 10) AS unsigned)"
         return f"cast(sum({digest}) AS char)"
 
-    def text(self, sql: str) -> str:
+    def text_sql(self, sql: str) -> str:
         """Return a value as text."""
         return f"cast({sql} AS char)"
 
-    def literal(self, value: str, column: Column) -> str:
-        """Return a number as it is, all else in quotes; a time keeps its fraction."""
+    def literal_sql(self, value: str, column: DatabaseColumn) -> str:
+        """Return a number as it is, everything else in quotes; a time keeps its fraction."""
         if column.family == "number":
             return value
         assert self._connection is not None
         quoted = str(self._connection.escape(value))
         return (
-            f"cast({quoted} AS {'date' if column.type == 'date' else 'datetime(6)'})"
+            f"cast({quoted} AS {'date' if column.arrow_type == 'date' else 'datetime(6)'})"
             if column.family == "time"
             else quoted
         )
 
-    def earlier(self, value: str, column: Column, overlap: str) -> str:
+    def earlier_sql(self, value: str, column: DatabaseColumn, overlap: str) -> str:
         """Return a value less an interval or a number."""
         if is_duration(overlap):
-            return f"({self.literal(value, column)} - INTERVAL {seconds_of(overlap)} SECOND)"
-        return f"({self.literal(value, column)} - {overlap})"
+            return f"({self.literal_sql(value, column)} - INTERVAL {parse_duration(overlap)} SECOND)"
+        return f"({self.literal_sql(value, column)} - {overlap})"
 
-    def batches(self, columns: Sequence[Column], rest: str) -> "Generator[Batch]":
+    def batches(self, columns: Sequence[DatabaseColumn], from_clause: str) -> "Generator[Batch]":
         """Yield rows as they come from the server."""
         assert self._connection is not None
         select = ", ".join(column.read for column in columns)
-        waiting: list[Row] = []
+        batch: list[Row] = []
         size = 0
-        with self._asking(), self._connection.cursor(SSCursor) as cursor:
-            cursor.execute(f"SELECT {select} FROM {rest}")
+        with self._translate_errors(), self._connection.cursor(SSCursor) as cursor:
+            cursor.execute(f"SELECT {select} FROM {from_clause}")
             while row := cursor.fetchone():
-                waiting.append(row)
+                batch.append(row)
                 size += sum(len(value) for value in row if isinstance(value, str | bytes))
-                if len(waiting) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                    yield waiting
-                    waiting, size = [], 0
-            if waiting:
-                yield waiting
+                if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+            if batch:
+                yield batch
 
     def is_indexed(self, origin: Jdbc, column: str) -> bool:
         """Tell whether an index begins with the column."""
         if origin.table is None:
             return False
-        schema, table = split_name(origin.table)
+        schema, table = split_table_name(origin.table)
         assert self._connection is not None
-        within = str(self._connection.escape(schema)) if schema else "database()"
-        name, first = (str(self._connection.escape(one)) for one in (table, column))
-        found = self._rows(
+        schema_sql = str(self._connection.escape(schema)) if schema else "database()"
+        table_name_sql, column_name_sql = (str(self._connection.escape(value)) for value in (table, column))
+        rows = self._fetch_rows(
             "SELECT count(*) FROM information_schema.statistics WHERE seq_in_index = 1 AND index_type = 'BTREE' "
-            f"AND table_schema = {within} AND table_name = {name} AND column_name = {first}"
+            f"AND table_schema = {schema_sql} AND table_name = {table_name_sql} AND column_name = {column_name_sql}"
         )
-        return bool(found[0][0])
+        return bool(rows[0][0])
 
-    def _rows(self, sql: str) -> list[Row]:
-        with self._asking():
-            return list(self._ask(sql).fetchall())
+    def _fetch_rows(self, sql: str) -> list[Row]:
+        with self._translate_errors():
+            return list(self._execute(sql).fetchall())
 
-    def _ask(self, sql: str) -> Cursor:
+    def _execute(self, sql: str) -> Cursor:
         assert self._connection is not None
         cursor = self._connection.cursor(Cursor)
         cursor.execute(sql)
         return cursor
 
     @contextmanager
-    def _asking(self, *, is_query: bool = False) -> Iterator[None]:
+    def _translate_errors(self, *, is_query: bool = False) -> Iterator[None]:
         try:
             yield
         except pymysql.Error as error:
-            raise self._failure(error, is_query=is_query) from None
+            raise self._query_error(error, is_query=is_query) from None
 
-    def _failure(self, error: pymysql.Error, *, is_query: bool = False) -> Exception:
-        said = Exception(str(error.args[-1]) if error.args else "")
-        if error.args and error.args[0] in _LOST:
-            return driver_errors.unreachable(self.address, said, self.at)
+    def _query_error(self, error: pymysql.Error, *, is_query: bool = False) -> Exception:
+        driver_error = Exception(str(error.args[-1]) if error.args else "")
+        if error.args and error.args[0] in _CONNECTION_ERRORS:
+            return driver_errors.unreachable(self.address, driver_error, self.at)
         if is_query or isinstance(error, pymysql.ProgrammingError):
-            return driver_errors.wrong_query(self.address, said, self.at)
-        return driver_errors.failed(self.address, said, self.at)
+            return driver_errors.wrong_query(self.address, driver_error, self.at)
+        return driver_errors.failed(self.address, driver_error, self.at)
 
-    def _refusal(self, error: pymysql.Error) -> Exception:
-        code, said = error.args[0] if error.args else 0, Exception(str(error.args[-1]) if error.args else "")
-        if code in _LOGIN:
-            return driver_errors.refused(self.address, said, self.at)
+    def _connection_error(self, error: pymysql.Error) -> Exception:
+        code, driver_error = error.args[0] if error.args else 0, Exception(str(error.args[-1]) if error.args else "")
+        if code in _LOGIN_ERRORS:
+            return driver_errors.login_refused(self.address, driver_error, self.at)
         if code == ER.BAD_DB_ERROR:
             return driver_errors.no_database(self.address, self.at)
-        return driver_errors.unreachable(self.address, said, self.at)
+        return driver_errors.unreachable(self.address, driver_error, self.at)

@@ -1,4 +1,4 @@
-"""Connect to MySQL or MariaDB, encrypted where the server can."""
+"""Connect to MySQL or MariaDB, encrypted if the server supports it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,12 +7,12 @@ import pymysql  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from runnel.connect.jdbc.url import Address
+    from runnel.connect.jdbc.url import DatabaseAddress
 
 CONNECT_SECONDS = 10
 
 
-def connect(address: "Address", *, autocommit: bool = True) -> "pymysql.Connection[Any]":
+def connect(address: "DatabaseAddress", *, autocommit: bool = True) -> "pymysql.Connection[Any]":
     """Return a new connection, with times in UTC. Raises pymysql's errors."""
     return _Connection(
         host=address.host,
@@ -28,17 +28,17 @@ def connect(address: "Address", *, autocommit: bool = True) -> "pymysql.Connecti
 
 
 class _Connection(pymysql.Connection):  # type: ignore[misc]
-    """A connection that prepares its encryption once for a process: all certificates are read for it, which takes long.
+    """A connection that creates its SSL context once per process: that reads all certificates, which is slow.
 
-    It verifies none of them, as pymysql does where nothing is said.
+    It verifies no certificate, which is pymysql's default.
     """
 
-    _prepared: "SSLContext | None" = None
+    _shared_context: "SSLContext | None" = None
 
     def _create_ssl_ctx(self, options: dict[str, Any]) -> "SSLContext":
         if options:
-            found: SSLContext = super()._create_ssl_ctx(options)
-            return found
-        if _Connection._prepared is None:
-            _Connection._prepared = super()._create_ssl_ctx(options)
-        return _Connection._prepared
+            context: SSLContext = super()._create_ssl_ctx(options)
+            return context
+        if _Connection._shared_context is None:
+            _Connection._shared_context = super()._create_ssl_ctx(options)
+        return _Connection._shared_context

@@ -1,11 +1,11 @@
-"""How the types of PostgreSQL are read: most as they are, numbers with a scale as whole numbers, the rest as text."""
+"""Map the types of PostgreSQL to Arrow types: most directly, decimals as scaled integers, the rest as text."""
 
 from dataclasses import dataclass
 
-from runnel.connect.jdbc.database import Column, Family
+from runnel.connect.jdbc.database import DatabaseColumn, TypeFamily
 
-LONGEST = 38  # digits of a decimal
-LONGEST_WHOLE = 18  # digits that surely fit a long
+MAX_PRECISION = 38  # digits of a decimal
+MAX_LONG_DIGITS = 18  # digits that surely fit a long
 _NUMBERS = ("int2", "int4", "int8", "float4", "float8", "numeric")
 _TIMES = ("date", "timestamp", "timestamptz")
 _PLAIN = {
@@ -26,7 +26,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True)
-class Typed:
+class PostgresType:
     """A type as the server describes it."""
 
     name: str
@@ -35,34 +35,34 @@ class Typed:
     scale: int | None = None
 
 
-def typed(name: str, sql: str, kind: Typed) -> Column:
+def build_column(name: str, sql: str, kind: PostgresType) -> DatabaseColumn:
     """Return a column that is read by `sql`."""
-    family: Family = "number" if kind.name in _NUMBERS else "time" if kind.name in _TIMES else "other"
+    family: TypeFamily = "number" if kind.name in _NUMBERS else "time" if kind.name in _TIMES else "other"
     if kind.name == "numeric":
-        return _numeric(name, sql, kind)
+        return _build_numeric_column(name, sql, kind)
     if kind.name in _PLAIN:
-        return Column(name, kind.name, _PLAIN[kind.name], sql, sql, sql, family)
+        return DatabaseColumn(name, kind.name, _PLAIN[kind.name], sql, sql, sql, family)
     if kind.name == "oid":
-        return Column(name, kind.name, "int64", sql, f"{sql}::int8", sql, "number")
+        return DatabaseColumn(name, kind.name, "int64", sql, f"{sql}::int8", sql, "number")
     if kind.name.startswith("_") and kind.name[1:] in _PLAIN:
-        # Of several dimensions the driver would make one, silently: such a value is made to fail.
+        # The driver silently flattens arrays of several dimensions, so the SQL makes such a value fail.
         failing = f"('several dimensions: ' || {sql}::text)::{kind.name}"
         read = f"CASE WHEN array_ndims({sql}) > 1 THEN {failing} ELSE {sql} END"
-        return Column(name, kind.name, f"list<{_PLAIN[kind.name[1:]]}>", sql, read, f"{sql}::text")
-    return Column(name, kind.name, "string", sql, f"{sql}::text", f"{sql}::text")
+        return DatabaseColumn(name, kind.name, f"list<{_PLAIN[kind.name[1:]]}>", sql, read, f"{sql}::text")
+    return DatabaseColumn(name, kind.name, "string", sql, f"{sql}::text", f"{sql}::text")
 
 
-def _numeric(name: str, sql: str, kind: Typed) -> Column:
-    """Return a decimal. One of few digits comes as a whole number, which is far quicker than text.
+def _build_numeric_column(name: str, sql: str, kind: PostgresType) -> DatabaseColumn:
+    """Return a decimal column. One of few digits is read as a scaled integer, which is far faster than text.
 
-    NaN makes that fail; then it is read as text, by `safe`.
+    That fails for NaN; then the column is read as text, by `safe`.
     """
     precision, scale = kind.precision, kind.scale
-    if precision is None or scale is None or precision > LONGEST or scale > precision:
-        return Column(name, kind.name, f"decimal({LONGEST},18)", sql, sql, sql, "number")
-    made = f"decimal({precision},{scale})"
-    called = f"numeric({precision},{scale})"
-    if precision > LONGEST_WHOLE:
-        return Column(name, called, made, sql, sql, sql, "number")
-    whole = f"({sql} * {10**scale})::int8" if scale else f"{sql}::int8"
-    return Column(name, called, made, sql, whole, sql, "number", safe=sql)
+    if precision is None or scale is None or precision > MAX_PRECISION or scale > precision:
+        return DatabaseColumn(name, kind.name, f"decimal({MAX_PRECISION},18)", sql, sql, sql, "number")
+    arrow_type = f"decimal({precision},{scale})"
+    type_name = f"numeric({precision},{scale})"
+    if precision > MAX_LONG_DIGITS:
+        return DatabaseColumn(name, type_name, arrow_type, sql, sql, sql, "number")
+    scaled_sql = f"({sql} * {10**scale})::int8" if scale else f"{sql}::int8"
+    return DatabaseColumn(name, type_name, arrow_type, sql, scaled_sql, sql, "number", safe=sql)

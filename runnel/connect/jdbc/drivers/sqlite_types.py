@@ -1,60 +1,60 @@
-"""How the columns of SQLite are read: by what they are declared as, else by which values they have."""
+"""Map the columns of SQLite to Arrow types: by their declared types, or by their values."""
 
 import re
 
-from runnel.connect.jdbc.database import Column, Family
+from runnel.connect.jdbc.database import DatabaseColumn, TypeFamily
 
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|NUMBER)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
 _TIMES = ("DATETIME", "TIMESTAMP")
 
 
-def declared(name: str, sql: str, kind: str) -> Column | None:
-    """Return a column by its declared type, as SQLite reads it; None where that says nothing.
+def build_declared_column(name: str, sql: str, kind: str) -> DatabaseColumn | None:
+    """Return a column by its declared type, as SQLite reads it; None if the type is unknown.
 
-    >>> declared("n", "t.n", "DECIMAL(12,2)").type
+    >>> build_declared_column("n", "t.n", "DECIMAL(12,2)").arrow_type
     'decimal(12,2)'
     """
     upper = kind.upper()
-    exact = _DECIMAL.search(upper)
-    family: Family = "other"
+    decimal_match = _DECIMAL.search(upper)
+    family: TypeFamily = "other"
     read = sql
-    if exact and 0 < int(exact[1]) <= 38 and int(exact[2] or 0) <= int(exact[1]):
-        scale = int(exact[2] or 0)
-        made = f"decimal({int(exact[1])},{scale})"
-        # A number with a fraction is kept in binary: the decimal nearest to it is meant.
-        exactly = f"WHEN 'real' THEN printf('%.{scale}f', {sql}) WHEN 'integer' THEN CAST({sql} AS TEXT)"
-        read, family = f"CASE typeof({sql}) {exactly} ELSE {sql} END", "number"
+    if decimal_match and 0 < int(decimal_match[1]) <= 38 and int(decimal_match[2] or 0) <= int(decimal_match[1]):
+        scale = int(decimal_match[2] or 0)
+        arrow_type = f"decimal({int(decimal_match[1])},{scale})"
+        # SQLite stores a fraction as a binary double: read it as the nearest decimal.
+        decimal_cases = f"WHEN 'real' THEN printf('%.{scale}f', {sql}) WHEN 'integer' THEN CAST({sql} AS TEXT)"
+        read, family = f"CASE typeof({sql}) {decimal_cases} ELSE {sql} END", "number"
     elif upper.startswith(_TIMES):
-        made, family = "timestamp", "time"
+        arrow_type, family = "timestamp", "time"
     elif upper == "DATE":
-        made, family = "date", "time"
+        arrow_type, family = "date", "time"
     elif upper.startswith("BOOL"):
-        made = "bool"
+        arrow_type = "bool"
     elif "INT" in upper:
-        made, family = "int64", "number"
-    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT", "JSON", "UUID")):
-        made = "string"
+        arrow_type, family = "int64", "number"
+    elif any(fragment in upper for fragment in ("CHAR", "CLOB", "TEXT", "JSON", "UUID")):
+        arrow_type = "string"
     elif "BLOB" in upper:
-        made = "binary"
-    elif any(word in upper for word in ("REAL", "FLOA", "DOUB")):
-        made, family = "double", "number"
+        arrow_type = "binary"
+    elif any(fragment in upper for fragment in ("REAL", "FLOA", "DOUB")):
+        arrow_type, family = "double", "number"
     else:
         return None
-    return Column(name, upper, made, sql, read, _hashed(sql), family)
+    return DatabaseColumn(name, upper, arrow_type, sql, read, _hash_sql(sql), family)
 
 
-def found_in(name: str, sql: str, kind: str, kinds: set[str]) -> Column:
-    """Return a column of no declared type by the types of its values; text where they are mixed."""
-    values = kinds - {"null"}
+def build_column_from_values(name: str, sql: str, kind: str, value_types: set[str]) -> DatabaseColumn:
+    """Return a column without a declared type by the types of its values; text if they are mixed."""
+    values = value_types - {"null"}
     if values and values <= {"integer", "real"}:
-        made = "int64" if values == {"integer"} else "double"
-        return Column(name, kind.upper(), made, sql, sql, _hashed(sql), "number")
+        arrow_type = "int64" if values == {"integer"} else "double"
+        return DatabaseColumn(name, kind.upper(), arrow_type, sql, sql, _hash_sql(sql), "number")
     if values == {"blob"}:
-        return Column(name, kind.upper(), "binary", sql, sql, _hashed(sql))
+        return DatabaseColumn(name, kind.upper(), "binary", sql, sql, _hash_sql(sql))
     read = sql if values <= {"text"} else f"CASE WHEN {sql} IS NOT NULL THEN CAST({sql} AS TEXT) END"
-    return Column(name, kind.upper(), "string", sql, read, _hashed(sql))
+    return DatabaseColumn(name, kind.upper(), "string", sql, read, _hash_sql(sql))
 
 
-def _hashed(sql: str) -> str:
-    """Return the bytes of a text, which may not be UTF-8."""
+def _hash_sql(sql: str) -> str:
+    """Return SQL that hashes a text by its bytes, which may not be UTF-8."""
     return f"CASE typeof({sql}) WHEN 'text' THEN CAST({sql} AS BLOB) ELSE {sql} END"

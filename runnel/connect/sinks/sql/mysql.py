@@ -1,4 +1,4 @@
-"""Write to MySQL or MariaDB. What changes tables there commits by itself, so it is done before anything else."""
+"""Write to MySQL or MariaDB. DDL commits implicitly there, so tables are changed before the transaction begins."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.types import DecimalType, IcebergType
 
 from runnel.connect.sinks.sql import write_errors
-from runnel.connect.sinks.sql.row_values import marks, tuples, utc
-from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
+from runnel.connect.sinks.sql.row_values import convert_batches, join_placeholders, to_mysql_value
+from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, SqlWriter
 from runnel.errors import RunnelError
-from runnel.lake.scan.duckdb_types import duckdb_type, literal, quoted
+from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal, to_duckdb_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,11 +27,11 @@ _TYPES = {
     "TIMESTAMPTZ": "DATETIME(6)",
     "UUID": "CHAR(36)",
 }
-_PASSING = (1205, 1213, 2002, 2003, 2006, 2013, 1040, 1053)
-_REFUSED = (1044, 1045, 1049, 1142, 1227)
+_TRANSIENT_ERRORS = (1205, 1213, 2002, 2003, 2006, 2013, 1040, 1053)
+_ACCESS_ERRORS = (1044, 1045, 1049, 1142, 1227)
 
 
-class MySql(Writer):
+class MySqlWriter(SqlWriter):
     """A connection to MySQL or MariaDB."""
 
     _connection: Any = None
@@ -40,11 +40,11 @@ class MySql(Writer):
         """Connect."""
         from runnel.connect.jdbc.drivers.mysql_connection import connect
 
-        with self._told():
+        with self._translate_errors():
             self._connection = connect(self.address)
 
     def close(self) -> None:
-        """Close it; the transaction that was not committed is undone."""
+        """Close the connection; an uncommitted transaction is rolled back."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -60,92 +60,100 @@ class MySql(Writer):
     def quote(self, name: str) -> str:
         """Return a name as SQL.
 
-        >>> MySql.quote(None, "a`b")
+        >>> MySqlWriter.quote(None, "a`b")
         '`a``b`'
         """
         return "`" + name.replace("`", "``") + "`"
 
     def execute(self, sql: str) -> None:
-        """Do something."""
-        with self._told(), self._connection.cursor() as cursor:
+        """Run a statement."""
+        with self._translate_errors(), self._connection.cursor() as cursor:
             cursor.execute(sql)
 
-    def rows(self, sql: str) -> list[Row]:
-        """Return what a query says."""
-        with self._told(), self._connection.cursor() as cursor:
+    def fetch_rows(self, sql: str) -> list[Row]:
+        """Return the rows of a query."""
+        with self._translate_errors(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-    def known(self) -> Mapping[str, str] | None:
+    def read_columns(self) -> Mapping[str, str] | None:
         """Return the columns of the table with their types."""
-        found = self.rows(
-            f"SELECT column_name, column_type FROM information_schema.columns WHERE {self._here()} ORDER BY"
+        rows = self.fetch_rows(
+            f"SELECT column_name, column_type FROM information_schema.columns WHERE {self._table_condition()} ORDER BY"
             " ordinal_position"
         )
-        return dict(found) or None
+        return dict(rows) or None
 
-    def column(self, name: str, kind: IcebergType, *, is_key: bool) -> Column:
-        """Return how a column goes out; a text of a key has at most 255 characters."""
+    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:
+        """Return how a column is written; a text in a key has at most 255 characters."""
         if isinstance(kind, DecimalType):
-            return Column(name, f"DECIMAL({kind.precision},{kind.scale})", quoted(name))
+            return SinkColumn(name, f"DECIMAL({kind.precision},{kind.scale})", quote_identifier(name))
         if not kind.is_primitive:
-            return Column(name, "JSON", f"CAST(to_json({quoted(name)}) AS VARCHAR)")
-        found = duckdb_type(kind)
-        if found == "VARCHAR":
-            return Column(name, "VARCHAR(255)" if is_key else "LONGTEXT", quoted(name))
-        if found == "BLOB":
-            return Column(name, "VARBINARY(255)" if is_key else "LONGBLOB", quoted(name))
-        return Column(name, _TYPES[found], f"CAST({quoted(name)} AS VARCHAR)" if found == "UUID" else quoted(name))
+            return SinkColumn(name, "JSON", f"CAST(to_json({quote_identifier(name)}) AS VARCHAR)")
+        type_name = to_duckdb_type(kind)
+        if type_name == "VARCHAR":
+            return SinkColumn(name, "VARCHAR(255)" if is_key else "LONGTEXT", quote_identifier(name))
+        if type_name == "BLOB":
+            return SinkColumn(name, "VARBINARY(255)" if is_key else "LONGBLOB", quote_identifier(name))
+        return SinkColumn(
+            name,
+            _TYPES[type_name],
+            f"CAST({quote_identifier(name)} AS VARCHAR)" if type_name == "UUID" else quote_identifier(name),
+        )
 
-    def load(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def load(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Insert rows into the table."""
-        self._insert(self.target, columns, rows)
+        self._insert_rows(self.target, columns, rows)
 
-    def stage(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Insert rows into a temporary table."""
-        self.execute(f"DROP TEMPORARY TABLE IF EXISTS {STAGED}")
-        made = ", ".join(f"{self.quote(column.name)} {column.kind}" for column in columns)
-        self.execute(f"CREATE TEMPORARY TABLE {STAGED} ({made})")
-        self._insert(STAGED, columns, rows)
+        self.execute(f"DROP TEMPORARY TABLE IF EXISTS {STAGING_TABLE}")
+        definitions = ", ".join(f"{self.quote(column.name)} {column.sql_type}" for column in columns)
+        self.execute(f"CREATE TEMPORARY TABLE {STAGING_TABLE} ({definitions})")
+        self._insert_rows(STAGING_TABLE, columns, rows)
 
-    def upsert(self, columns: Sequence[Column], key: Sequence[str]) -> None:
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
         """Insert the staged rows, or update those with the same key."""
         if not self._is_unique(key):
             raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at)
-        names = self.names([column.name for column in columns])
-        update = ", ".join(f"{self.quote(one.name)} = VALUES({self.quote(one.name)})" for one in columns)
-        rows = f"SELECT {names} FROM {STAGED}"
+        names = self.join_names([column.name for column in columns])
+        update = ", ".join(
+            f"{self.quote(staged_column.name)} = VALUES({self.quote(staged_column.name)})" for staged_column in columns
+        )
+        rows = f"SELECT {names} FROM {STAGING_TABLE}"
         self.execute(f"INSERT INTO {self.target} ({names}) {rows} ON DUPLICATE KEY UPDATE {update}")
 
     def _is_unique(self, key: Sequence[str]) -> bool:
-        found = self.rows(
+        index_rows = self.fetch_rows(
             "SELECT GROUP_CONCAT(column_name ORDER BY column_name) FROM information_schema.statistics"
-            f" WHERE {self._here()} AND non_unique = 0 GROUP BY index_name"
+            f" WHERE {self._table_condition()} AND non_unique = 0 GROUP BY index_name"
         )
-        return ",".join(sorted(key)) in [names for (names,) in found]
+        return ",".join(sorted(key)) in [names for (names,) in index_rows]
 
-    def _here(self) -> str:
-        schema = literal(self.schema) if self.schema else "DATABASE()"
-        return f"table_schema = {schema} AND table_name = {literal(self.table)}"
+    def _table_condition(self) -> str:
+        schema = quote_literal(self.schema) if self.schema else "DATABASE()"
+        return f"table_schema = {schema} AND table_name = {quote_literal(self.table)}"
 
-    def _insert(self, table: str, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
-        names = self.names([column.name for column in columns])
-        sql = f"INSERT INTO {table} ({names}) VALUES ({marks(columns, '%s')})"
-        with self._told(), self._connection.cursor() as cursor:
-            for batch in tuples(rows, utc):
+    def _insert_rows(self, table: str, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+        names = self.join_names([column.name for column in columns])
+        sql = f"INSERT INTO {table} ({names}) VALUES ({join_placeholders(columns, '%s')})"
+        with self._translate_errors(), self._connection.cursor() as cursor:
+            for batch in convert_batches(rows, to_mysql_value):
                 cursor.executemany(sql, batch)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import pymysql  # type: ignore[import-untyped]
 
         try:
             yield
         except pymysql.Error as error:
-            raise self._meant(error) from None
+            raise self._build_error(error) from None
 
-    def _meant(self, error: Exception) -> RunnelError:
+    def _build_error(self, error: Exception) -> RunnelError:
         code = error.args[0] if error.args else None
-        if code in _PASSING:
+        if code in _TRANSIENT_ERRORS:
             return write_errors.unreachable(self.address, error, self.at)
-        return (write_errors.refused if code in _REFUSED else write_errors.NotAccepted)(self.address, error, self.at)
+        return (write_errors.refused if code in _ACCESS_ERRORS else write_errors.RowsRejected)(
+            self.address, error, self.at
+        )

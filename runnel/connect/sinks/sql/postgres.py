@@ -1,4 +1,4 @@
-"""Write to PostgreSQL: COPY in its binary form, straight from Arrow."""
+"""Write to PostgreSQL with binary COPY, directly from Arrow."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from pyiceberg.types import DecimalType, IcebergType
 
 from runnel.connect.jdbc.drivers import adbc_connection
 from runnel.connect.sinks.sql import write_errors
-from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
+from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, SqlWriter
 from runnel.errors import RunnelError
-from runnel.lake.scan.duckdb_types import duckdb_type, literal, quoted
+from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal, to_duckdb_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,26 +30,26 @@ _TYPES = {
     "VARCHAR": ("text", ("text", "varchar")),
     "BLOB": ("bytea", ("bytea",)),
 }
-_SAME = dict(_TYPES.values())  # what can be copied without a cast
+_BINARY_TYPES = dict(_TYPES.values())  # types that can be copied without a cast
 _LOCK_SECONDS = 60
 _NO_UNIQUE_INDEX = "42P10"
-_PASSING = ("08", "40", "53", "57", "55P03")
+_TRANSIENT_STATES = ("08", "40", "53", "57", "55P03")
 
 
-class Postgres(Writer):
+class PostgresWriter(SqlWriter):
     """A connection to PostgreSQL."""
 
     _connection: "dbapi.Connection | None" = None
 
     def connect(self) -> None:
-        """Connect; nobody waits for a lock for longer than a minute."""
-        with self._told():
-            self._connection = adbc_connection.connect(self._uri())
+        """Connect; no statement waits for a lock for longer than a minute."""
+        with self._translate_errors():
+            self._connection = adbc_connection.connect(self._build_uri())
         self.execute(f"SET lock_timeout = '{_LOCK_SECONDS}s'")
         self.execute("SET TimeZone = 'UTC'")
 
     def close(self) -> None:
-        """Close it; the transaction that was not committed is undone."""
+        """Close the connection; an uncommitted transaction is rolled back."""
         from contextlib import suppress
 
         if self._connection is not None:
@@ -66,123 +66,130 @@ class Postgres(Writer):
         self.execute("COMMIT")
 
     def execute(self, sql: str) -> None:
-        """Do something."""
-        with self._told(), self._cursor() as cursor:
+        """Run a statement."""
+        with self._translate_errors(), self._cursor() as cursor:
             cursor.execute(sql)
 
-    def rows(self, sql: str) -> list[Row]:
-        """Return what a query says."""
-        with self._told(), self._cursor() as cursor:
+    def fetch_rows(self, sql: str) -> list[Row]:
+        """Return the rows of a query."""
+        with self._translate_errors(), self._cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall())
 
-    def known(self) -> Mapping[str, str] | None:
+    def read_columns(self) -> Mapping[str, str] | None:
         """Return the columns of the table with their types."""
-        found = self.rows(
+        rows = self.fetch_rows(
             "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod)::text FROM pg_attribute a"
-            f" JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = to_regclass({literal(self.target)})"
+            f" JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = to_regclass({quote_literal(self.target)})"
             " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
         )
-        self._binary = {name: kind for name, kind, _ in found}
-        return {name: kind for name, _, kind in found} or None
+        self._binary_types = {name: kind for name, kind, _ in rows}
+        return {name: kind for name, _, kind in rows} or None
 
-    def column(self, name: str, kind: IcebergType, *, is_key: bool) -> Column:
-        """Return how a column goes out: what PostgreSQL has no type for as JSON, a uuid as its text."""
+    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:
+        """Return how a column is written: nested types as JSON, a uuid as text."""
         if isinstance(kind, DecimalType):
-            return Column(name, f"numeric({kind.precision},{kind.scale})", quoted(name))
+            return SinkColumn(name, f"numeric({kind.precision},{kind.scale})", quote_identifier(name))
         if not kind.is_primitive:
-            return Column(name, "jsonb", f"CAST(to_json({quoted(name)}) AS VARCHAR)")
-        text = duckdb_type(kind)
-        if text == "UUID":
-            return Column(name, "uuid", f"CAST({quoted(name)} AS VARCHAR)")
-        return Column(name, _TYPES[text][0], quoted(name))
+            return SinkColumn(name, "jsonb", f"CAST(to_json({quote_identifier(name)}) AS VARCHAR)")
+        type_name = to_duckdb_type(kind)
+        if type_name == "UUID":
+            return SinkColumn(name, "uuid", f"CAST({quote_identifier(name)} AS VARCHAR)")
+        return SinkColumn(name, _TYPES[type_name][0], quote_identifier(name))
 
-    def load(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
-        """Copy rows into the table, by way of a temporary one where its types are others."""
-        if all(self._binary.get(column.name) in _binary_of(column) for column in columns):
-            with self._told(), self._cursor() as cursor:
+    def load(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+        """Copy rows into the table, through a temporary table if its column types differ."""
+        if all(self._binary_types.get(column.name) in _binary_types_of(column) for column in columns):
+            with self._translate_errors(), self._cursor() as cursor:
                 cursor.adbc_ingest(self.table, rows, mode="append", db_schema_name=self.schema)
             return
         self.stage(columns, rows)
-        self.execute(f"INSERT INTO {self.target} ({self._names(columns)}) {self._staged(columns)}")
+        self.execute(f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_staged(columns)}")
 
-    def stage(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Copy rows into a temporary table."""
-        self.execute(f"DROP TABLE IF EXISTS pg_temp.{STAGED}")
-        with self._told(), self._cursor() as cursor:
-            cursor.adbc_ingest(STAGED, rows, mode="create", temporary=True)
-        self.execute(f"ANALYZE pg_temp.{STAGED}")
+        self.execute(f"DROP TABLE IF EXISTS pg_temp.{STAGING_TABLE}")
+        with self._translate_errors(), self._cursor() as cursor:
+            cursor.adbc_ingest(STAGING_TABLE, rows, mode="create", temporary=True)
+        self.execute(f"ANALYZE pg_temp.{STAGING_TABLE}")
 
-    def upsert(self, columns: Sequence[Column], key: Sequence[str]) -> None:
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
         """Insert the staged rows, or update those with the same key."""
         others = [column.name for column in columns if column.name not in key]
-        update = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
-        act = f"DO UPDATE SET {update}" if others else "DO NOTHING"
+        update = ", ".join(f"{quote_identifier(name)} = EXCLUDED.{quote_identifier(name)}" for name in others)
+        conflict_action = f"DO UPDATE SET {update}" if others else "DO NOTHING"
         try:
             self.execute(
-                f"INSERT INTO {self.target} ({self._names(columns)}) {self._staged(columns)}"
-                f" ON CONFLICT ({self.names(key)}) {act}"
+                f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_staged(columns)}"
+                f" ON CONFLICT ({self.join_names(key)}) {conflict_action}"
             )
-        except write_errors.NotAccepted as error:
-            if error.state == _NO_UNIQUE_INDEX:
+        except write_errors.RowsRejected as error:
+            if error.sql_state == _NO_UNIQUE_INDEX:
                 raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at) from None
             raise
 
     def delete(self, key: Sequence[str]) -> None:
         """Remove the rows whose keys are staged, compared in the types of the table."""
-        kinds = self.known() or {}
-        same = [f"CAST({STAGED}.{quoted(one)} AS {kinds[one]}) = {self.target}.{quoted(one)}" for one in key]
-        self.execute(f"DELETE FROM {self.target} USING pg_temp.{STAGED} WHERE {' AND '.join(same)}")
+        kinds = self.read_columns() or {}
+        key_conditions = [
+            f"CAST({STAGING_TABLE}.{quote_identifier(name)} AS {kinds[name]}) = {self.target}.{quote_identifier(name)}"
+            for name in key
+        ]
+        self.execute(f"DELETE FROM {self.target} USING pg_temp.{STAGING_TABLE} WHERE {' AND '.join(key_conditions)}")
 
     def clear(self) -> None:
-        """Empty the table, or where that is not allowed, because others refer to it, delete its rows."""
-        referred = f"SELECT 1 FROM pg_constraint WHERE confrelid = to_regclass({literal(self.target)}) LIMIT 1"
-        self.execute(f"DELETE FROM {self.target}" if self.rows(referred) else f"TRUNCATE {self.target}")
+        """Truncate the table, or delete its rows if foreign keys of other tables forbid that."""
+        references_sql = (
+            f"SELECT 1 FROM pg_constraint WHERE confrelid = to_regclass({quote_literal(self.target)}) LIMIT 1"
+        )
+        self.execute(f"DELETE FROM {self.target}" if self.fetch_rows(references_sql) else f"TRUNCATE {self.target}")
 
-    def _names(self, columns: Sequence[Column]) -> str:
-        return self.names([column.name for column in columns])
+    def _column_list(self, columns: Sequence[SinkColumn]) -> str:
+        return self.join_names([column.name for column in columns])
 
-    def _staged(self, columns: Sequence[Column]) -> str:
+    def _select_staged(self, columns: Sequence[SinkColumn]) -> str:
         """Return a SELECT of the staged rows, in the types of the table."""
-        kinds = self.known() or {}
-        shown = [f"CAST({quoted(one.name)} AS {kinds[one.name]})" for one in columns]
-        return f"SELECT {', '.join(shown)} FROM pg_temp.{STAGED}"
+        kinds = self.read_columns() or {}
+        casts = [f"CAST({quote_identifier(column.name)} AS {kinds[column.name]})" for column in columns]
+        return f"SELECT {', '.join(casts)} FROM pg_temp.{STAGING_TABLE}"
 
     def _cursor(self) -> "dbapi.Cursor":
         assert self._connection is not None
         return self._connection.cursor()
 
-    def _uri(self) -> str:
+    def _build_uri(self) -> str:
         address = self.address
-        who = quote(address.user or "", safe="")
-        who += f":{quote(address.password, safe='')}" if address.password else ""
+        credentials = quote(address.user or "", safe="")
+        credentials += f":{quote(address.password, safe='')}" if address.password else ""
         host = f"[{address.host}]" if ":" in address.host else address.host
         options = urlencode({"connect_timeout": "10", "application_name": "runnel", **dict(address.options)})
-        at = "@" if who else ""
-        return f"postgresql://{who}{at}{host}:{address.port}/{quote(address.database, safe='')}?{options}"
+        at = "@" if credentials else ""
+        return f"postgresql://{credentials}{at}{host}:{address.port}/{quote(address.database, safe='')}?{options}"
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import adbc_driver_manager
 
         try:
             yield
         except adbc_driver_manager.Error as error:
-            raise self._meant(error) from None
+            raise self._build_error(error) from None
 
-    def _meant(self, error: Any) -> RunnelError:
+    def _build_error(self, error: Any) -> RunnelError:
         state = error.sqlstate or ""
         text = str(error)
-        if "Failed to connect" in text or (state.startswith(_PASSING) and state != "08P01"):
-            refuses = any(sign in text for sign in ("authentication", "no pg_hba", "does not exist", "no password"))
-            return (write_errors.refused if refuses else write_errors.unreachable)(self.address, error, self.at)
+        if "Failed to connect" in text or (state.startswith(_TRANSIENT_STATES) and state != "08P01"):
+            is_refused = any(
+                phrase in text for phrase in ("authentication", "no pg_hba", "does not exist", "no password")
+            )
+            return (write_errors.refused if is_refused else write_errors.unreachable)(self.address, error, self.at)
         if state.startswith("28") or state == "42501":
             return write_errors.refused(self.address, error, self.at)
-        if not state and any(sign in text for sign in ("no connection", "server closed", "could not receive")):
+        if not state and any(phrase in text for phrase in ("no connection", "server closed", "could not receive")):
             return write_errors.unreachable(self.address, error, self.at)
-        return write_errors.NotAccepted(self.address, error, self.at, state)
+        return write_errors.RowsRejected(self.address, error, self.at, state)
 
 
-def _binary_of(column: Column) -> tuple[str, ...]:
-    """Return the types whose binary form is that of a column's values; none for what needs a cast."""
-    return ("numeric",) if column.kind.startswith("numeric") else _SAME.get(column.kind, ())
+def _binary_types_of(column: SinkColumn) -> tuple[str, ...]:
+    """Return the types whose binary form equals that of a column's values; none if a cast is needed."""
+    return ("numeric",) if column.sql_type.startswith("numeric") else _BINARY_TYPES.get(column.sql_type, ())

@@ -1,4 +1,4 @@
-"""Databases that are written to row by row: values as the driver takes them."""
+"""Convert rows to tuples of values that database drivers accept."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time
@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Value = Callable[[Any], Any]
+ConvertValue = Callable[[Any], Any]
 
 
-def tuples(rows: "pa.RecordBatchReader", value: Value) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of each batch; `value` turns each into what the driver takes."""
+def convert_batches(rows: "pa.RecordBatchReader", convert_value: ConvertValue) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of each batch; `convert_value` turns each value into what the driver accepts."""
     import pyarrow as pa
 
     for batch in rows:
         columns = []
         for column in batch.columns:
-            found = column.to_pylist()
+            values = column.to_pylist()
             is_plain = pa.types.is_integer(column.type) or pa.types.is_string(column.type)
-            columns.append(found if is_plain or pa.types.is_floating(column.type) else [value(one) for one in found])
+            columns.append(
+                values if is_plain or pa.types.is_floating(column.type) else [convert_value(item) for item in values]
+            )
         yield list(zip(*columns, strict=True))
 
 
-def text(value: Any) -> Any:
-    """Return a value as SQLite keeps it: times in ISO form, decimals as their digits.
+def to_sqlite_value(value: Any) -> Any:
+    """Return a value as SQLite stores it: times in ISO form, decimals as text.
 
-    >>> text(Decimal("5.00")), text(date(2026, 1, 2)), text(True)
+    >>> to_sqlite_value(Decimal("5.00")), to_sqlite_value(date(2026, 1, 2)), to_sqlite_value(True)
     ('5.00', '2026-01-02', 1)
     """
     if isinstance(value, bool):
@@ -39,15 +41,15 @@ def text(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date | time) else value
 
 
-def utc(value: Any) -> Any:
-    """Return a value as MySQL keeps it: moments in UTC."""
+def to_mysql_value(value: Any) -> Any:
+    """Return a value as MySQL stores it: timestamps with a time zone in UTC."""
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value
 
 
-def marks(columns: Sequence[object], mark: str) -> str:
-    """Return placeholders.
+def join_placeholders(columns: Sequence[object], placeholder: str) -> str:
+    """Return one placeholder for each column.
 
-    >>> marks("ab", "?")
+    >>> join_placeholders("ab", "?")
     '?, ?'
     """
-    return ", ".join([mark] * len(columns))
+    return ", ".join([placeholder] * len(columns))

@@ -1,4 +1,4 @@
-"""Write to a file of SQLite."""
+"""Write to a SQLite file."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pyiceberg.types import DecimalType, IcebergType
 
 from runnel.connect.sinks.sql import write_errors
-from runnel.connect.sinks.sql.row_values import marks, text, tuples
-from runnel.connect.sinks.sql.writer import STAGED, Column, Row, Writer
-from runnel.lake.scan.duckdb_types import duckdb_type, quoted
+from runnel.connect.sinks.sql.row_values import convert_batches, join_placeholders, to_sqlite_value
+from runnel.connect.sinks.sql.writer import STAGING_TABLE, Row, SinkColumn, SqlWriter
+from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,24 +20,24 @@ _TYPES = {"BOOLEAN": "INTEGER", "FLOAT": "REAL", "DOUBLE": "REAL", "VARCHAR": "T
 _BUSY_SECONDS = 30.0
 
 
-class Sqlite(Writer):
-    """A connection to a file of SQLite, which is made where it lacks; its folder must be there."""
+class SqliteWriter(SqlWriter):
+    """A connection to a SQLite file, which is created if it does not exist; its folder must exist."""
 
     _connection: sqlite3.Connection | None = None
 
     def connect(self) -> None:
         """Open the file."""
-        with self._told():
+        with self._translate_errors():
             self._connection = sqlite3.connect(self.address.database, timeout=_BUSY_SECONDS, isolation_level=None)
 
     def close(self) -> None:
-        """Close it; the transaction that was not committed is undone."""
+        """Close the connection; an uncommitted transaction is rolled back."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def begin(self) -> None:
-        """Begin to write; others read on, but don't write."""
+        """Begin a write transaction; other connections can read but not write."""
         self.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -45,84 +45,88 @@ class Sqlite(Writer):
         self.execute("COMMIT")
 
     def execute(self, sql: str) -> None:
-        """Do something."""
-        with self._told():
-            self._open.execute(sql)
+        """Run a statement."""
+        with self._translate_errors():
+            self._live_connection.execute(sql)
 
-    def rows(self, sql: str) -> list[Row]:
-        """Return what a query says."""
-        with self._told():
-            return self._open.execute(sql).fetchall()
+    def fetch_rows(self, sql: str) -> list[Row]:
+        """Return the rows of a query."""
+        with self._translate_errors():
+            return self._live_connection.execute(sql).fetchall()
 
-    def known(self) -> Mapping[str, str] | None:
+    def read_columns(self) -> Mapping[str, str] | None:
         """Return the columns of the table with their types."""
-        with self._told():
-            found = self._open.execute("SELECT name, type FROM pragma_table_info(?)", (self.table,)).fetchall()
-        return dict(found) or None
+        with self._translate_errors():
+            rows = self._live_connection.execute(
+                "SELECT name, type FROM pragma_table_info(?)", (self.table,)
+            ).fetchall()
+        return dict(rows) or None
 
-    def column(self, name: str, kind: IcebergType, *, is_key: bool) -> Column:
-        """Return how a column goes out: SQLite knows numbers, texts and bytes."""
+    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:
+        """Return how a column is written: SQLite has numbers, texts and bytes."""
         if isinstance(kind, DecimalType):
-            return Column(name, f"DECIMAL({kind.precision},{kind.scale})", quoted(name))
+            return SinkColumn(name, f"DECIMAL({kind.precision},{kind.scale})", quote_identifier(name))
         if not kind.is_primitive:
-            return Column(name, "TEXT", f"CAST(to_json({quoted(name)}) AS VARCHAR)")
-        found = duckdb_type(kind)
-        read = f"CAST({quoted(name)} AS VARCHAR)" if found == "UUID" else quoted(name)
-        made = found if found in ("INTEGER", "BIGINT") else _TYPES.get(found, "TEXT")
-        return Column(name, made, read)
+            return SinkColumn(name, "TEXT", f"CAST(to_json({quote_identifier(name)}) AS VARCHAR)")
+        type_name = to_duckdb_type(kind)
+        read_sql = f"CAST({quote_identifier(name)} AS VARCHAR)" if type_name == "UUID" else quote_identifier(name)
+        sql_type = type_name if type_name in ("INTEGER", "BIGINT") else _TYPES.get(type_name, "TEXT")
+        return SinkColumn(name, sql_type, read_sql)
 
-    def load(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def load(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Insert rows into the table."""
-        self._insert(self.target, columns, rows)
+        self._insert_rows(self.target, columns, rows)
 
-    def stage(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Insert rows into a temporary table."""
-        self.execute(f"DROP TABLE IF EXISTS temp.{STAGED}")
-        made = ", ".join(f"{quoted(column.name)} {column.kind}" for column in columns)
-        self.execute(f"CREATE TEMP TABLE {STAGED} ({made})")
-        self._insert(f"temp.{STAGED}", columns, rows)
+        self.execute(f"DROP TABLE IF EXISTS temp.{STAGING_TABLE}")
+        definitions = ", ".join(f"{quote_identifier(column.name)} {column.sql_type}" for column in columns)
+        self.execute(f"CREATE TEMP TABLE {STAGING_TABLE} ({definitions})")
+        self._insert_rows(f"temp.{STAGING_TABLE}", columns, rows)
 
-    def upsert(self, columns: Sequence[Column], key: Sequence[str]) -> None:
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
         """Insert the staged rows, or update those with the same key."""
-        names = self.names([column.name for column in columns])
+        names = self.join_names([column.name for column in columns])
         others = [column.name for column in columns if column.name not in key]
-        update = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
-        act = f"DO UPDATE SET {update}" if others else "DO NOTHING"
-        rows = f"SELECT {names} FROM temp.{STAGED} WHERE true"
+        update = ", ".join(f"{quote_identifier(name)} = excluded.{quote_identifier(name)}" for name in others)
+        conflict_action = f"DO UPDATE SET {update}" if others else "DO NOTHING"
+        rows = f"SELECT {names} FROM temp.{STAGING_TABLE} WHERE true"
         try:
-            self._open.execute(f"INSERT INTO {self.target} ({names}) {rows} ON CONFLICT ({self.names(key)}) {act}")
+            self._live_connection.execute(
+                f"INSERT INTO {self.target} ({names}) {rows} ON CONFLICT ({self.join_names(key)}) {conflict_action}"
+            )
         except sqlite3.Error as error:
             if "ON CONFLICT clause does not match" in str(error):
                 raise write_errors.no_key(self.address, self.table, ", ".join(key), self.at) from None
-            raise write_errors.NotAccepted(self.address, error, self.at) from None
+            raise write_errors.RowsRejected(self.address, error, self.at) from None
 
     @property
     def target(self) -> str:
         """Return the table as SQL; SQLite has no schemas."""
-        return quoted(self.table)
+        return quote_identifier(self.table)
 
     @property
-    def _open(self) -> sqlite3.Connection:
+    def _live_connection(self) -> sqlite3.Connection:
         assert self._connection is not None
         return self._connection
 
-    def _insert(self, table: str, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
-        names = self.names([column.name for column in columns])
-        sql = f"INSERT INTO {table} ({names}) VALUES ({marks(columns, '?')})"
-        with self._told():
-            for batch in tuples(rows, text):
-                self._open.executemany(sql, batch)
+    def _insert_rows(self, table: str, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+        names = self.join_names([column.name for column in columns])
+        sql = f"INSERT INTO {table} ({names}) VALUES ({join_placeholders(columns, '?')})"
+        with self._translate_errors():
+            for batch in convert_batches(rows, to_sqlite_value):
+                self._live_connection.executemany(sql, batch)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.OperationalError as error:
             if "unable to open" in str(error) and not Path(self.address.database).parent.is_dir():
                 raise write_errors.refused(self.address, error, self.at) from None
-            passing = any(sign in str(error) for sign in ("locked", "busy", "unable to open"))
-            raise (write_errors.unreachable if passing else write_errors.NotAccepted)(
+            is_transient = any(phrase in str(error) for phrase in ("locked", "busy", "unable to open"))
+            raise (write_errors.unreachable if is_transient else write_errors.RowsRejected)(
                 self.address, error, self.at
             ) from None
         except sqlite3.Error as error:
-            raise write_errors.NotAccepted(self.address, error, self.at) from None
+            raise write_errors.RowsRejected(self.address, error, self.at) from None

@@ -1,35 +1,35 @@
-"""Turn what a database says while it is written to into what a user is told. No password is ever part of it."""
+"""Turn exceptions of database drivers while writing into errors for users. They never contain a password."""
 
-from runnel.connect.jdbc.driver_errors import first_line
-from runnel.connect.jdbc.url import Address
+from runnel.connect.jdbc.driver_errors import first_error_line
+from runnel.connect.jdbc.url import DatabaseAddress
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 
-def unreachable(address: Address, error: BaseException, at: str) -> Unreachable:
-    """Return that nothing answers, or that it broke off."""
-    what = f"{address.called} at {address} does not answer: {first_line(address, error)}"
+def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
+    """Return the error of a database that does not answer or lost the connection."""
+    what = f"{address.product_name} at {address} does not answer: {first_error_line(address, error)}"
     fix = "look whether it runs, and whether this machine may reach it; the next run goes on"
     return Unreachable("SINK_UNREACHABLE", what, at=at, fix=fix)
 
 
-def refused(address: Address, error: BaseException, at: str) -> RunnelError:
-    """Return that it does not let this user in, or not do what is needed."""
-    what = f"{address.called} at {address} refuses the user: {first_line(address, error)}"
+def refused(address: DatabaseAddress, error: BaseException, at: str) -> RunnelError:
+    """Return the error of a database that refuses the login or lacks a permission for the user."""
+    what = f"{address.product_name} at {address} refuses the user: {first_error_line(address, error)}"
     fix = 'correct user= and password=rn.secret("..."), or let the user create and change tables there'
     return RunnelError("SINK_REFUSED", what, at=at, fix=fix)
 
 
-def no_key(address: Address, table: str, key: str, at: str) -> Mistake:
-    """Return that the table's key is none of the database's."""
+def no_key(address: DatabaseAddress, table: str, key: str, at: str) -> Mistake:
+    """Return the error of a table without a unique index on the sink's key."""
     what = f"`{table}` at {address} has no primary key and no unique index on ({key}), so rows can't be upserted"
     return Mistake("SINK_KEY", what, at=at, fix=f"CREATE UNIQUE INDEX ... ON {table} ({key})")
 
 
-class NotAccepted(RunnelError):
-    """The database does not take the rows. `state` is what it calls the reason."""
+class RowsRejected(RunnelError):
+    """The database rejects the rows. `sql_state` is its SQLSTATE, if it has one."""
 
-    def __init__(self, address: Address, error: BaseException, at: str, state: str = "") -> None:
-        what = f"{address.called} at {address} does not take the rows: {first_line(address, error)}"
+    def __init__(self, address: DatabaseAddress, error: BaseException, at: str, sql_state: str = "") -> None:
+        what = f"{address.product_name} at {address} does not take the rows: {first_error_line(address, error)}"
         fix = "correct the table there, or drop it and let Runnel make it; the next run goes on"
         super().__init__("SINK_DATABASE", what, at=at, fix=fix)
-        self.state = state
+        self.sql_state = sql_state

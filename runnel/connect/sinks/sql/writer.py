@@ -1,6 +1,6 @@
-"""What writing to a database takes, whichever it is: one connection, one transaction, rows in bulk.
+"""Define what writing to any database needs: one connection, one transaction, rows in bulk.
 
-Each kind of database has a module of its own that knows its driver and its SQL.
+Each kind of database has its own module for its driver and its SQL.
 """
 
 from abc import ABC, abstractmethod
@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from runnel.connect.jdbc.database import split_name
-from runnel.connect.jdbc.url import Address, address_of
-from runnel.lake.scan.duckdb_types import quoted
+from runnel.connect.jdbc.database import split_table_name
+from runnel.connect.jdbc.url import DatabaseAddress, parse_address
+from runnel.lake.scan.duckdb_types import quote_identifier
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from runnel.declare.model.endpoints import Jdbc
 
 Row = tuple[Any, ...]
-STAGED = "runnel_staged"
+STAGING_TABLE = "runnel_staged"
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column on its way out: what the database calls its type, and the DuckDB SQL that reads it."""
+class SinkColumn:
+    """A column to write: its type in the database, and the DuckDB SQL that reads it from the lake."""
 
     name: str
-    kind: str
-    read: str
+    sql_type: str
+    read_sql: str
 
 
-class Writer(ABC):
-    """A database that is written to in one transaction. Entering connects; what was not committed is undone."""
+class SqlWriter(ABC):
+    """A database that is written to in one transaction. Entering connects; leaving rolls back what is not committed."""
 
-    def __init__(self, address: Address, table: str, at: str) -> None:
+    def __init__(self, address: DatabaseAddress, table: str, at: str) -> None:
         self.address = address
-        self.schema, self.table = split_name(table)
+        self.schema, self.table = split_table_name(table)
         self.at = at
 
     def __enter__(self) -> Self:
@@ -57,19 +57,19 @@ class Writer(ABC):
 
     def quote(self, name: str) -> str:
         """Return a name as SQL."""
-        return quoted(name)
+        return quote_identifier(name)
 
-    def names(self, names: Sequence[str]) -> str:
+    def join_names(self, names: Sequence[str]) -> str:
         """Return a list of columns as SQL."""
         return ", ".join(map(self.quote, names))
 
     @abstractmethod
     def connect(self) -> None:
-        """Connect; raises Unreachable where nothing answers."""
+        """Connect; raises Unreachable if the database does not answer."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -77,35 +77,35 @@ class Writer(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Make all of it last."""
+        """Commit the transaction."""
 
     @abstractmethod
     def execute(self, sql: str) -> None:
-        """Do something."""
+        """Run a statement."""
 
     @abstractmethod
-    def rows(self, sql: str) -> list[Row]:
-        """Return what a query says."""
+    def fetch_rows(self, sql: str) -> list[Row]:
+        """Return the rows of a query."""
 
     @abstractmethod
-    def known(self) -> Mapping[str, str] | None:
-        """Return the columns of the table with their types; None where there is no such table."""
+    def read_columns(self) -> Mapping[str, str] | None:
+        """Return the columns of the table with their types; None if the table does not exist."""
 
     @abstractmethod
-    def column(self, name: str, kind: "IcebergType", *, is_key: bool) -> Column:
-        """Return how a column of the lake goes out."""
+    def build_column(self, name: str, kind: "IcebergType", *, is_key: bool) -> SinkColumn:
+        """Return how a column of the lake is written."""
 
     @abstractmethod
-    def load(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
+    def load(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Add rows to the table."""
 
     @abstractmethod
-    def stage(self, columns: Sequence[Column], rows: "pa.RecordBatchReader") -> None:
-        """Put rows into a temporary table, in the place of what was in it."""
+    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+        """Replace the content of a temporary table by these rows."""
 
     @abstractmethod
-    def upsert(self, columns: Sequence[Column], key: Sequence[str]) -> None:
-        """Let the staged rows take the place of those with the same key, or come to them."""
+    def upsert(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
+        """Insert the staged rows, or update the rows with the same key."""
 
     def clear(self) -> None:
         """Remove all rows of the table."""
@@ -113,31 +113,33 @@ class Writer(ABC):
 
     def delete(self, key: Sequence[str]) -> None:
         """Remove the rows whose keys are staged."""
-        same = " AND ".join(f"{STAGED}.{self.quote(one)} = {self.target}.{self.quote(one)}" for one in key)
-        self.execute(f"DELETE FROM {self.target} WHERE EXISTS (SELECT 1 FROM {STAGED} WHERE {same})")
+        key_condition = " AND ".join(
+            f"{STAGING_TABLE}.{self.quote(name)} = {self.target}.{self.quote(name)}" for name in key
+        )
+        self.execute(f"DELETE FROM {self.target} WHERE EXISTS (SELECT 1 FROM {STAGING_TABLE} WHERE {key_condition})")
 
-    def create(self, columns: Sequence[Column], key: Sequence[str]) -> None:
-        """Make the table."""
-        made = [f"{self.quote(column.name)} {column.kind}" for column in columns]
-        made += [f"PRIMARY KEY ({self.names(key)})"] if key else []
-        self.execute(f"CREATE TABLE {self.target} ({', '.join(made)})")
+    def create_table(self, columns: Sequence[SinkColumn], key: Sequence[str]) -> None:
+        """Create the table."""
+        definitions = [f"{self.quote(column.name)} {column.sql_type}" for column in columns]
+        definitions += [f"PRIMARY KEY ({self.join_names(key)})"] if key else []
+        self.execute(f"CREATE TABLE {self.target} ({', '.join(definitions)})")
 
-    def add(self, column: Column) -> None:
+    def add_column(self, column: SinkColumn) -> None:
         """Add a column to the table."""
-        self.execute(f"ALTER TABLE {self.target} ADD COLUMN {self.quote(column.name)} {column.kind}")
+        self.execute(f"ALTER TABLE {self.target} ADD COLUMN {self.quote(column.name)} {column.sql_type}")
 
 
-def writer_of(target: "Jdbc", root: Path, at: str) -> Writer:
-    """Return what writes to a database, not connected yet."""
-    address, table = address_of(target, root, at), target.table or ""
+def build_writer(target: "Jdbc", root: Path, at: str) -> SqlWriter:
+    """Return the writer of a database, not connected yet."""
+    address, table = parse_address(target, root, at), target.table or ""
     if address.kind == "postgresql":
-        from runnel.connect.sinks.sql.postgres import Postgres
+        from runnel.connect.sinks.sql.postgres import PostgresWriter
 
-        return Postgres(address, table, at)
+        return PostgresWriter(address, table, at)
     if address.kind == "mysql":
-        from runnel.connect.sinks.sql.mysql import MySql
+        from runnel.connect.sinks.sql.mysql import MySqlWriter
 
-        return MySql(address, table, at)
-    from runnel.connect.sinks.sql.sqlite import Sqlite
+        return MySqlWriter(address, table, at)
+    from runnel.connect.sinks.sql.sqlite import SqliteWriter
 
-    return Sqlite(address, table, at)
+    return SqliteWriter(address, table, at)

@@ -1,7 +1,7 @@
-"""Compact tables: many small files become few, deleted rows leave their files, manifests are put together.
+"""Compact tables: merge small files, apply position deletes and merge manifests.
 
-The rows stay the same, and so does the content version: nothing is computed again because of a compaction. It never
-waits for or stops a writer: where somebody else changed the same files meanwhile, the attempt is dropped.
+The rows and the content version stay the same, so a compaction causes no recomputation. It never waits for or blocks a
+writer: if another writer changed the same files meanwhile, the attempt is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFile
 
-from runnel.errors import Moved
+from runnel.errors import VersionConflict
 from runnel.lake import failpoints
 from runnel.lake.flow_state.ingest_positions import has_ingested
-from runnel.lake.history.branches import branch as branch_of
-from runnel.lake.history.commits import Change, Commit, Version, version_at
+from runnel.lake.history.branches import get_branch as branch_of
+from runnel.lake.history.commits import Commit, CommitChange, find_version
 from runnel.lake.iceberg import table_properties
-from runnel.lake.iceberg.manifests import Entry, entries, manifests
+from runnel.lake.iceberg.manifests import FileEntry, read_entries, read_manifests
 from runnel.lake.iceberg.parquet_writer import TARGET_BYTES
-from runnel.lake.iceberg.snapshots import Edit, stage
-from runnel.lake.iceberg.table_metadata import Unwritable, check_writable, load
-from runnel.lake.leases.pins import pinned
-from runnel.lake.publish import Draft, publish
-from runnel.lake.scan.scan_sql import Unscannable
-from runnel.lake.upkeep.compact.file_selection import Choice, choose
-from runnel.lake.upkeep.compact.group_rewriter import pour
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, load_metadata
+from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.lake.upkeep.compact.file_selection import CompactionPlan, plan_compaction
+from runnel.lake.upkeep.compact.group_rewriter import rewrite_group
+from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
 _QUARANTINE = "quarantine"
-_KEPT_APART = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
+_PER_SOURCE_FILE_NOTE = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactionResult:
     """What a compaction did to a table. Without a `commit` it did nothing, and `note` says why."""
 
     table: str
@@ -57,8 +58,8 @@ class Compacted:
 
 
 @dataclass(frozen=True)
-class _Made:
-    """New files, and which files each of them replaces."""
+class _RewrittenFiles:
+    """The new files, and which files each of them replaces."""
 
     files: tuple[DataFile, ...]
     replaces: Mapping[str, list[str]]
@@ -72,165 +73,187 @@ def compact(
     target_bytes: int | None = None,
     force: bool = False,
     only_small: bool = False,
-    progress: Progress | None = None,
-) -> tuple[Compacted, ...]:
+    report_progress: Progress | None = None,
+) -> tuple[CompactionResult, ...]:
     """Compact one table of a branch, or all of them, each in a commit of its own.
 
-    Files become about as large as the table's `write.target-file-size-bytes`, or `target_bytes`. Files that were
-    registered in place are left alone unless `force` is given, and large ones that rows are deleted from where it is
-    about `only_small` files.
+    New files are about as large as the table's `write.target-file-size-bytes`, or `target_bytes`. Files that were
+    registered in place are rewritten only with `force`. With `only_small`, large files are left alone even if rows of
+    them are deleted.
     """
     store.db.read(lambda connection: branch_of(connection, branch))
     commit = store.commit(branch)
     versions = store.versions(commit, [table]) if table is not None else store.state(commit)
-    found = []
+    results = []
     for name, version in versions.items():
-        if _is_kept_apart(store, commit, name, version):
-            found.append(Compacted(str(name), None, note=_KEPT_APART))
+        if _keeps_source_files_apart(store, commit, name, version):
+            results.append(CompactionResult(str(name), None, note=_PER_SOURCE_FILE_NOTE))
             continue
         try:
-            found.append(_compact(store, branch, name, version, target_bytes, force, only_small, progress))
-        except (Unscannable, Unwritable) as error:
-            found.append(Compacted(str(name), None, note=error.what))
-    return tuple(found)
+            results.append(
+                _compact_table(store, branch, name, version, target_bytes, force, only_small, report_progress)
+            )
+        except (DuckdbScanError, UnwritableTable) as error:
+            results.append(CompactionResult(str(name), None, note=error.what))
+    return tuple(results)
 
 
-def _is_kept_apart(store: "Store", commit: Commit, table: "TableName", version: Version) -> bool:
-    """Tell whether each file of a source has data files of its own, which it replaces when it changes.
+def _keeps_source_files_apart(store: "Store", commit: Commit, table: "TableName", version: TableVersion) -> bool:
+    """Return whether each file of a source has data files of its own, which are replaced when that file changes.
 
-    So it is with the rows of these files that were set aside.
+    The same holds for the quarantined rows of such files.
     """
     if table.layer == _QUARANTINE:
-        properties = load(store, version.location).properties
-        of = properties.get(table_properties.QUARANTINE_OF)
-        return of is not None and store.db.read(
-            partial(has_ingested, commit=commit, table=TableName.stored(of), files=True)
+        properties = load_metadata(store, version.location).properties
+        quarantined_table = properties.get(table_properties.QUARANTINE_OF)
+        return quarantined_table is not None and store.db.read(
+            partial(has_ingested, commit=commit, table=TableName.parse_unchecked(quarantined_table), files=True)
         )
     if store.db.read(partial(has_ingested, commit=commit, table=table, files=True)):
         return True
-    is_fed = store.db.read(partial(has_ingested, commit=commit, table=table))
-    return not is_fed and load(store, version.location).properties.get(table_properties.SOURCE) == "files"
+    has_feed_position = store.db.read(partial(has_ingested, commit=commit, table=table))
+    return (
+        not has_feed_position
+        and load_metadata(store, version.location).properties.get(table_properties.SOURCE) == "files"
+    )
 
 
-def _compact(
+def _compact_table(
     store: "Store",
     branch: str,
     table: "TableName",
-    version: Version,
+    version: TableVersion,
     target_bytes: int | None,
     force: bool,
     only_small: bool,
-    progress: Progress | None,
-) -> Compacted:
-    with pinned(store.db, "write") as pin:
-        metadata = load(store, version.location)
+    report_progress: Progress | None,
+) -> CompactionResult:
+    with acquire_pin(store.db, "write") as pin:
+        metadata = load_metadata(store, version.location)
         check_writable(metadata)
         target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
-        choice = choose(store, metadata, target, force=force, only_small=only_small)
-        if choice.is_empty:
-            return Compacted(str(table), None, note="nothing to do")
-        made = _pour_all(store, table, metadata, choice, target, progress)
+        plan = plan_compaction(store, metadata, target, force=force, only_small=only_small)
+        if plan.is_empty:
+            return CompactionResult(str(table), None, note="nothing to do")
+        rewritten = _rewrite_groups(store, table, metadata, plan, target, report_progress)
         failpoints.reach(failpoints.COMPACT_FILES)
-        return _publish(store, branch, table, metadata, choice, made, pin)
+        return _publish_compaction(store, branch, table, metadata, plan, rewritten, pin)
 
 
-def _pour_all(
+def _rewrite_groups(
     store: "Store",
     table: "TableName",
     metadata: "TableMetadata",
-    choice: Choice,
+    plan: CompactionPlan,
     target: int,
-    progress: Progress | None,
-) -> _Made:
+    report_progress: Progress | None,
+) -> _RewrittenFiles:
     files: list[DataFile] = []
     replaces: dict[str, list[str]] = {}
-    done, total = 0, sum(group.rows for group in choice.groups)
+    done, total = 0, sum(group.rows for group in plan.groups)
 
-    def wrote(rows: int) -> None:
+    def report_rows(rows: int) -> None:
         nonlocal done
         done += rows
-        if progress is not None:
-            progress(f"compact {table}", done, total)
+        if report_progress is not None:
+            report_progress(f"compact {table}", done, total)
 
-    for group in choice.groups:
-        made = pour(store, metadata, group, target, wrote)
-        files += made
-        replaces |= {file.file_path: [entry.path for entry in group.data] for file in made}
-    return _Made(tuple(files), replaces)
+    for group in plan.groups:
+        new_files = rewrite_group(store, metadata, group, target, report_rows)
+        files += new_files
+        replaces |= {file.file_path: [entry.path for entry in group.data] for file in new_files}
+    return _RewrittenFiles(tuple(files), replaces)
 
 
-def _publish(
+def _publish_compaction(
     store: "Store",
     branch: str,
     table: "TableName",
     metadata: "TableMetadata",
-    choice: Choice,
-    made: _Made,
+    plan: CompactionPlan,
+    rewritten: _RewrittenFiles,
     pin: str,
-) -> Compacted:
-    dropped = Compacted(str(table), None, note="somebody else changed the same files meanwhile; try again later")
+) -> CompactionResult:
+    conflict_result = CompactionResult(
+        str(table), None, note="somebody else changed the same files meanwhile; try again later"
+    )
     for _ in range(ATTEMPTS):
-        version = _newest(store, branch, table)
-        removed = _still_there(store, metadata, version, choice)
-        if version is None or removed is None:
-            return dropped
-        sequence = max((entry.sequence for entry in choice.replaced), default=None)
-        edit = Edit(made.files, removed, rewrites=True, sequence=sequence, gathers=choice.gathers)
-        staged = stage(store, version.location, edit)
+        version = _read_current_version(store, branch, table)
+        removed_entries = _find_removed_entries(store, metadata, version, plan)
+        if version is None or removed_entries is None:
+            return conflict_result
+        sequence = max((entry.sequence for entry in plan.replaced_files), default=None)
+        edit = VersionEdit(
+            rewritten.files,
+            removed_entries,
+            is_rewrite=True,
+            sequence=sequence,
+            rewrites_manifests=plan.merges_manifests,
+        )
+        staged = stage_version(store, version.location, edit)
         failpoints.reach(failpoints.COMPACT_STAGED)
-        change = Change(table, version.location, staged, version.content, {"replaces": dict(made.replaces)})
-        message = f"compact {table}: {len(choice.replaced)} files into {len(made.files)}"
+        change = CommitChange(table, version.location, staged, version.content, {"replaces": dict(rewritten.replaces)})
+        message = f"compact {table}: {len(plan.replaced_files)} files into {len(rewritten.files)}"
         try:
-            found = publish(store.db, Draft(branch, message, store.author, (change,), kind="compact", pin=pin))
-        except Moved:
+            commit = publish(store.db, CommitDraft(branch, message, store.author, (change,), kind="compact", pin=pin))
+        except VersionConflict:
             continue
-        return _told(store, table, found.id, version.location, staged, choice, made)
-    return dropped
+        return _build_result(store, table, commit.id, version.location, staged, plan, rewritten)
+    return conflict_result
 
 
-def _newest(store: "Store", branch: str, table: "TableName") -> Version | None:
+def _read_current_version(store: "Store", branch: str, table: "TableName") -> TableVersion | None:
     commit = store.commit(branch)
-    return store.db.read(lambda connection: version_at(connection, commit, table))
+    return store.db.read(lambda connection: find_version(connection, commit, table))
 
 
-def _still_there(
-    store: "Store", planned: "TableMetadata", version: Version | None, choice: Choice
-) -> tuple[Entry, ...] | None:
-    """Return what a compaction takes out of a version, or None where the rows of those files are others by now.
+def _find_removed_entries(
+    store: "Store", planned_metadata: "TableMetadata", version: TableVersion | None, plan: CompactionPlan
+) -> tuple[FileEntry, ...] | None:
+    """Return the entries that a compaction removes from a version, or None if the rows of those files have changed.
 
-    New rows matter as little as new columns. But a delete that came may name rows of these files, by place or by
-    value, and the new files would bring them back; and a revert may bring back what a dropped delete applied to.
+    New rows and new columns don't matter. But a new delete file may name rows of these files, by position or by
+    value, and the new files would bring them back; and a revert may restore files that a dropped delete applied to.
     """
-    metadata = load(store, version.location) if version is not None else None
-    if metadata is None or metadata.table_uuid != planned.table_uuid:
+    metadata = load_metadata(store, version.location) if version is not None else None
+    if metadata is None or metadata.table_uuid != planned_metadata.table_uuid:
         return None
-    if planned.schema() not in metadata.schemas or not planned.specs().keys() <= metadata.specs().keys():
+    if (
+        planned_metadata.schema() not in metadata.schemas
+        or not planned_metadata.specs().keys() <= metadata.specs().keys()
+    ):
         return None
-    live = {entry.path: entry for entry in entries(store, metadata)}
-    known = {entry.path for entry in entries(store, planned)}
-    wanted = [*choice.replaced, *choice.dropped]
-    needed = [*wanted, *(entry for group in choice.groups for entry in group.deletes)]
-    newest = max((entry.sequence for entry in choice.dropped), default=-1)
-    came = [entry for path, entry in live.items() if path not in known]
-    if any(not entry.is_data or entry.sequence <= newest for entry in came):
+    live_entries = {entry.path: entry for entry in read_entries(store, metadata)}
+    planned_paths = {entry.path for entry in read_entries(store, planned_metadata)}
+    entries_to_remove = [*plan.replaced_files, *plan.dropped_deletes]
+    required_entries = [*entries_to_remove, *(entry for group in plan.groups for entry in group.deletes)]
+    newest_delete_sequence = max((entry.sequence for entry in plan.dropped_deletes), default=-1)
+    added_entries = [entry for path, entry in live_entries.items() if path not in planned_paths]
+    if any(not entry.is_data or entry.sequence <= newest_delete_sequence for entry in added_entries):
         return None
-    if any(entry.path not in live for entry in needed):
+    if any(entry.path not in live_entries for entry in required_entries):
         return None
-    return tuple(live[entry.path] for entry in wanted)
+    return tuple(live_entries[entry.path] for entry in entries_to_remove)
 
 
-def _told(
-    store: "Store", table: "TableName", commit: str, before: str, after: str, choice: Choice, made: _Made
-) -> Compacted:
-    return Compacted(
+def _build_result(
+    store: "Store",
+    table: "TableName",
+    commit: str,
+    before: str,
+    after: str,
+    plan: CompactionPlan,
+    rewritten: _RewrittenFiles,
+) -> CompactionResult:
+    return CompactionResult(
         str(table),
         commit,
-        files_before=len(choice.replaced),
-        files_after=len(made.files),
-        deletes_dropped=len(choice.dropped),
-        bytes_before=sum(entry.file.file_size_in_bytes for entry in choice.replaced),
-        bytes_after=sum(file.file_size_in_bytes for file in made.files),
-        manifests_before=len(manifests(store, load(store, before))),
-        manifests_after=len(manifests(store, load(store, after))),
-        rows=sum(file.record_count for file in made.files),
+        files_before=len(plan.replaced_files),
+        files_after=len(rewritten.files),
+        deletes_dropped=len(plan.dropped_deletes),
+        bytes_before=sum(entry.file.file_size_in_bytes for entry in plan.replaced_files),
+        bytes_after=sum(file.file_size_in_bytes for file in rewritten.files),
+        manifests_before=len(read_manifests(store, load_metadata(store, before))),
+        manifests_after=len(read_manifests(store, load_metadata(store, after))),
+        rows=sum(file.record_count for file in rewritten.files),
     )

@@ -1,6 +1,6 @@
 """Choose which files of a version a compaction rewrites.
 
-Small files of a partition are put together, and files with position deletes lose the rows that are deleted. Reads
+Small files of a partition are merged, and files with position deletes are rewritten without the deleted rows. Reads
 manifests and delete files; writes nothing.
 """
 
@@ -12,141 +12,151 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import MERGE_COUNT, MOST_ENTRIES, Entry, entries, manifests
-from runnel.lake.scan.scan_sql import check, spelled
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import MAX_ENTRIES, MERGE_COUNT, FileEntry, read_entries, read_manifests
+from runnel.lake.scan.scan_sql import check_scannable, normalize_file_path
 from runnel.lake.upkeep import position_deletes
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-SMALL_SHARE = 0.5  # of the target: below it a file is worth putting together with others
+SMALL_SHARE = 0.5  # of the target size: a smaller file is merged with others
 
 
 @dataclass(frozen=True)
-class Home:
-    """A partition of one spec."""
+class TargetPartition:
+    """The partition of a spec that rewritten rows go to."""
 
     spec_id: int
     partition: Record
 
 
 @dataclass(frozen=True)
-class Group:
-    """Data files whose rows become new files of one partition, with the deletes that apply to them."""
+class FileGroup:
+    """Data files to be rewritten into new files of one partition, with the deletes that apply to them."""
 
-    home: Home
-    data: tuple[Entry, ...]
-    deletes: tuple[Entry, ...]
-    rows: int  # that are left once the deletes are applied
+    target_partition: TargetPartition
+    data: tuple[FileEntry, ...]
+    deletes: tuple[FileEntry, ...]
+    rows: int  # after the deletes are applied
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a compaction does to a version. `dropped` are delete files that apply to nothing any more."""
+class CompactionPlan:
+    """What a compaction does to a version. `dropped_deletes` are delete files that no longer apply to any file."""
 
-    groups: tuple[Group, ...]
-    dropped: tuple[Entry, ...]
-    gathers: bool  # the manifests are too many
+    groups: tuple[FileGroup, ...]
+    dropped_deletes: tuple[FileEntry, ...]
+    merges_manifests: bool  # there are too many manifests
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to do."""
-        return not self.groups and not self.dropped and not self.gathers
+        """Return whether there is nothing to do."""
+        return not self.groups and not self.dropped_deletes and not self.merges_manifests
 
     @property
-    def replaced(self) -> tuple[Entry, ...]:
-        """Return the data files whose rows are written anew."""
+    def replaced_files(self) -> tuple[FileEntry, ...]:
+        """Return the data files that are rewritten."""
         return tuple(entry for group in self.groups for entry in group.data)
 
 
-def choose(
+def plan_compaction(
     store: "Store", metadata: TableMetadata, target_bytes: int, *, force: bool, only_small: bool = False
-) -> Choice:
-    """Return what there is to do. Files outside the warehouse are left as they are; if forced, all are brought in.
+) -> CompactionPlan:
+    """Return what a compaction has to do. Files outside the warehouse are rewritten only with `force`.
 
-    Large files keep the rows that are deleted from them where it is about `only_small` ones.
+    With `only_small`, large files are left alone even if rows of them are deleted.
 
-    Raises Unscannable where deletes are of a kind that only Spark can apply.
+    Raises Unscannable if only Spark can apply some of the deletes.
     """
-    live = list(entries(store, metadata))
-    data = [entry for entry in live if entry.is_data]
-    deletes = [entry for entry in live if not entry.is_data]
-    check(metadata, deletes)
-    applied = _applied(data, deletes)
-    chosen: dict[Home, list[Entry]] = {}
+    live_entries = list(read_entries(store, metadata))
+    data = [entry for entry in live_entries if entry.is_data]
+    deletes = [entry for entry in live_entries if not entry.is_data]
+    check_scannable(metadata, deletes)
+    deletes_by_file = _match_deletes(data, deletes)
+    candidates: dict[TargetPartition, list[FileEntry]] = {}
     for entry in data:
-        small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes
-        is_holed = entry.path in applied and not only_small
-        worth = small or is_holed if is_inside(store, entry.path) else force
-        if worth:
-            chosen.setdefault(home(metadata, entry), []).append(entry)
-    holed = {} if only_small else applied
-    kept = [(at, found) for at, found in chosen.items() if len(found) > 1 or _alone(store, found[0], holed)]
-    groups = [_group(at, found, applied) for at, found in kept]
-    gone = {entry.path for group in groups for entry in group.data}
-    in_use = {delete.path for path, found in applied.items() if path not in gone for delete in found}
+        is_small = entry.file.file_size_in_bytes < SMALL_SHARE * target_bytes
+        has_deleted_rows = entry.path in deletes_by_file and not only_small
+        is_selected = is_small or has_deleted_rows if is_in_warehouse(store, entry.path) else force
+        if is_selected:
+            candidates.setdefault(choose_partition(metadata, entry), []).append(entry)
+    deletes_to_apply = {} if only_small else deletes_by_file
+    selected_groups = [
+        (partition, files)
+        for partition, files in candidates.items()
+        if len(files) > 1 or _is_rewritten_alone(store, files[0], deletes_to_apply)
+    ]
+    groups = [_build_group(partition, files, deletes_by_file) for partition, files in selected_groups]
+    rewritten_paths = {entry.path for group in groups for entry in group.data}
+    in_use = {delete.path for path, files in deletes_by_file.items() if path not in rewritten_paths for delete in files}
     dropped = [entry for entry in deletes if entry.path not in in_use]
-    touched = {entry.manifest for entry in [*dropped, *(entry for group in groups for entry in group.data)]}
-    return Choice(tuple(groups), tuple(dropped), _gathers(store, metadata, live, len(touched)))
+    touched_manifests = {entry.manifest for entry in [*dropped, *(entry for group in groups for entry in group.data)]}
+    return CompactionPlan(
+        tuple(groups), tuple(dropped), _needs_manifest_merge(store, metadata, live_entries, len(touched_manifests))
+    )
 
 
-def _alone(store: "Store", entry: Entry, applied: Mapping[str, object]) -> bool:
-    """Tell whether a file is rewritten even where there is no other to put it together with."""
-    return entry.path in applied or not is_inside(store, entry.path)
+def _is_rewritten_alone(store: "Store", entry: FileEntry, deletes_by_file: Mapping[str, object]) -> bool:
+    """Return whether a file is rewritten even if there is no other file to merge it with."""
+    return entry.path in deletes_by_file or not is_in_warehouse(store, entry.path)
 
 
-def is_inside(store: "Store", path: str) -> bool:
-    """Tell whether a file belongs to the warehouse, or was registered in place."""
-    return plain(path).startswith(plain(store.warehouse) + "/")
+def is_in_warehouse(store: "Store", path: str) -> bool:
+    """Return whether a file is in the warehouse; if not, it was registered in place."""
+    return normalize_location(path).startswith(normalize_location(store.warehouse) + "/")
 
 
-def home(metadata: TableMetadata, entry: Entry) -> Home:
-    """Return the partition of the current spec that surely holds all rows of a file, else the file's own partition.
+def choose_partition(metadata: TableMetadata, entry: FileEntry) -> TargetPartition:
+    """Return the partition of the current spec that holds all rows of a file, else the file's own partition.
 
-    A file of an old spec moves only where the old spec has every field of the current one, so that its partition
-    follows from the one it has.
+    A file of an old spec moves only if the old spec has every field of the current one: then its new partition
+    follows from its old one.
     """
-    file, current = entry.file, metadata.spec()
-    own = Home(file.spec_id, file.partition)
-    if file.spec_id == current.spec_id:
-        return own
+    file, current_spec = entry.file, metadata.spec()
+    own_partition = TargetPartition(file.spec_id, file.partition)
+    if file.spec_id == current_spec.spec_id:
+        return own_partition
     fields = metadata.specs()[file.spec_id].fields
-    values = {(field.source_id, str(field.transform)): file.partition[at] for at, field in enumerate(fields)}
-    found = []
-    for field in current.fields:
+    values = {(field.source_id, str(field.transform)): file.partition[index] for index, field in enumerate(fields)}
+    partition_values = []
+    for field in current_spec.fields:
         key = (field.source_id, str(field.transform))
         if key not in values and not isinstance(field.transform, VoidTransform):
-            return own
-        found.append(values.get(key))
-    return Home(current.spec_id, Record(*found))
+            return own_partition
+        partition_values.append(values.get(key))
+    return TargetPartition(current_spec.spec_id, Record(*partition_values))
 
 
-def _applied(data: Sequence[Entry], deletes: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Return per data file the deletes that apply to it; files without any are left out."""
-    names = position_deletes.named(deletes)
-    by_name = {spelled(entry.path): entry for entry in data}
-    found: dict[str, list[Entry]] = {}
+def _match_deletes(data: Sequence[FileEntry], deletes: Sequence[FileEntry]) -> dict[str, list[FileEntry]]:
+    """Return the deletes that apply to each data file; files without deletes are left out."""
+    names_by_delete = position_deletes.read_data_file_names(deletes)
+    by_name = {normalize_file_path(entry.path): entry for entry in data}
+    deletes_by_file: dict[str, list[FileEntry]] = {}
     for delete in deletes:
-        for name in names[delete.path] & by_name.keys():
-            if position_deletes.apply(delete, by_name[name], names):
-                found.setdefault(by_name[name].path, []).append(delete)
-    return found
+        for name in names_by_delete[delete.path] & by_name.keys():
+            if position_deletes.applies_to(delete, by_name[name], names_by_delete):
+                deletes_by_file.setdefault(by_name[name].path, []).append(delete)
+    return deletes_by_file
 
 
-def _group(at: Home, data: list[Entry], applied: Mapping[str, list[Entry]]) -> Group:
-    pairs = [(delete, entry) for entry in data for delete in applied.get(entry.path, ())]
-    gone = position_deletes.counts(pairs)
-    rows = sum(entry.file.record_count - gone.get(entry.path, 0) for entry in data)
-    return Group(at, tuple(data), tuple({delete.path: delete for delete, _ in pairs}.values()), rows)
+def _build_group(
+    partition: TargetPartition, data: list[FileEntry], deletes_by_file: Mapping[str, list[FileEntry]]
+) -> FileGroup:
+    pairs = [(delete, entry) for entry in data for delete in deletes_by_file.get(entry.path, ())]
+    deleted_counts = position_deletes.count_deleted_rows(pairs)
+    rows = sum(entry.file.record_count - deleted_counts.get(entry.path, 0) for entry in data)
+    return FileGroup(partition, tuple(data), tuple({delete.path: delete for delete, _ in pairs}.values()), rows)
 
 
-def _gathers(store: "Store", metadata: TableMetadata, live: Sequence[Entry], touched: int) -> bool:
-    """Tell whether the version has far more manifests than its files need, or most are written anew anyway."""
+def _needs_manifest_merge(
+    store: "Store", metadata: TableMetadata, live_entries: Sequence[FileEntry], touched_count: int
+) -> bool:
+    """Return whether the version has far more manifests than its files need, or most are rewritten anyway."""
     counts: dict[tuple[int, bool], int] = {}
-    for entry in live:
+    for entry in live_entries:
         key = (entry.file.spec_id, entry.is_data)
         counts[key] = counts.get(key, 0) + 1
-    needed = sum(-(-count // MOST_ENTRIES) for count in counts.values())
-    found = len(manifests(store, metadata))
-    return found > 2 * needed + MERGE_COUNT or (touched > 1 and 2 * touched >= found)
+    needed = sum(-(-count // MAX_ENTRIES) for count in counts.values())
+    manifest_count = len(read_manifests(store, metadata))
+    return manifest_count > 2 * needed + MERGE_COUNT or (touched_count > 1 and 2 * touched_count >= manifest_count)

@@ -25,19 +25,20 @@ from pyiceberg.transforms import (
 from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
-from runnel.errors import Broken
+from runnel.errors import CorruptData
 from runnel.lake.iceberg.parquet_writer import RowWriter
-from runnel.lake.scan.duckdb_connection import connect
-from runnel.lake.scan.scan_sql import quoted, rows_sql
-from runnel.lake.upkeep.compact.file_selection import Group, Home
+from runnel.lake.scan.duckdb_connection import connect_duckdb
+from runnel.lake.scan.duckdb_types import quote_identifier
+from runnel.lake.scan.scan_sql import rows_sql
+from runnel.lake.upkeep.compact.file_selection import FileGroup, TargetPartition
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
 BATCH_BYTES = 16 * 1024 * 1024
 MOST_ROWS = 65_536
-_SORT_ORDER_ID = 15  # its place in Iceberg's record of a data file
-_STEPS: dict[type[Transform], str] = {  # type: ignore[type-arg]
+_SORT_ORDER_ID = 15  # its position in Iceberg's record of a data file
+_DATE_PARTS: dict[type[Transform], str] = {  # type: ignore[type-arg]
     YearTransform: "year",
     MonthTransform: "month",
     DayTransform: "day",
@@ -46,33 +47,39 @@ _STEPS: dict[type[Transform], str] = {  # type: ignore[type-arg]
 
 
 @dataclass(frozen=True)
-class _Key(PartitionKey):
-    """A partition that is known, whatever columns are left to compute it from."""
+class _KnownPartitionKey(PartitionKey):
+    """A partition whose values are known, even if the columns they were computed from no longer exist."""
 
-    known: Record = field(default_factory=Record)
+    partition_values: Record = field(default_factory=Record)
 
     @cached_property
     def partition(self) -> Record:
         """Return the partition's values."""
-        return self.known
+        return self.partition_values
 
     def to_path(self) -> str:
         """Return the folder that the partition's files go to."""
         try:
             return super().to_path()
-        except ValueError:  # the column that it was made from is gone
+        except ValueError:  # the column that it was computed from no longer exists
             return f"spec-{self.partition_spec.spec_id}"
 
 
 class PartitionWriter(RowWriter):
-    """Turns batches of rows that all belong to one partition, of any spec of the table, into data files."""
+    """Writes batches of rows that all belong to one partition, of any spec of the table, into data files."""
 
-    def __init__(self, store: "Store", metadata: TableMetadata, home: Home, target_bytes: int) -> None:
+    def __init__(
+        self, store: "Store", metadata: TableMetadata, target_partition: TargetPartition, target_bytes: int
+    ) -> None:
         super().__init__(
-            store, metadata.model_copy(update={"default_spec_id": home.spec_id}), target_bytes=target_bytes
+            store, metadata.model_copy(update={"default_spec_id": target_partition.spec_id}), target_bytes=target_bytes
         )
         self.row_group_bytes = min(self.row_group_bytes, target_bytes)
-        self._key = None if self.spec.is_unpartitioned() else _Key([], self.spec, self.schema, home.partition)
+        self._key = (
+            None
+            if self.spec.is_unpartitioned()
+            else _KnownPartitionKey([], self.spec, self.schema, target_partition.partition)
+        )
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Write some rows."""
@@ -82,61 +89,63 @@ class PartitionWriter(RowWriter):
             self._append(self._key, table.select(self.arrow_schema.names).cast(self.arrow_schema))
 
 
-def pour(
-    store: "Store", metadata: TableMetadata, group: Group, target_bytes: int, wrote: Callable[[int], None]
+def rewrite_group(
+    store: "Store", metadata: TableMetadata, group: FileGroup, target_bytes: int, report_rows: Callable[[int], None]
 ) -> list[DataFile]:
-    """Write a group's rows anew and return the files; raise where not every row arrived."""
-    order, whole = _order(metadata)
+    """Rewrite a group's rows and return the new files; raise if rows are missing."""
+    order, is_complete = _build_sort_order(metadata)
     sql = rows_sql(store, metadata, [*group.data, *group.deletes])
     if order:
         sql = f"SELECT * FROM ({sql}) ORDER BY {order}"
-    writer = PartitionWriter(store, metadata, group.home, target_bytes)
-    with connect() as connection:
-        for batch in connection.sql(sql).to_arrow_reader(_batch_rows(group)):
+    writer = PartitionWriter(store, metadata, group.target_partition, target_bytes)
+    with connect_duckdb() as connection:
+        for batch in connection.sql(sql).to_arrow_reader(_choose_batch_rows(group)):
             writer.write(batch)
-            wrote(batch.num_rows)
-    made = writer.close()
-    if writer.rows != group.rows or sum(file.record_count for file in made) != group.rows:
-        raise Broken(
+            report_rows(batch.num_rows)
+    new_files = writer.close()
+    if writer.rows != group.rows or sum(file.record_count for file in new_files) != group.rows:
+        raise CorruptData(
             "COMPACT_ROWS",
             f"a compaction of {len(group.data)} files wrote {writer.rows} rows, but they hold {group.rows}; "
             "nothing was published",
             fix="run `runnel fsck`: a file of the table may be damaged",
         )
-    if order and whole:
-        for file in made:
+    if order and is_complete:
+        for file in new_files:
             file[_SORT_ORDER_ID] = metadata.default_sort_order_id
-    return made
+    return new_files
 
 
-def _batch_rows(group: Group) -> int:
+def _choose_batch_rows(group: FileGroup) -> int:
     size = sum(entry.file.file_size_in_bytes for entry in group.data)
     return max(64, min(MOST_ROWS, BATCH_BYTES * max(group.rows, 1) // max(size, 1)))
 
 
-def _order(metadata: TableMetadata) -> tuple[str, bool]:
-    """Return the table's sort order for DuckDB, and whether that is all of it; a bucket can't be sorted by."""
-    parts: list[str] = []
+def _build_sort_order(metadata: TableMetadata) -> tuple[str, bool]:
+    """Return the table's sort order for DuckDB, and whether it is complete; DuckDB can't sort by a bucket."""
+    terms: list[str] = []
     fields = metadata.sort_order().fields
-    for part in fields:
-        key = _sort_key(metadata, part)
+    for sort_field in fields:
+        key = _build_sort_key(metadata, sort_field)
         if key is None:
             break
-        direction = "ASC" if part.direction == SortDirection.ASC else "DESC"
-        nulls = "FIRST" if part.null_order == NullOrder.NULLS_FIRST else "LAST"
-        parts.append(f"{key} {direction} NULLS {nulls}")
-    return ", ".join(parts), len(parts) == len(fields)
+        direction = "ASC" if sort_field.direction == SortDirection.ASC else "DESC"
+        nulls = "FIRST" if sort_field.null_order == NullOrder.NULLS_FIRST else "LAST"
+        terms.append(f"{key} {direction} NULLS {nulls}")
+    return ", ".join(terms), len(terms) == len(fields)
 
 
-def _sort_key(metadata: TableMetadata, part: SortField) -> str | None:
-    column = next((known for known in metadata.schema().fields if known.field_id == part.source_id), None)
+def _build_sort_key(metadata: TableMetadata, sort_field: SortField) -> str | None:
+    column = next(
+        (candidate for candidate in metadata.schema().fields if candidate.field_id == sort_field.source_id), None
+    )
     if column is None:
         return None
-    name, transform = quoted(column.name), part.transform
+    name, transform = quote_identifier(column.name), sort_field.transform
     if isinstance(transform, IdentityTransform):
         return name
-    if type(transform) in _STEPS:
-        return f"date_trunc('{_STEPS[type(transform)]}', {name})"
+    if type(transform) in _DATE_PARTS:
+        return f"date_trunc('{_DATE_PARTS[type(transform)]}', {name})"
     if isinstance(transform, TruncateTransform) and isinstance(column.field_type, StringType):
         return f"left({name}, {transform.width})"
     return None

@@ -1,6 +1,6 @@
-"""Which tables were made from a table, through others too, on any branch; and which sinks hand them on.
+"""Find the tables that were computed from a table, directly or not, on any branch, and the sinks that deliver them.
 
-By what commits recorded and by what the project last declared. Reads the catalog database only.
+Uses what commits recorded and what the project last declared. Reads the catalog database only.
 """
 
 from collections.abc import Iterator
@@ -8,63 +8,73 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from runnel.declare.model.flow import quarantine_of
-from runnel.lake.control.declarations import declared
-from runnel.lake.flow_state.streams import streams
-from runnel.lake.history.branches import branches, head_state
-from runnel.lake.history.commits import find
-from runnel.lake.history.content_origin import origin
+from runnel.declare.model.flow import quarantine_table_of
+from runnel.lake.control.declarations import read_declarations
+from runnel.lake.flow_state.streams import list_streams
+from runnel.lake.history.branches import list_branches, read_head_state
+from runnel.lake.history.commits import find_commit
+from runnel.lake.history.content_origin import find_origin
 from runnel.names import TableName
 
 
 @dataclass(frozen=True)
-class Derived:
-    """A table that was made from another one, the branches that have it, and what makes it anew."""
+class DerivedTable:
+    """A table that was computed from another one, the branches that have it, and the command that recomputes it."""
 
     table: str
     branches: tuple[str, ...]
     fix: str
 
 
-def derived_tables(connection: Connection, table: TableName) -> tuple[Derived, ...]:
-    """Return every table that may hold what was computed from the rows of a table, with its quarantine."""
-    edges = set(_edges(connection))
-    found, new = set[TableName](), {table}
-    while new:
-        new = {made for used, made in edges if used in new} - found - {table}
-        found |= new
-    streamed = {stream.table for stream in streams(connection).values() if stream.is_task}
-    places: dict[TableName, list[str]] = {}
-    for branch in branches(connection):
-        state = head_state(connection, branch.name)
-        for made in sorted(found):
-            for name in (made, quarantine_of(made)):
+def find_derived_tables(connection: Connection, table: TableName) -> tuple[DerivedTable, ...]:
+    """Return every table, and its quarantine table, that may hold data computed from the rows of a table."""
+    edges = set(_iter_edges(connection))
+    all_derived, frontier = set[TableName](), {table}
+    while frontier:
+        frontier = (
+            {derived_table for input_table, derived_table in edges if input_table in frontier} - all_derived - {table}
+        )
+        all_derived |= frontier
+    stream_tables = {stream.table for stream in list_streams(connection).values() if stream.is_task}
+    branches_by_table: dict[TableName, list[str]] = {}
+    for branch in list_branches(connection):
+        state = read_head_state(connection, branch.name)
+        for derived_table in sorted(all_derived):
+            for name in (derived_table, quarantine_table_of(derived_table)):
                 if name in state:
-                    places.setdefault(name, []).append(branch.name)
-    return tuple(Derived(str(name), tuple(sorted(where)), _fix(name, streamed)) for name, where in places.items())
+                    branches_by_table.setdefault(name, []).append(branch.name)
+    return tuple(
+        DerivedTable(str(name), tuple(sorted(branch_names)), _describe_fix(name, stream_tables))
+        for name, branch_names in branches_by_table.items()
+    )
 
 
-def sinks_of(connection: Connection, tables: set[str]) -> tuple[str, ...]:
-    """Return the sinks that hand some tables on: what they delivered is outside the lake."""
-    return tuple(sorted(sink.sink for sink in declared(connection).sinks.values() if sink.table in tables))
+def find_sinks(connection: Connection, tables: set[str]) -> tuple[str, ...]:
+    """Return the sinks that deliver one of the tables: delivered data is outside the lake."""
+    return tuple(sorted(sink.sink for sink in read_declarations(connection).sinks.values() if sink.table in tables))
 
 
-def _edges(connection: Connection) -> Iterator[tuple[TableName, TableName]]:
-    """Yield pairs of a table and one that was made from it."""
-    for (_, made), stream in streams(connection).items():
-        yield from ((used, made) for used in stream.tapes)
-    for watched in declared(connection).tables.values():
-        yield from ((TableName.stored(watched.table), TableName.stored(reader)) for reader in watched.readers)
-    for branch in branches(connection):
-        commit = find(connection, branch.head)
-        for made in head_state(connection, branch.name) if commit else ():
-            found = origin(connection, commit, made) if commit else None
-            used = found.made.change.detail.get("inputs", {}) if found else {}
-            yield from ((TableName.stored(name), made) for name in used)
+def _iter_edges(connection: Connection) -> Iterator[tuple[TableName, TableName]]:
+    """Yield pairs of a table and a table that was computed from it."""
+    for (_, derived_table), stream in list_streams(connection).items():
+        yield from ((used, derived_table) for used in stream.append_logs)
+    for declared_table in read_declarations(connection).tables.values():
+        yield from (
+            (TableName.parse_unchecked(declared_table.table), TableName.parse_unchecked(reader))
+            for reader in declared_table.readers
+        )
+    for branch in list_branches(connection):
+        commit = find_commit(connection, branch.head)
+        for derived_table in read_head_state(connection, branch.name) if commit else ():
+            table_origin = find_origin(connection, commit, derived_table) if commit else None
+            used = table_origin.origin_step.change.detail.get("inputs", {}) if table_origin else {}
+            yield from ((TableName.parse_unchecked(name), derived_table) for name in used)
 
 
-def _fix(table: TableName, streamed: set[TableName]) -> str:
+def _describe_fix(table: TableName, stream_tables: set[TableName]) -> str:
     if table.layer == "quarantine":
         return f"runnel erase {table} --where ..."
-    again = f"runnel stream reset {table} and runnel run {table}" if table in streamed else f"runnel run {table}"
-    return f"{again} for what it is now; runnel erase {table} --where ... for its older versions"
+    rerun_command = (
+        f"runnel stream reset {table} and runnel run {table}" if table in stream_tables else f"runnel run {table}"
+    )
+    return f"{rerun_command} for what it is now; runnel erase {table} --where ... for its older versions"

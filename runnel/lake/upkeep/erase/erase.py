@@ -1,33 +1,38 @@
-"""Erase rows from a table through all retained versions: branches, tags, commits, slots, and the tapes of streams.
+"""Erase rows from all retained versions of a table: branches, tags, commits, slots, and the append logs of streams.
 
-Data files that hold such rows are written anew without them, then every version that lists one of them, and one
-transaction puts the new versions in the place of the old ones. History keeps its commits, and each branch gets one
-that says what was done. The old files are deleted at once, unless a write is open that may rely on them.
+Data files that hold such rows are rewritten without them, then every version that lists one of these files, and one
+transaction replaces the old versions by the new ones. History keeps its commits, and each branch gets a commit that
+records the erasure. The old files are deleted at once, unless an open write may rely on them.
 
-The inbox of the table's source comes first, so that a run takes nothing in again, and its quarantine last. What was
-computed from the table is named, and left as it is.
+The inbox of the table's source is erased first, so that no run ingests the rows again, and the quarantine last. Tables
+computed from this table are reported and left unchanged.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from runnel.declare.model.flow import quarantine_of
+from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import RunnelError
 from runnel.lake import failpoints
 from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.leases import expiry
-from runnel.lake.leases.pins import pinned
+from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.upkeep.erase.change_log_check import refuse_rows_in_log
-from runnel.lake.upkeep.erase.condition import parsed
-from runnel.lake.upkeep.erase.derived_tables import Derived, derived_tables, sinks_of
+from runnel.lake.upkeep.erase.condition import parse_condition
+from runnel.lake.upkeep.erase.derived_tables import DerivedTable, find_derived_tables, find_sinks
 from runnel.lake.upkeep.erase.erase_inbox import erase_from_inbox
 from runnel.lake.upkeep.erase.erasure import Erasure
-from runnel.lake.upkeep.erase.publish_erasure import Done, finish, publish, remove_blobs
-from runnel.lake.upkeep.erase.raw_records import matching_records
-from runnel.lake.upkeep.erase.version_references import Appeared
+from runnel.lake.upkeep.erase.publish_erasure import (
+    PublishedErasure,
+    delete_listed_files,
+    publish_erasure,
+    remove_blobs,
+)
+from runnel.lake.upkeep.erase.raw_records import find_matching_records
+from runnel.lake.upkeep.erase.version_references import NewVersionAppeared
 from runnel.lake.upkeep.gc import retained_results
-from runnel.lake.upkeep.gc.retained_commits import registered, unexpired, uses
+from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_catalog_rows, read_unexpired_commits
 from runnel.lake.warehouse_owner import confirm_owner
 
 if TYPE_CHECKING:
@@ -51,7 +56,7 @@ class ErasedBranch:
 
 @dataclass(frozen=True)
 class ErasedQuarantine:
-    """What an erasure did to the table's quarantine; `untold` records are no JSON, so that only a person can tell."""
+    """What an erasure did to the table's quarantine; `untold` records can't be tested, so a person has to look."""
 
     table: str
     rows: int
@@ -60,11 +65,11 @@ class ErasedQuarantine:
 
 
 @dataclass(frozen=True)
-class Erased:
+class ErasureResult:
     """What an erasure did, or would do.
 
-    `rows` are those of the newest versions of branches, one that branches share counted once; `copies` all that were in
-    files, of old versions too. `downstream` was computed from the table and may still hold what came from the rows.
+    `rows` counts rows of the newest versions of branches, a row that branches share once; `copies` counts all rows in
+    files, also of old versions. `downstream` tables were computed from this table and may hold data from the rows.
     """
 
     table: str
@@ -74,108 +79,124 @@ class Erased:
     files: int
     versions: int
     branches: tuple[ErasedBranch, ...] = ()
-    deleted: int = 0  # files that are gone from the warehouse: old data files and metadata
+    deleted: int = 0  # files deleted from the warehouse: old data files and metadata
     blobs: int = 0
-    left: int = 0  # files that gc deletes once the writes that are open now have ended
-    streams: tuple[str, ...] = ()  # whose tapes lost rows that they had read, or had still to read
+    left: int = 0  # files that gc deletes after the writes that are open now have ended
+    streams: tuple[str, ...] = ()  # whose append logs lost rows, already read or not
     events: int = 0  # of the inbox of its source
     quarantine: ErasedQuarantine | None = None
-    downstream: tuple[Derived, ...] = ()
-    sinks: tuple[str, ...] = ()  # what they delivered of these tables is outside the lake
+    downstream: tuple[DerivedTable, ...] = ()
+    sinks: tuple[str, ...] = ()  # they have delivered these tables out of the lake
     dry_run: bool = False
 
 
 def erase(
-    store: "Store", table: "TableName", where: str, *, dry_run: bool = False, progress: Progress | None = None
-) -> Erased:
-    """Remove the rows that match a condition from every version of a table that is retained.
+    store: "Store", table: "TableName", where: str, *, dry_run: bool = False, report_progress: Progress | None = None
+) -> ErasureResult:
+    """Remove the rows that match a condition from every retained version of a table.
 
-    `where` is a condition in Spark SQL over the table's columns, of a small safe kind. Raises ERASE_OUTSIDE_FILE,
-    having changed nothing, where a file that was registered in place holds such rows, and ERASE_LOG where the table
-    follows from a log of changes that still has them.
+    `where` is a condition in a safe subset of Spark SQL over the table's columns. Raises ERASE_OUTSIDE_FILE, having
+    changed nothing, if a file that was registered in place holds such rows, and ERASE_LOG if the table is computed from
+    a change log that still has them.
     """
-    condition = parsed(where)
+    condition = parse_condition(where)
     if not dry_run:
         confirm_owner(store)
-        expiry.end(store.db, store.db.read(store.db.now))  # a writer that died does not count as open
-        finish(store)
-    with pinned(store.db, "write") as pin:
+        expiry.remove_expired(store.db, store.db.read(store.db.now))  # a writer that died does not count as open
+        delete_listed_files(store)
+    with acquire_pin(store.db, "write") as pin:
         refuse_rows_in_log(store, table, condition)
-        erasure = Erasure(store, table, condition, progress)
-        erasure.look()  # raises before anything changes
-        events = erase_from_inbox(store, table, condition, erasure.newest, dry_run=dry_run)
-        erased = _carried_out(store, erasure, pin, dry_run=dry_run)
-    quarantine = _erase_quarantine(store, erasure, dry_run=dry_run, progress=progress)
-    downstream = store.db.read(lambda connection: derived_tables(connection, table))
-    names = {str(table), *(found.table for found in downstream)}
-    sinks = store.db.read(lambda connection: sinks_of(connection, names))
-    return replace(erased, events=events, quarantine=quarantine, downstream=downstream, sinks=sinks)
+        erasure = Erasure(store, table, condition, report_progress)
+        erasure.find_affected_versions()  # raises before anything changes
+        events = erase_from_inbox(store, table, condition, erasure.newest_metadata, dry_run=dry_run)
+        result = _run_erasure(store, erasure, pin, dry_run=dry_run)
+    quarantine = _erase_quarantine(store, erasure, dry_run=dry_run, report_progress=report_progress)
+    downstream = store.db.read(lambda connection: find_derived_tables(connection, table))
+    names = {str(table), *(derived_table.table for derived_table in downstream)}
+    sinks = store.db.read(lambda connection: find_sinks(connection, names))
+    return replace(result, events=events, quarantine=quarantine, downstream=downstream, sinks=sinks)
 
 
-def _carried_out(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -> Erased:
+def _run_erasure(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -> ErasureResult:
     for _ in range(ATTEMPTS):
-        erasure.look()
+        erasure.find_affected_versions()
         if dry_run or erasure.is_empty:
-            return _told(erasure, dry_run=dry_run)
-        erasure.stage()
+            return _build_result(erasure, dry_run=dry_run)
+        erasure.stage_versions()
         failpoints.reach(failpoints.ERASE_STAGED)
         try:
-            done = publish(store, erasure, pin)
-        except Appeared:
+            published = publish_erasure(store, erasure, pin)
+        except NewVersionAppeared:
             continue
-        return _told(erasure, done=_clean(store, erasure, done))
+        return _build_result(erasure, published=_delete_old_files(store, erasure, published))
     what = f"`{erasure.table}` is written so often that its versions could not be caught up with"
     raise RunnelError("ERASE_BUSY", what, fix="try again")
 
 
 def _erase_quarantine(
-    store: "Store", erasure: Erasure, *, dry_run: bool, progress: Progress | None
+    store: "Store", erasure: Erasure, *, dry_run: bool, report_progress: Progress | None
 ) -> ErasedQuarantine | None:
-    """Erase the matching records of the table's quarantine from all versions; None where there is none."""
-    table, name, rows = erasure.table, quarantine_of(erasure.table), 0
-    locations = store.db.read(lambda connection: _retained(connection, str(name)))
+    """Erase the matching records of the table's quarantine from all versions; return None if it has no quarantine."""
+    table, name, rows = erasure.table, quarantine_table_of(erasure.table), 0
+    locations = store.db.read(lambda connection: _list_retained_versions(connection, str(name)))
     if not locations:
         return None
-    found, untold = matching_records(store, locations, erasure.condition, erasure.newest)
-    if found is not None:
-        with pinned(store.db, "write") as pin:
-            rows = _carried_out(store, Erasure(store, name, found, progress), pin, dry_run=dry_run).copies
+    record_condition, untestable_count = find_matching_records(
+        store, locations, erasure.condition, erasure.newest_metadata
+    )
+    if record_condition is not None:
+        with acquire_pin(store.db, "write") as pin:
+            rows = _run_erasure(
+                store, Erasure(store, name, record_condition, report_progress), pin, dry_run=dry_run
+            ).copies
     fix = f"look with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
-    return ErasedQuarantine(str(name), rows, untold, fix if untold else None)
+    return ErasedQuarantine(str(name), rows, untestable_count, fix if untestable_count else None)
 
 
-def _retained(connection: "Connection", table: str) -> list[str]:
-    found = {use.location for use in uses(connection, unexpired(connection)) if use.table == table}
-    found |= {row.location for row in registered(connection) if row.table == table and row.is_table and row.is_ours}
-    found |= {kept.location for kept in retained_results.kept(connection) if kept.table == table}
-    return sorted(found)
+def _list_retained_versions(connection: "Connection", table: str) -> list[str]:
+    locations = {
+        use.location for use in iter_version_uses(connection, read_unexpired_commits(connection)) if use.table == table
+    }
+    locations |= {
+        row.location for row in read_catalog_rows(connection) if row.table == table and row.is_table and row.is_ours
+    }
+    locations |= {version.location for version in retained_results.iter_versions(connection) if version.table == table}
+    return sorted(locations)
 
 
-def _clean(store: "Store", erasure: Erasure, done: Done) -> Done:
+def _delete_old_files(store: "Store", erasure: Erasure, published: PublishedErasure) -> PublishedErasure:
     failpoints.reach(failpoints.ERASE_AFTER_COMMIT)
-    table_metadata.forget()
-    manifests.forget()
-    deleted = finish(store)
-    blobs = 0 if done.waits else remove_blobs(store, erasure.blobs)
-    return Done(done.commits, done.waits, deleted, blobs, len(erasure.doomed()) + len(erasure.blobs))
+    table_metadata.clear_cache()
+    manifests.clear_cache()
+    deleted = delete_listed_files(store)
+    blobs = 0 if published.waits_for_writes else remove_blobs(store, erasure.blobs)
+    return PublishedErasure(
+        published.commits,
+        published.waits_for_writes,
+        deleted,
+        blobs,
+        len(erasure.list_files_to_delete()) + len(erasure.blobs),
+    )
 
 
-def _told(erasure: Erasure, *, dry_run: bool = False, done: Done | None = None) -> Erased:
-    commits = done.commits if done else {}
+def _build_result(
+    erasure: Erasure, *, dry_run: bool = False, published: PublishedErasure | None = None
+) -> ErasureResult:
+    commits = published.commits if published else {}
     rows = erasure.rows_by_branch
-    return Erased(
+    return ErasureResult(
         str(erasure.table),
         erasure.condition.columns,
         rows=erasure.rows,
         copies=erasure.copies,
         files=erasure.files,
-        versions=len(erasure.affected),
+        versions=len(erasure.affected_locations),
         branches=tuple(
             ErasedBranch(branch, rows.get(branch, 0), commits.get(branch)) for branch in sorted({*rows, *commits})
         ),
-        deleted=done.deleted if done else 0,
-        blobs=done.blobs if done else len(erasure.blobs),
-        left=max(done.listed - done.deleted, 0) if done and done.waits else 0,
+        deleted=published.deleted if published else 0,
+        blobs=published.blobs if published else len(erasure.blobs),
+        left=max(published.listed_count - published.deleted, 0) if published and published.waits_for_writes else 0,
         streams=tuple(erasure.streams),
         dry_run=dry_run,
     )

@@ -1,4 +1,4 @@
-"""Erase events from the inbox of a source; the others keep their numbers: an empty line stays for each that is gone.
+"""Erase events from the inbox of a source. An empty line replaces each, so that the other events keep their numbers.
 
 Writes the catalog database only.
 """
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.flow_state.inbox_reader import Inbox, Kept, level
+from runnel.lake.flow_state.inbox_reader import InboxBatch, InboxReader, read_inbox_level
 from runnel.lake.upkeep.erase.raw_records import match_records
 
 if TYPE_CHECKING:
@@ -26,28 +26,28 @@ def erase_from_inbox(
 ) -> int:
     """Remove the events that match from the inbox of a source, and return how many; `dry_run` only counts them."""
     count = 0
-    for kept in _all(store, table):
-        lines = kept.body.splitlines()
+    for batch in _iter_batches(store, table):
+        lines = batch.body.splitlines()
         numbers = [number for number, line in enumerate(lines) if line.strip()]
-        tested = match_records(condition, metadata, [lines[number].decode() for number in numbers])
-        count += len(tested.matching)
-        if tested.matching and not dry_run:
-            for place in tested.matching:
-                lines[numbers[place]] = b""
-            _replace(store, table, kept, b"".join(line + b"\n" for line in lines))
+        record_matches = match_records(condition, metadata, [lines[number].decode() for number in numbers])
+        count += len(record_matches.matching)
+        if record_matches.matching and not dry_run:
+            for index in record_matches.matching:
+                lines[numbers[index]] = b""
+            _replace_body(store, table, batch, b"".join(line + b"\n" for line in lines))
     return count
 
 
-def _all(store: "Store", table: "TableName") -> Iterator[Kept]:
-    newest = store.db.read(lambda connection: level(connection, str(table)).last)
-    yield from Inbox(store.db).kept(table, 0, newest)
+def _iter_batches(store: "Store", table: "TableName") -> Iterator[InboxBatch]:
+    newest = store.db.read(lambda connection: read_inbox_level(connection, str(table)).last)
+    yield from InboxReader(store.db).read_batches(table, 0, newest)
 
 
-def _replace(store: "Store", table: "TableName", kept: Kept, body: bytes) -> None:
+def _replace_body(store: "Store", table: "TableName", batch: InboxBatch, body: bytes) -> None:
     columns = schema.inbox.c
-    here = sa.and_(columns.source == str(table), columns.last == kept.last, columns.first == kept.first)
+    row_filter = sa.and_(columns.source == str(table), columns.last == batch.last, columns.first == batch.first)
 
     def work(connection: Connection) -> None:
-        connection.execute(schema.inbox.update().where(here).values(body=body))
+        connection.execute(schema.inbox.update().where(row_filter).values(body=body))
 
     store.db.write(work)

@@ -1,7 +1,7 @@
-"""The work of one erasure: which versions and files it touches, and what stands in their place.
+"""Find the versions and files that an erasure affects, and stage their replacements.
 
-Reads the lake and stages new files; nothing points at them until they are published. Asked again after the table has
-moved, it treats only what is new.
+Reads the lake and stages new files; nothing points at them until they are published. If it runs again after the table
+has changed, it handles only new versions.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,24 +11,30 @@ import numpy as np
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 
-from runnel.errors import Broken, RunnelError, listed
+from runnel.errors import CorruptData, RunnelError, join_names
 from runnel.lake import failpoints
 from runnel.lake.diff.content_id import is_location
-from runnel.lake.flow_state.append_log import TAPE_LAYER
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import Entry
+from runnel.lake.flow_state.append_log import APPEND_LOG_LAYER
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_metadata import check_writable
-from runnel.lake.scan.scan_sql import Unscannable, spelled
+from runnel.lake.scan.duckdb_types import DuckdbScanError
+from runnel.lake.scan.scan_sql import normalize_file_path
 from runnel.lake.upkeep import position_deletes
-from runnel.lake.upkeep.append_log_rewrite import TapeRewriter
-from runnel.lake.upkeep.compact.file_selection import is_inside
+from runnel.lake.upkeep.append_log_rewrite import AppendLogRewriter
+from runnel.lake.upkeep.compact.file_selection import is_in_warehouse
 from runnel.lake.upkeep.erase import row_matches
 from runnel.lake.upkeep.erase.condition import Condition
-from runnel.lake.upkeep.erase.file_stripper import stripped
-from runnel.lake.upkeep.erase.version_references import Swap, Trail, sharing, trail
-from runnel.lake.upkeep.erase.version_rewriter import Held, Library, Rewriter
-from runnel.lake.upkeep.gc.mark import Mark, key
-from runnel.lake.upkeep.gc.retained_commits import unexpired, uses
+from runnel.lake.upkeep.erase.file_stripper import strip_rows
+from runnel.lake.upkeep.erase.version_references import (
+    VersionReferences,
+    VersionSwap,
+    find_sharing_tables,
+    read_references,
+)
+from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion, VersionReader, VersionRewriter
+from runnel.lake.upkeep.gc.mark import MarkedFiles, normalize_path
+from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_unexpired_commits
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -37,63 +43,65 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 Progress = Callable[[str, int, int | None], None]
-Replaced = Mapping[str, DataFile | None]
+Replacements = Mapping[str, DataFile | None]
 
 
 class Erasure:
-    """One erasure of rows from a table."""
+    """An erasure of rows from a table."""
 
-    def __init__(self, store: "Store", table: "TableName", condition: Condition, progress: Progress | None) -> None:
+    def __init__(
+        self, store: "Store", table: "TableName", condition: Condition, report_progress: Progress | None
+    ) -> None:
         self.store = store
         self.table = table
         self.condition = condition
         self.names: set[str] = {str(table)}
-        self.held: dict[str, Held] = {}
-        self.gone: set[str] = set()  # versions of expired commits that were swept
-        self.affected: list[str] = []
-        self._progress = progress
-        self._trail = Trail((), (), (), ())
-        self._needed: set[str] = set()  # versions that must be readable
-        self._absent: set[str] = set()  # files that only swept versions list
-        self._doomed: list[str] = []
-        self.rows_by_branch: dict[str, int] = {}  # how many rows the newest version of each branch loses
-        self._current: dict[str, np.ndarray[Any, Any]] = {}  # their places, by file
-        self._matches = row_matches.Matches()
-        self._delete_names: dict[str, frozenset[str]] = {}
-        self._touched: set[str] = set()  # data files to be written anew or dropped
-        self._staged_for: set[str] = set()
-        self._untold: set[str] = set()  # data files that only manifests remember, with the bounds of their values
-        self._made: dict[tuple[str, frozenset[str]], DataFile | None] = {}
-        self._emptied: dict[tuple[str, frozenset[str]], DataFile] = {}  # files without rows, for tapes
-        self._replaced: dict[str, dict[str, DataFile | None]] = {}
-        self._swapped: dict[str, str] = {}
-        self._library, self._rewriter = Library(store), Rewriter(store)
+        self.versions: dict[str, LoadedVersion] = {}
+        self.swept_locations: set[str] = set()  # versions of expired commits that gc has deleted
+        self.affected_locations: list[str] = []
+        self._report_progress = report_progress
+        self._references = VersionReferences((), (), (), ())
+        self._required_locations: set[str] = set()  # versions that must be readable
+        self._missing_files: set[str] = set()  # files that only swept versions list
+        self._files_to_delete: list[str] = []
+        self.rows_by_branch: dict[str, int] = {}  # number of rows that the newest version of each branch loses
+        self._current_positions: dict[str, np.ndarray[Any, Any]] = {}  # positions of those rows, by file
+        self._matches = row_matches.RowMatches()
+        self._names_by_delete: dict[str, frozenset[str]] = {}
+        self._touched_files: set[str] = set()  # data files to be rewritten or dropped
+        self._staged_files: set[str] = set()
+        self._unlisted_files: set[str] = set()  # removed data files whose bounds manifests still record
+        self._stripped_files: dict[tuple[str, frozenset[str]], DataFile | None] = {}
+        self._empty_files: dict[tuple[str, frozenset[str]], DataFile] = {}  # files without rows, for append logs
+        self._replacements: dict[str, dict[str, DataFile | None]] = {}
+        self._new_locations: dict[str, str] = {}
+        self._version_reader, self._rewriter = VersionReader(store), VersionRewriter(store)
 
     @property
-    def newest(self) -> TableMetadata:
-        """Return the newest version of the table, main's first; one of its old ones where no branch has it."""
-        newest = [location for location in self._trail.newest if location in self.held]
-        return self.held[(newest or sorted(self.held))[0]].metadata
+    def newest_metadata(self) -> TableMetadata:
+        """Return the metadata of the newest version, preferably main's; an old one if no branch has the table."""
+        locations = [location for location in self._references.head_locations if location in self.versions]
+        return self.versions[(locations or sorted(self.versions))[0]].metadata
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no row matches."""
-        return not self._matches.places
+        """Return whether no row matches."""
+        return not self._matches.positions_by_file
 
     @property
     def rows(self) -> int:
-        """Return how many rows match in the newest versions of branches; one that branches share counts once."""
-        return sum(len(found) for found in self._current.values())
+        """Return how many rows match in the newest versions of branches; a row that branches share counts once."""
+        return sum(len(positions) for positions in self._current_positions.values())
 
     @property
     def copies(self) -> int:
-        """Return how many rows match in all files of all versions: each file that a row was copied to counts."""
-        return sum(len(found) for found in self._matches.places.values())
+        """Return how many rows match in all files of all versions; every copy of a row counts."""
+        return sum(len(positions) for positions in self._matches.positions_by_file.values())
 
     @property
     def files(self) -> int:
         """Return how many data files hold such rows."""
-        return len(self._matches.places)
+        return len(self._matches.positions_by_file)
 
     @property
     def blobs(self) -> set[str]:
@@ -101,258 +109,336 @@ class Erasure:
         return self._matches.blobs
 
     @property
-    def treated(self) -> frozenset[str]:
-        """Return every version that was looked at."""
-        return frozenset(self.held) | frozenset(self.gone)
+    def examined_locations(self) -> frozenset[str]:
+        """Return every version that was examined."""
+        return frozenset(self.versions) | frozenset(self.swept_locations)
 
-    def look(self) -> None:
-        """Find the versions that are named now, the rows that match, and the versions that have to change."""
+    def find_affected_versions(self) -> None:
+        """Read all versions that exist now, find the rows that match, and the versions that have to change."""
         self._read_versions()
-        newest = [self.held[location] for location in self._trail.newest if location in self.held]
-        columns = row_matches.Columns(self.condition, newest, self.held.values())
+        newest_versions = [
+            self.versions[location] for location in self._references.head_locations if location in self.versions
+        ]
+        columns = row_matches.ConditionColumns(self.condition, newest_versions, self.versions.values())
         try:
-            row_matches.find(self.store, self.condition, columns, self.held.values(), self._matches, self._told("look"))
-        except Unscannable as error:
-            raise _needs_spark(error.what) from error
-        outside = [path for path in self._matches.places if not is_inside(self.store, path)]
-        if outside:
+            row_matches.find_matches(
+                self.store,
+                self.condition,
+                columns,
+                self.versions.values(),
+                self._matches,
+                self._make_phase_reporter("look"),
+            )
+        except DuckdbScanError as error:
+            raise _needs_spark_error(error.what) from error
+        outside_paths = [path for path in self._matches.positions_by_file if not is_in_warehouse(self.store, path)]
+        if outside_paths:
             raise RunnelError(
                 "ERASE_OUTSIDE_FILE",
-                f"{listed([plain(path) for path in sorted(outside)])} hold rows to be erased, but were registered in "
+                f"{join_names([normalize_location(path) for path in sorted(outside_paths)])} "
+                "hold rows to be erased, but were registered in "
                 "place and are not Runnel's to change",
                 fix="bring them in with `runnel compact --force`, let gc expire the commits that hold them, then erase",
             )
         if not self.is_empty:
-            self._spread()
+            self._collect_touched_files()
         self._count_rows()
-        self.affected = [location for location, held in self.held.items() if self._is_touched(held)]
+        self.affected_locations = [
+            location for location, version in self.versions.items() if self._is_affected(version)
+        ]
 
-    def stage(self) -> None:
-        """Write the files and versions that are missing yet."""
-        told = self._told("write")
-        if self._staged_for != self._touched:  # a version that came up brought more files into it
-            self._swapped, self._replaced, self._staged_for = {}, {}, set(self._touched)
-        wanted = [location for location in self.affected if location not in self._swapped]
-        for location in wanted:
-            self._replaced[location] = self._replacement(self.held[location])
+    def stage_versions(self) -> None:
+        """Write the new files and versions that were not staged before."""
+        report = self._make_phase_reporter("write")
+        if self._staged_files != self._touched_files:  # a new version added more files
+            self._new_locations, self._replacements, self._staged_files = {}, {}, set(self._touched_files)
+        locations = [location for location in self.affected_locations if location not in self._new_locations]
+        for location in locations:
+            self._replacements[location] = self._build_replacements(self.versions[location])
         failpoints.reach(failpoints.ERASE_FILES)
-        for done, location in enumerate(wanted, 1):
-            held, replaced = self.held[location], self._replaced[location]
-            if location in self._tapes:
-                self._swapped[location] = TapeRewriter(self.store, held, replaced).rewritten()
+        for done, location in enumerate(locations, 1):
+            version, replacements = self.versions[location], self._replacements[location]
+            if location in self._append_log_locations:
+                self._new_locations[location] = AppendLogRewriter(self.store, version, replacements).rewrite()
             else:
-                self._swapped[location] = self._rewriter.rewritten(held, replaced)
-            told(done, len(wanted))
-        self._doomed = self._unneeded()
+                self._new_locations[location] = self._rewriter.rewrite(version, replacements)
+            report(done, len(locations))
+        self._files_to_delete = self._find_unneeded_files()
 
-    def swap(self) -> Swap:
-        """Return what stands for what once this is published."""
-        contents = dict(self._swapped)
-        for step in self._trail.steps:
-            # The version that a compaction kept as its content may be swept; its rows still have to get a new name.
-            # So have rows that are known by a sum over them or over the files that they came from.
-            if step.content and step.after in self._swapped and not self._is_held(step.content):
-                contents.setdefault(step.content, self._swapped[step.after])
+    def build_swap(self) -> VersionSwap:
+        """Return which new versions and files replace which old ones once this is published."""
+        contents = dict(self._new_locations)
+        for change in self._references.changes:
+            # The version that a compaction records as its content may have been deleted; its content id has to change
+            # all the same. So has a content id that is a hash of rows or of source files.
+            if change.content and change.after in self._new_locations and not self._is_readable(change.content):
+                contents.setdefault(change.content, self._new_locations[change.after])
         files = {
-            location: {path: file.file_path if file else None for path, file in replaced.items()}
-            for location, replaced in self._replaced.items()
+            location: {path: file.file_path if file else None for path, file in replacements.items()}
+            for location, replacements in self._replacements.items()
         }
-        return Swap(self._swapped, contents, files)
+        return VersionSwap(self._new_locations, contents, files)
 
-    def renamed(self) -> dict[str, list[str]]:
-        """Return the files that stand for each data file that had to change, in any version."""
-        found: dict[str, list[str]] = {}
-        for replaced in self._replaced.values():
-            for path, file in replaced.items():
-                known = found.setdefault(path, [])
-                if file is not None and file.file_path not in known:
-                    known.append(file.file_path)
-        return found
+    def map_renamed_files(self) -> dict[str, list[str]]:
+        """Return the files that replace each changed data file, in any version."""
+        paths_by_old_path: dict[str, list[str]] = {}
+        for replacements in self._replacements.values():
+            for path, file in replacements.items():
+                new_paths = paths_by_old_path.setdefault(path, [])
+                if file is not None and file.file_path not in new_paths:
+                    new_paths.append(file.file_path)
+        return paths_by_old_path
 
     @property
-    def unchanged(self) -> frozenset[str]:
-        """Return the versions that were looked at and have no such rows."""
-        return frozenset(self.held) - frozenset(self._swapped)
+    def unchanged_locations(self) -> frozenset[str]:
+        """Return the examined versions that have no matching rows."""
+        return frozenset(self.versions) - frozenset(self._new_locations)
 
-    def doomed(self) -> list[str]:
-        """Return the files that hold erased rows or tell of them, and that no version needs any more."""
-        return self._doomed
+    def list_files_to_delete(self) -> list[str]:
+        """Return the files that hold erased rows or metadata about them, and that no version needs any more."""
+        return self._files_to_delete
 
     @property
     def streams(self) -> list[str]:
-        """Return the streams whose tapes hold files that have to change."""
-        return sorted({row.stream for row in self._trail.tapes if row.tape.location in self.affected})
+        """Return the streams whose append logs hold files that have to change."""
+        return sorted(
+            {row.stream for row in self._references.append_logs if row.append_log.location in self.affected_locations}
+        )
 
     @property
-    def _tapes(self) -> frozenset[str]:
-        """Return the versions that are tapes, those of streams and those that slots still have."""
-        return self._trail.tape_locations | {
-            place.location for place in self._trail.places if place.layer == TAPE_LAYER
+    def _append_log_locations(self) -> frozenset[str]:
+        """Return the versions that are append logs: those of streams and those that slots still have."""
+        return self._references.append_log_locations | {
+            catalog_row.location
+            for catalog_row in self._references.catalog_rows
+            if catalog_row.layer == APPEND_LOG_LAYER
         }
 
-    def _is_held(self, content: str) -> bool:
-        return is_location(content) and content not in self.gone
+    def _is_readable(self, content: str) -> bool:
+        return is_location(content) and content not in self.swept_locations
 
-    def _unneeded(self) -> list[str]:
-        mark = Mark(self.store)
-        # What only results name is forgotten with them.
-        named = self._needed | {place.location for place in self._trail.places}
-        dying = {location for made in self._trail.results for location in made.own} - named
-        kept = {self._swapped.get(location, location): location for location in self.held if location not in dying}
-        lost = mark.readable(kept)
-        for location in kept:
-            if kept[location] in self._tapes and location not in lost:
-                mark.older_snapshots(location)
-        if lost:  # swept since they were read, which is no harm to versions that nobody needs any more
-            _, needed = self.store.db.read(self._named)
-            mark.versions(location for location in lost if kept[location] in needed)
-        found = {path for path in self._touched if is_inside(self.store, path)}
-        for location in self.affected:
-            held = self.held[location]
-            found |= {location} | held.lists() | set(self._replaced[location])
-            found |= {entry.statistics_path for entry in held.metadata.statistics}
-            found |= {entry.statistics_path for entry in held.metadata.partition_statistics}
-            found |= {at.manifest.manifest_path for at in (*held.current, *held.older)}
-        inside = {key(path) for path in found if is_inside(self.store, path)}
-        return sorted(path for path in inside if not mark.needs(path))
+    def _find_unneeded_files(self) -> list[str]:
+        mark = MarkedFiles(self.store)
+        # Versions that only results refer to are forgotten with the results.
+        named_locations = self._required_locations | {
+            catalog_row.location for catalog_row in self._references.catalog_rows
+        }
+        forgotten_locations = {
+            location for result in self._references.results for location in result.own_locations
+        } - named_locations
+        old_locations = {
+            self._new_locations.get(location, location): location
+            for location in self.versions
+            if location not in forgotten_locations
+        }
+        unreadable = mark.mark_readable(old_locations)
+        for location in old_locations:
+            if old_locations[location] in self._append_log_locations and location not in unreadable:
+                mark.mark_older_snapshots(location)
+        if unreadable:  # deleted by gc since they were read, which matters only if they are still required
+            _, required = self.store.db.read(self._read_references)
+            mark.mark_versions(location for location in unreadable if old_locations[location] in required)
+        old_paths = {path for path in self._touched_files if is_in_warehouse(self.store, path)}
+        for location in self.affected_locations:
+            version = self.versions[location]
+            old_paths |= {location} | version.find_manifest_lists() | set(self._replacements[location])
+            old_paths |= {entry.statistics_path for entry in version.metadata.statistics}
+            old_paths |= {entry.statistics_path for entry in version.metadata.partition_statistics}
+            old_paths |= {
+                listing.manifest.manifest_path for listing in (*version.current_manifests, *version.older_manifests)
+            }
+        warehouse_paths = {normalize_path(path) for path in old_paths if is_in_warehouse(self.store, path)}
+        return sorted(path for path in warehouse_paths if not mark.is_needed(path))
 
     def _read_versions(self) -> None:
-        self._trail, self._needed = self.store.db.read(self._named)
-        wanted = sorted(self._trail.locations - self.treated)
-        if not self._trail.locations:
-            raise self.store.unknown(self.table, self.store.commit())
-        told = self._told("read")
-        for done, location in enumerate(wanted, 1):
+        self._references, self._required_locations = self.store.db.read(self._read_references)
+        locations = sorted(self._references.locations - self.examined_locations)
+        if not self._references.locations:
+            raise self.store.unknown_table_error(self.table, self.store.commit())
+        report = self._make_phase_reporter("read")
+        for done, location in enumerate(locations, 1):
             try:
-                self.held[location] = self._library.held(location)
-            except Broken:
-                if location in self._needed:
+                self.versions[location] = self._version_reader.read_version(location)
+            except CorruptData:
+                if location in self._required_locations:
                     raise
-                self.gone.add(location)  # its commits have expired, and gc has swept it
-            told(done, len(wanted))
-        folders = {held.metadata.location for held in self.held.values()}
-        names = self.store.db.read(lambda connection: sharing(connection, folders))
+                self.swept_locations.add(location)  # its commits have expired, and gc has deleted it
+            report(done, len(locations))
+        folders = {version.metadata.location for version in self.versions.values()}
+        names = self.store.db.read(lambda connection: find_sharing_tables(connection, folders))
         if not names <= self.names:
             self.names |= names
             self._read_versions()
-        self._note_absent()
+        self._note_missing_files()
 
-    def _note_absent(self) -> None:
-        """Note files that are gone, though versions that nobody needs any more still list them."""
-        held = [self.held[location] for location in self._needed & self.held.keys()]
-        kept = {entry.path for version in held for at in version.current for entry in at.live}
-        others = {entry.path for version in self.held.values() for entry in _entries(version)} - kept
-        self._absent |= {path for path in others if not self.store.io.new_input(path).exists()}
-        self._matches.tested |= self._absent
+    def _note_missing_files(self) -> None:
+        """Note missing files that only versions list which nothing needs any more."""
+        required_versions = [self.versions[location] for location in self._required_locations & self.versions.keys()]
+        required_paths = {
+            entry.path
+            for version in required_versions
+            for listing in version.current_manifests
+            for entry in listing.live_entries
+        }
+        other_paths = {
+            entry.path for version in self.versions.values() for entry in _iter_entries(version)
+        } - required_paths
+        self._missing_files |= {path for path in other_paths if not self.store.io.new_input(path).exists()}
+        self._matches.searched_files |= self._missing_files
 
-    def _named(self, connection: "Connection") -> tuple[Trail, set[str]]:
-        found = trail(connection, self.names)
-        kept = {use.location for use in uses(connection, unexpired(connection)) if use.table in self.names}
-        ours = {place.location for place in found.places if place.catalog in found.branches}
-        ours |= {location for row in found.tapes for location in (row.tape.location, row.tape.reached)}
-        return found, kept | ours | {head.location for head in found.heads}
+    def _read_references(self, connection: "Connection") -> tuple[VersionReferences, set[str]]:
+        references = read_references(connection, self.names)
+        retained_locations = {
+            use.location
+            for use in iter_version_uses(connection, read_unexpired_commits(connection))
+            if use.table in self.names
+        }
+        own_locations = {
+            catalog_row.location
+            for catalog_row in references.catalog_rows
+            if catalog_row.catalog in references.branches
+        }
+        own_locations |= {
+            location for row in references.append_logs for location in (row.append_log.location, row.append_log.reached)
+        }
+        return references, retained_locations | own_locations | {head.location for head in references.heads}
 
-    def _spread(self) -> None:
-        """Note every file that has to change because rows match."""
-        for held in self.held.values():
-            check_writable(held.metadata)
+    def _collect_touched_files(self) -> None:
+        """Collect every file that has to change because rows match."""
+        for version in self.versions.values():
+            check_writable(version.metadata)
         entries = {
             entry.path: entry
-            for held in self.held.values()
-            for entry in _entries(held)
-            if entry.path not in self._absent
+            for version in self.versions.values()
+            for entry in _iter_entries(version)
+            if entry.path not in self._missing_files
         }
         deletes = [entry for entry in entries.values() if not entry.is_data]
         if any(entry.is_equality_delete or entry.file.file_format != FileFormat.PARQUET for entry in deletes):
-            raise _needs_spark("the table has equality deletes or deletion vectors, written by another engine")
-        self._delete_names |= position_deletes.named(
-            [entry for entry in deletes if entry.path not in self._delete_names]
+            raise _needs_spark_error("the table has equality deletes or deletion vectors, written by another engine")
+        self._names_by_delete |= position_deletes.read_data_file_names(
+            [entry for entry in deletes if entry.path not in self._names_by_delete]
         )
-        self._touched |= set(self._matches.places)
-        spelling = {spelled(path): path for path, entry in entries.items() if entry.is_data}
-        self._follow(deletes, spelling)
-        removed = {path for held in self.held.values() for at in (*held.current, *held.older) for path in at.removed}
-        self._untold = removed - entries.keys() - self._absent
+        self._touched_files |= set(self._matches.positions_by_file)
+        path_by_name = {normalize_file_path(path): path for path, entry in entries.items() if entry.is_data}
+        self._follow_deletes(deletes, path_by_name)
+        removed_paths = {
+            path
+            for version in self.versions.values()
+            for listing in (*version.current_manifests, *version.older_manifests)
+            for path in listing.removed_paths
+        }
+        self._unlisted_files = removed_paths - entries.keys() - self._missing_files
 
-    def _follow(self, deletes: list[Entry], spelling: Mapping[str, str]) -> None:
-        """Take in what else a delete file names that keeps copies of rows: it can go only with all of them."""
-        grown = True
-        while grown:
-            before = len(self._touched)
-            names = {spelled(path) for path in self._touched}
+    def _follow_deletes(self, deletes: list[FileEntry], path_by_name: Mapping[str, str]) -> None:
+        """Add every other data file named by a delete file that keeps copies of rows, so that it can be removed."""
+        has_grown = True
+        while has_grown:
+            count_before = len(self._touched_files)
+            names = {normalize_file_path(path) for path in self._touched_files}
             for delete in deletes:
-                if self._delete_names[delete.path] & names and position_deletes.holds_rows(delete):
-                    self._touched |= {spelling[name] for name in self._delete_names[delete.path] if name in spelling}
-            grown = len(self._touched) > before
+                if self._names_by_delete[delete.path] & names and position_deletes.has_row_copies(delete):
+                    self._touched_files |= {
+                        path_by_name[name] for name in self._names_by_delete[delete.path] if name in path_by_name
+                    }
+            has_grown = len(self._touched_files) > count_before
 
-    def _is_touched(self, held: Held) -> bool:
-        wanted = self._touched | self._untold
+    def _is_affected(self, version: LoadedVersion) -> bool:
+        touched_paths = self._touched_files | self._unlisted_files
         return any(
-            not wanted.isdisjoint(at.removed) or any(entry.path in wanted for entry in at.live)
-            for at in (*held.current, *held.older)
+            not touched_paths.isdisjoint(listing.removed_paths)
+            or any(entry.path in touched_paths for entry in listing.live_entries)
+            for listing in (*version.current_manifests, *version.older_manifests)
         )
 
-    def _replacement(self, held: Held) -> dict[str, DataFile | None]:
-        """Return what stands in a version in the place of each file that has to change."""
-        live = {entry.path: entry for at in held.current for entry in at.live}
-        deletes = [entry for entry in live.values() if not entry.is_data]
-        replaced: dict[str, DataFile | None] = dict.fromkeys(self._touched | self._untold)
-        for path in self._touched & live.keys():
-            applied = [delete for delete in deletes if position_deletes.apply(delete, live[path], self._delete_names)]
-            replaced[path] = self._without(held, live[path], applied, keep_empty=held.location in self._tapes)
-        names = {spelled(path) for path in self._touched}
-        kept = {spelled(path) for path, entry in live.items() if entry.is_data} - names
+    def _build_replacements(self, version: LoadedVersion) -> dict[str, DataFile | None]:
+        """Return the replacement of each file of a version that has to change."""
+        live_entries = {entry.path: entry for listing in version.current_manifests for entry in listing.live_entries}
+        deletes = [entry for entry in live_entries.values() if not entry.is_data]
+        replacements: dict[str, DataFile | None] = dict.fromkeys(self._touched_files | self._unlisted_files)
+        for path in self._touched_files & live_entries.keys():
+            file_deletes = [
+                delete
+                for delete in deletes
+                if position_deletes.applies_to(delete, live_entries[path], self._names_by_delete)
+            ]
+            replacements[path] = self._strip_file(
+                version, live_entries[path], file_deletes, keep_empty=version.location in self._append_log_locations
+            )
+        touched_names = {normalize_file_path(path) for path in self._touched_files}
+        untouched_names = {
+            normalize_file_path(path) for path, entry in live_entries.items() if entry.is_data
+        } - touched_names
         for delete in deletes:
-            named = self._delete_names.get(delete.path, frozenset())
-            if named & names and not named & kept:
-                replaced[delete.path] = None
-        return replaced
+            data_file_names = self._names_by_delete.get(delete.path, frozenset())
+            if data_file_names & touched_names and not data_file_names & untouched_names:
+                replacements[delete.path] = None
+        return replacements
 
-    def _without(self, held: Held, entry: Entry, deletes: list[Entry], *, keep_empty: bool) -> DataFile | None:
-        """Return a file without the rows to be erased and those that are deleted, whose places would not fit it."""
-        known = (entry.path, frozenset(delete.path for delete in deletes))
-        if known not in self._made or (keep_empty and self._made[known] is None and known not in self._emptied):
-            found = self._matches.places.get(entry.path, np.empty(0, dtype=np.int64))
-            gone = np.union1d(found, position_deletes.positions(deletes, entry))
-            made, rows = stripped(self.store, held.metadata, entry, gone, keep_empty=keep_empty)
-            self._made[known] = made if rows else None
-            if made is not None and not rows:
-                self._emptied[known] = made
-        return self._emptied.get(known) if keep_empty and self._made[known] is None else self._made[known]
+    def _strip_file(
+        self, version: LoadedVersion, entry: FileEntry, deletes: list[FileEntry], *, keep_empty: bool
+    ) -> DataFile | None:
+        """Return a file without the erased rows and the deleted rows, whose recorded positions would not fit it."""
+        cache_key = (entry.path, frozenset(delete.path for delete in deletes))
+        if cache_key not in self._stripped_files or (
+            keep_empty and self._stripped_files[cache_key] is None and cache_key not in self._empty_files
+        ):
+            matching_positions = self._matches.positions_by_file.get(entry.path, np.empty(0, dtype=np.int64))
+            removed_positions = np.union1d(matching_positions, position_deletes.read_positions(deletes, entry))
+            new_file, row_count = strip_rows(
+                self.store, version.metadata, entry, removed_positions, keep_empty=keep_empty
+            )
+            self._stripped_files[cache_key] = new_file if row_count else None
+            if new_file is not None and not row_count:
+                self._empty_files[cache_key] = new_file
+        return (
+            self._empty_files.get(cache_key)
+            if keep_empty and self._stripped_files[cache_key] is None
+            else self._stripped_files[cache_key]
+        )
 
     def _count_rows(self) -> None:
-        self.rows_by_branch, self._current = {}, {}
-        for head in self._trail.heads:
-            if head.location not in self.held:
+        self.rows_by_branch, self._current_positions = {}, {}
+        for head in self._references.heads:
+            if head.location not in self.versions:
                 continue
-            visible = dict(self._visible(self.held[head.location]))
-            count = sum(len(found) for found in visible.values())
+            positions_by_file = dict(self._iter_visible_matches(self.versions[head.location]))
+            count = sum(len(positions) for positions in positions_by_file.values())
             self.rows_by_branch[head.branch] = self.rows_by_branch.get(head.branch, 0) + count
-            for path, found in visible.items():
-                self._current[path] = np.union1d(found, self._current.get(path, found))
+            for path, positions in positions_by_file.items():
+                self._current_positions[path] = np.union1d(positions, self._current_positions.get(path, positions))
 
-    def _visible(self, held: Held) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
-        """Yield the places of the rows that each file of a version loses, of those that a reader of it sees."""
-        live = {entry.path: entry for at in held.current for entry in at.live}
-        deletes = [entry for entry in live.values() if not entry.is_data]
-        for path in self._matches.places.keys() & live.keys():
-            applied = [delete for delete in deletes if position_deletes.apply(delete, live[path], self._delete_names)]
-            found = self._matches.places[path]
-            yield path, np.setdiff1d(found, position_deletes.positions(applied, live[path])) if applied else found
+    def _iter_visible_matches(self, version: LoadedVersion) -> Iterator[tuple[str, "np.ndarray[Any, Any]"]]:
+        """Yield the positions of the erased rows of each file of a version, without rows that a delete hides."""
+        live_entries = {entry.path: entry for listing in version.current_manifests for entry in listing.live_entries}
+        deletes = [entry for entry in live_entries.values() if not entry.is_data]
+        for path in self._matches.positions_by_file.keys() & live_entries.keys():
+            file_deletes = [
+                delete
+                for delete in deletes
+                if position_deletes.applies_to(delete, live_entries[path], self._names_by_delete)
+            ]
+            positions = self._matches.positions_by_file[path]
+            yield (
+                path,
+                np.setdiff1d(positions, position_deletes.read_positions(file_deletes, live_entries[path]))
+                if file_deletes
+                else positions,
+            )
 
-    def _told(self, what: str) -> Callable[[int, int], None]:
-        def told(done: int, total: int) -> None:
-            if self._progress is not None:
-                self._progress(f"erase {self.table}: {what}", done, total)
+    def _make_phase_reporter(self, phase: str) -> Callable[[int, int], None]:
+        def report(done: int, total: int) -> None:
+            if self._report_progress is not None:
+                self._report_progress(f"erase {self.table}: {phase}", done, total)
 
-        return told
-
-
-def _entries(held: Held) -> Iterator[Entry]:
-    for at in (*held.current, *held.older):
-        yield from at.live
+        return report
 
 
-def _needs_spark(what: str) -> RunnelError:
+def _iter_entries(version: LoadedVersion) -> Iterator[FileEntry]:
+    for listing in (*version.current_manifests, *version.older_manifests):
+        yield from listing.live_entries
+
+
+def _needs_spark_error(what: str) -> RunnelError:
     fix = "rewrite the table's files with Spark, let gc remove the versions before, then erase"
     return RunnelError("ERASE_NEEDS_SPARK", f"can't erase: {what}", fix=fix)

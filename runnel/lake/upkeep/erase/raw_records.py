@@ -1,7 +1,7 @@
-"""Rows of a table that never became rows of it: events in its inbox, and records in its quarantine, as they came.
+"""Test raw records that are not rows of a table yet: events in its inbox, and records in its quarantine.
 
 A record that is a JSON object is tested by a condition over the table's columns, each read from the member of its name.
-Whether any other record matches can't be told. Reads only.
+Any other record is untestable. Reads only.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,96 +12,108 @@ import pyarrow as pa
 from pyiceberg.types import NestedField, StringType
 from sqlglot import exp
 
-from runnel.lake.scan.duckdb_connection import connect
-from runnel.lake.scan.scan_sql import duckdb_type, literal, quoted, rows_sql
-from runnel.lake.upkeep.erase.condition import Condition, told
-from runnel.lake.upkeep.erase.version_rewriter import Library
+from runnel.lake.scan.duckdb_connection import connect_duckdb
+from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal, to_duckdb_type
+from runnel.lake.scan.scan_sql import rows_sql
+from runnel.lake.upkeep.erase.condition import Condition, render_condition
+from runnel.lake.upkeep.erase.version_rewriter import VersionReader
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-    from runnel.lake.iceberg.manifests import Entry
+    from runnel.lake.iceberg.manifests import FileEntry
     from runnel.lake.store import Store
 
 RAW = "raw"
-_AT_ONCE = 20_000
+_BATCH_ROWS = 20_000
 
 
 @dataclass(frozen=True)
-class Tested:
-    """Which of some records match, by their numbers, and of how many that can't be told."""
+class RecordMatches:
+    """The numbers of the records that match, and how many records can't be tested."""
 
     matching: tuple[int, ...]
-    untold: int
+    untestable_count: int
 
 
-def match_records(condition: Condition, metadata: "TableMetadata", records: Sequence[str]) -> Tested:
-    """Test records by a condition over the columns of a table."""
+def match_records(condition: Condition, metadata: "TableMetadata", records: Sequence[str]) -> RecordMatches:
+    """Test raw records by a condition over the columns of a table."""
     if not records:
-        return Tested((), 0)
-    fields = {name: _field(metadata, name, at) for at, name in enumerate(condition.columns)}
-    texts = {name: f"json_extract_string(raw, {literal(_pointer(field.name))})" for name, field in fields.items()}
-    values = {name: f"TRY_CAST({texts[name]} AS {duckdb_type(field.field_type)})" for name, field in fields.items()}
-    read = ", ".join(f"{values[name]} AS {quoted(field.name)}" for name, field in fields.items())
-    clear = " AND ".join(f"({texts[name]} IS NULL OR {values[name]} IS NOT NULL)" for name in fields)
-    is_object = "CASE WHEN json_valid(raw) THEN json_type(raw) = 'OBJECT' ELSE false END"
+        return RecordMatches((), 0)
+    fields = {name: _find_field(metadata, name, index) for index, name in enumerate(condition.columns)}
+    text_sql = {
+        name: f"json_extract_string(raw, {quote_literal(_build_json_pointer(field.name))})"
+        for name, field in fields.items()
+    }
+    value_sql = {
+        name: f"TRY_CAST({text_sql[name]} AS {to_duckdb_type(field.field_type)})" for name, field in fields.items()
+    }
+    columns_sql = ", ".join(f"{value_sql[name]} AS {quote_identifier(field.name)}" for name, field in fields.items())
+    is_clear_sql = " AND ".join(f"({text_sql[name]} IS NULL OR {value_sql[name]} IS NOT NULL)" for name in fields)
+    is_object_sql = "CASE WHEN json_valid(raw) THEN json_type(raw) = 'OBJECT' ELSE false END"
     sql = (
-        f"SELECT number, coalesce({told(condition, fields)}, false) AS matches, is_clear"
-        f" FROM (SELECT number, {read}, {clear} AS is_clear FROM objects)"
+        f"SELECT number, coalesce({render_condition(condition, fields)}, false) AS matches, is_clear"
+        f" FROM (SELECT number, {columns_sql}, {is_clear_sql} AS is_clear FROM objects)"
     )
-    with connect() as connection:
+    with connect_duckdb() as connection:
         connection.register("given", pa.table({"number": range(len(records)), "raw": pa.array(records, pa.string())}))
-        connection.execute(f"CREATE TEMP TABLE objects AS SELECT number, raw FROM given WHERE {is_object}")
-        found = connection.execute(sql).fetchall()
+        connection.execute(f"CREATE TEMP TABLE objects AS SELECT number, raw FROM given WHERE {is_object_sql}")
+        rows = connection.execute(sql).fetchall()
         connection.execute("DROP TABLE objects")
         connection.unregister("given")
-    matching = tuple(sorted(number for number, matches, _ in found if matches))
-    sure = sum(1 for _, matches, is_clear in found if matches or is_clear)
-    return Tested(matching, len(records) - sure)
+    matching = tuple(sorted(number for number, matches, _ in rows if matches))
+    decided_count = sum(1 for _, matches, is_clear in rows if matches or is_clear)
+    return RecordMatches(matching, len(records) - decided_count)
 
 
-def matching_records(
+def find_matching_records(
     store: "Store", locations: Iterable[str], condition: Condition, metadata: "TableMetadata"
 ) -> tuple[Condition | None, int]:
-    """Return what erases the matching records of a quarantine table's versions, and of how many it can't be told.
+    """Return a condition that erases the matching records of a quarantine table, and how many records can't be tested.
 
-    The columns of the condition are those of the table that `metadata` is of. None where no record matches.
+    The columns of `condition` are those of the table that `metadata` describes. The condition returned is None if no
+    record matches.
     """
     matching: set[str] = set()
-    untold = 0
-    for records in _records(store, locations):
-        tested = match_records(condition, metadata, records)
-        matching |= {records[number] for number in tested.matching}
-        untold += tested.untold
+    untestable_count = 0
+    for records in _read_records(store, locations):
+        record_matches = match_records(condition, metadata, records)
+        matching |= {records[number] for number in record_matches.matching}
+        untestable_count += record_matches.untestable_count
     if not matching:
-        return None, untold
+        return None, untestable_count
     literals = [exp.Literal.string(text) for text in sorted(matching)]
-    return Condition(exp.In(this=exp.column(RAW), expressions=literals), (RAW,), condition.sha256), untold
+    return Condition(exp.In(this=exp.column(RAW), expressions=literals), (RAW,), condition.sha256), untestable_count
 
 
-def _records(store: "Store", locations: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the records in all files of some versions, some at once, each file read once."""
-    library = Library(store)
-    files: dict[str, Entry] = {}
+def _read_records(store: "Store", locations: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the records in all files of some versions, in batches; each file is read once."""
+    reader = VersionReader(store)
+    files: dict[str, FileEntry] = {}
     metadata = None
     for location in locations:
-        held = library.held(location)
-        metadata = held.metadata
-        files |= {entry.path: entry for at in (*held.current, *held.older) for entry in at.live if entry.is_data}
+        version = reader.read_version(location)
+        metadata = version.metadata
+        files |= {
+            entry.path: entry
+            for listing in (*version.current_manifests, *version.older_manifests)
+            for entry in listing.live_entries
+            if entry.is_data
+        }
     if metadata is None or not files:
         return
-    there = [entry for entry in files.values() if store.io.new_input(entry.path).exists()]
-    with connect() as connection:
-        sql = f"SELECT {RAW} FROM ({rows_sql(store, metadata, there)}) WHERE {RAW} IS NOT NULL"
-        found = connection.execute(sql)
-        while rows := found.fetchmany(_AT_ONCE):
+    existing_files = [entry for entry in files.values() if store.io.new_input(entry.path).exists()]
+    with connect_duckdb() as connection:
+        sql = f"SELECT {RAW} FROM ({rows_sql(store, metadata, existing_files)}) WHERE {RAW} IS NOT NULL"
+        cursor = connection.execute(sql)
+        while rows := cursor.fetchmany(_BATCH_ROWS):
             yield [record for (record,) in rows]
 
 
-def _field(metadata: "TableMetadata", name: str, at: int) -> NestedField:
-    found = next((field for field in metadata.schema().fields if field.name.lower() == name), None)
-    return found or NestedField(at + 1, name, StringType(), required=False)
+def _find_field(metadata: "TableMetadata", name: str, index: int) -> NestedField:
+    column = next((field for field in metadata.schema().fields if field.name.lower() == name), None)
+    return column or NestedField(index + 1, name, StringType(), required=False)
 
 
-def _pointer(name: str) -> str:
+def _build_json_pointer(name: str) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")

@@ -1,7 +1,7 @@
 """Find the rows of all versions of a table that a condition matches, file by file.
 
-A column is known by its field id, whatever a version calls it. Rows are looked at where they stand in files, so those
-that a delete hides are found as well. Reads only.
+A column is identified by its field id, whatever a version calls it. Rows are read directly from files, so rows that a
+delete hides are found as well. Reads only.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,238 +13,264 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, DoubleType, IcebergType, LongType, NestedField
 
-from runnel.errors import Conflict, Mistake, nearest
-from runnel.lake.iceberg.file_io import plain
-from runnel.lake.iceberg.manifests import Entry
+from runnel.errors import Conflict, Mistake, find_nearest
+from runnel.lake.iceberg.file_io import normalize_location
+from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_properties import is_file_table
-from runnel.lake.scan.duckdb_connection import connect
+from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.scan_sql import FILE_COLUMN, POSITION_COLUMN, rows_sql
-from runnel.lake.upkeep.erase.condition import Condition, told
-from runnel.lake.upkeep.erase.version_rewriter import Held
+from runnel.lake.upkeep.erase.condition import Condition, render_condition
+from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-_PROBE_ID = 1_000_000  # no schema of a table; so files are read by field id, never by name
+_PROBE_ID = 1_000_000  # no table has this schema id; so files are read by field id, never by name
 _NO_FIELD = 2_000_000_000  # a field id that no file has: its column is null
 _FILES_AT_ONCE = 200
 _BLOB = "blob"
-Ids = tuple[int | None, ...]
-"""For each column of a condition its field id, or None where a version does not have it."""
+FieldIds = tuple[int | None, ...]
+"""The field id of each column of a condition, or None if a version does not have the column."""
 
 
 @dataclass
-class Matches:
-    """Rows that match: per data file their places, and the blobs that they refer to."""
+class RowMatches:
+    """The positions of matching rows by data file, the blobs that they refer to, and the files that were searched."""
 
-    places: dict[str, "np.ndarray[Any, Any]"] = field(default_factory=dict)
+    positions_by_file: dict[str, "np.ndarray[Any, Any]"] = field(default_factory=dict)
     blobs: set[str] = field(default_factory=set)
-    tested: set[str] = field(default_factory=set)
+    searched_files: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    """A data file to look into, a version that has it, and what the condition's columns are in its versions."""
+class _FileCandidate:
+    """A data file to search, the metadata of a version that has it, and the field ids in all its versions."""
 
-    entry: Entry
+    entry: FileEntry
     metadata: TableMetadata
-    ids: frozenset[Ids]
+    field_ids: frozenset[FieldIds]
 
 
 @dataclass(frozen=True)
-class _Meaning:
-    """What a version means by a field id. Branches may each have given one id to a column of their own."""
+class _ColumnIdentity:
+    """What a field id stands for in a version. Branches may have given the same id to different columns."""
 
     field_id: int
     table: str
-    first: str  # the schema in which it first appeared
-    names: frozenset[str]  # that it ever had
-    is_whole: bool  # no older schema was dropped by another engine
+    first_schema: str  # the schema in which the column first appeared
+    names: frozenset[str]  # all names that the column ever had
+    has_all_schemas: bool  # no other engine dropped an older schema
 
-    def is_same(self, other: "_Meaning | None") -> bool:
-        """Tell whether two versions mean the same column."""
+    def is_same_column(self, other: "_ColumnIdentity | None") -> bool:
+        """Return whether two versions mean the same column."""
         if other is None or (self.field_id, self.table) != (other.field_id, other.table):
             return False
-        known = self.is_whole and other.is_whole
-        return self.first == other.first or bool(self.names & other.names) or not known
+        are_histories_complete = self.has_all_schemas and other.has_all_schemas
+        return self.first_schema == other.first_schema or bool(self.names & other.names) or not are_histories_complete
 
 
-class Columns:
-    """What the columns of a condition are, in each version of a table."""
+class ConditionColumns:
+    """The columns of a condition, resolved in each version of a table."""
 
-    def __init__(self, condition: Condition, newest: Sequence[Held], versions: Iterable[Held]) -> None:
+    def __init__(
+        self, condition: Condition, newest: Sequence[LoadedVersion], versions: Iterable[LoadedVersion]
+    ) -> None:
         self.names = condition.columns
         self.types: dict[tuple[str, int], IcebergType] = {}
-        known = sorted(versions, key=lambda held: -held.metadata.last_updated_ms)
-        self._wanted = {name: self._meant(name, newest, known) for name in self.names}
-        for name, meant in self._wanted.items():
-            if not meant:
-                raise _unknown(name, [*newest, *known])
-        self._widen(known)
-        self._found: dict[tuple[str, str], Ids] = {}
+        versions_by_age = sorted(versions, key=lambda version: -version.metadata.last_updated_ms)
+        self._identities = {name: self._find_identities(name, newest, versions_by_age) for name in self.names}
+        for name, identities in self._identities.items():
+            if not identities:
+                raise _unknown_column_error(name, [*newest, *versions_by_age])
+        self._collect_types(versions_by_age)
+        self._field_ids: dict[tuple[str, str], FieldIds] = {}
 
-    def of(self, metadata: TableMetadata) -> Ids:
+    def find_field_ids(self, metadata: TableMetadata) -> FieldIds:
         """Return the field ids of the condition's columns in a version."""
         key = (str(metadata.table_uuid), repr(metadata.schemas))
-        if key not in self._found:
-            self._found[key] = tuple(self._one(metadata, name) for name in self.names)
-        return self._found[key]
+        if key not in self._field_ids:
+            self._field_ids[key] = tuple(self._find_field_id(metadata, name) for name in self.names)
+        return self._field_ids[key]
 
-    def fields(self, ids: Ids) -> list[NestedField]:
-        """Return the columns as fields to read; one that is not there reads as null."""
-        found = []
-        for at, (name, known) in enumerate(zip(self.names, ids, strict=True)):
-            kind = self.types[name, known] if known is not None else self._any_type(name)
-            found.append(NestedField(known if known is not None else _NO_FIELD + at, name, kind, required=False))
-        return found
+    def build_fields(self, ids: FieldIds) -> list[NestedField]:
+        """Return the columns as fields to read; a column without a field id reads as null."""
+        fields = []
+        for index, (name, field_id) in enumerate(zip(self.names, ids, strict=True)):
+            kind = self.types[name, field_id] if field_id is not None else self._find_any_type(name)
+            fields.append(
+                NestedField(field_id if field_id is not None else _NO_FIELD + index, name, kind, required=False)
+            )
+        return fields
 
-    def _one(self, metadata: TableMetadata, name: str) -> int | None:
-        meant = {known.field_id for known in self._wanted[name] if known.is_same(_meaning(metadata, known.field_id))}
-        if len(meant) > 1:
-            raise _ambiguous(name)
-        return next(iter(meant), None)
+    def _find_field_id(self, metadata: TableMetadata, name: str) -> int | None:
+        field_ids = {
+            identity.field_id
+            for identity in self._identities[name]
+            if identity.is_same_column(_find_identity(metadata, identity.field_id))
+        }
+        if len(field_ids) > 1:
+            raise _ambiguous_column_error(name)
+        return next(iter(field_ids), None)
 
-    def _meant(self, name: str, newest: Sequence[Held], known: Sequence[Held]) -> set[_Meaning]:
-        """Return what a name means: on any branch, else when a version last had it; for each table of that name."""
-        found: dict[str, set[_Meaning]] = {}
-        for versions, only_first in ((newest, False), (known, True)):
-            for held in versions:
-                table = str(held.metadata.table_uuid)
-                column = _column(held.metadata.schema(), name)
-                meaning = _meaning(held.metadata, column.field_id) if column else None
-                if meaning is not None and not (only_first and table in found):
-                    found.setdefault(table, set()).add(meaning)
-        return {meaning for meanings in found.values() for meaning in meanings}
+    def _find_identities(
+        self, name: str, newest: Sequence[LoadedVersion], versions_by_age: Sequence[LoadedVersion]
+    ) -> set[_ColumnIdentity]:
+        """Return the columns that a name refers to on any branch, else in the last version that had it, per table."""
+        identities_by_table: dict[str, set[_ColumnIdentity]] = {}
+        for versions, only_first in ((newest, False), (versions_by_age, True)):
+            for version in versions:
+                table = str(version.metadata.table_uuid)
+                column = _find_column(version.metadata.schema(), name)
+                identity = _find_identity(version.metadata, column.field_id) if column else None
+                if identity is not None and not (only_first and table in identities_by_table):
+                    identities_by_table.setdefault(table, set()).add(identity)
+        return {identity for identities in identities_by_table.values() for identity in identities}
 
-    def _widen(self, versions: Iterable[Held]) -> None:
-        """Note each column's widest type: a file of any version can be read as that."""
-        for schema in {repr(s): s for held in versions for s in held.metadata.schemas}.values():
-            for name, meant in self._wanted.items():
-                for known in {meaning.field_id for meaning in meant}:
-                    column = next((column for column in schema.fields if column.field_id == known), None)
+    def _collect_types(self, versions: Iterable[LoadedVersion]) -> None:
+        """Collect each column's widest type: a file of any version can be read with it."""
+        for schema in {repr(s): s for version in versions for s in version.metadata.schemas}.values():
+            for name, identities in self._identities.items():
+                for field_id in {identity.field_id for identity in identities}:
+                    column = next((column for column in schema.fields if column.field_id == field_id), None)
                     if column is not None:
-                        here = self.types.get((name, known))
-                        self.types[name, known] = _wider(here, column.field_type)
+                        current_type = self.types.get((name, field_id))
+                        self.types[name, field_id] = _choose_wider_type(current_type, column.field_type)
 
-    def _any_type(self, name: str) -> IcebergType:
-        return next(kind for (known, _), kind in self.types.items() if known == name)
+    def _find_any_type(self, name: str) -> IcebergType:
+        return next(kind for (column_name, _), kind in self.types.items() if column_name == name)
 
 
-def find(
+def find_matches(
     store: "Store",
     condition: Condition,
-    columns: Columns,
-    versions: Iterable[Held],
-    matches: Matches,
-    progress: Callable[[int, int], None],
+    columns: ConditionColumns,
+    versions: Iterable[LoadedVersion],
+    matches: RowMatches,
+    report_progress: Callable[[int, int], None],
 ) -> None:
-    """Look into every data file of the versions that was not looked into before, and add what matches."""
-    groups: dict[tuple[Any, ...], list[_Candidate]] = {}
-    candidates = _candidates(columns, versions, matches.tested)
+    """Search every data file of the versions that was not searched before, and add the matching rows to `matches`."""
+    groups: dict[tuple[Any, ...], list[_FileCandidate]] = {}
+    candidates = _collect_candidates(columns, versions, matches.searched_files)
     for candidate in candidates:
-        ids = _agreed(columns, candidate)
+        ids = _agree_field_ids(columns, candidate)
         metadata = candidate.metadata
         mapping = metadata.properties.get("schema.name-mapping.default")
         key = (ids, metadata.location, is_file_table(metadata), repr(metadata.partition_specs), mapping)
         groups.setdefault(key, []).append(candidate)
     done = 0
     for (ids, _, has_blobs, *_rest), group in groups.items():
-        fields = columns.fields(ids)
-        sql = told(condition, {column.name: column for column in fields})
+        fields = columns.build_fields(ids)
+        sql = render_condition(condition, {column.name: column for column in fields})
         for start in range(0, len(group), _FILES_AT_ONCE):
-            part = group[start : start + _FILES_AT_ONCE]
-            _look(store, part, fields, sql, has_blobs, matches)
-            done += len(part)
-            progress(done, len(candidates))
+            batch = group[start : start + _FILES_AT_ONCE]
+            _search_files(store, batch, fields, sql, has_blobs, matches)
+            done += len(batch)
+            report_progress(done, len(candidates))
 
 
-def _candidates(columns: Columns, versions: Iterable[Held], tested: set[str]) -> list[_Candidate]:
-    found: dict[str, _Candidate] = {}
-    for held in versions:
-        ids = frozenset([columns.of(held.metadata)])
-        for listed in (*held.current, *held.older):
-            for entry in listed.live:
-                if not entry.is_data or entry.path in tested:
+def _collect_candidates(
+    columns: ConditionColumns, versions: Iterable[LoadedVersion], searched_files: set[str]
+) -> list[_FileCandidate]:
+    candidates: dict[str, _FileCandidate] = {}
+    for version in versions:
+        ids = frozenset([columns.find_field_ids(version.metadata)])
+        for listing in (*version.current_manifests, *version.older_manifests):
+            for entry in listing.live_entries:
+                if not entry.is_data or entry.path in searched_files:
                     continue
-                before = found.get(entry.path)
-                if before is None or not ids <= before.ids:
-                    found[entry.path] = _Candidate(entry, held.metadata, ids | before.ids if before else ids)
-    return list(found.values())
+                previous = candidates.get(entry.path)
+                if previous is None or not ids <= previous.field_ids:
+                    candidates[entry.path] = _FileCandidate(
+                        entry, version.metadata, ids | previous.field_ids if previous else ids
+                    )
+    return list(candidates.values())
 
 
-def _agreed(columns: Columns, candidate: _Candidate) -> Ids:
-    """Return what the columns are in a file. A version that lacks a column has nothing to say about it."""
-    found: list[int | None] = []
-    for at, name in enumerate(columns.names):
-        known = {ids[at] for ids in candidate.ids} - {None}
-        if len(known) > 1:
-            raise _ambiguous(name)
-        found.append(next(iter(known), None))
-    return tuple(found)
+def _agree_field_ids(columns: ConditionColumns, candidate: _FileCandidate) -> FieldIds:
+    """Return the field ids of the columns in a file. A version that lacks a column is ignored for it."""
+    agreed_ids: list[int | None] = []
+    for index, name in enumerate(columns.names):
+        distinct_ids = {ids[index] for ids in candidate.field_ids} - {None}
+        if len(distinct_ids) > 1:
+            raise _ambiguous_column_error(name)
+        agreed_ids.append(next(iter(distinct_ids), None))
+    return tuple(agreed_ids)
 
 
-def _look(
-    store: "Store", part: Sequence[_Candidate], fields: list[NestedField], where: str, has_blobs: bool, matches: Matches
+def _search_files(
+    store: "Store",
+    batch: Sequence[_FileCandidate],
+    fields: list[NestedField],
+    where: str,
+    has_blobs: bool,
+    matches: RowMatches,
 ) -> None:
     import duckdb
 
-    metadata = part[0].metadata
-    blob = _column(metadata.schema(), _BLOB) if has_blobs else None
-    read = list(fields)
+    metadata = batch[0].metadata
+    blob = _find_column(metadata.schema(), _BLOB) if has_blobs else None
+    read_fields = list(fields)
     if blob is not None and all(column.field_id != blob.field_id for column in fields):
-        read.append(NestedField(blob.field_id, _BLOB, blob.field_type, required=False))
-    schema = Schema(*read, schema_id=_PROBE_ID)
-    probe = metadata.model_copy(update={"schemas": [schema], "current_schema_id": _PROBE_ID})
-    rows = rows_sql(store, probe, [candidate.entry for candidate in part], places=True)
-    shown = f", {_BLOB}" if blob is not None else ""
-    sql = f'SELECT "{FILE_COLUMN}", "{POSITION_COLUMN}"{shown} FROM ({rows}) WHERE {where}'
+        read_fields.append(NestedField(blob.field_id, _BLOB, blob.field_type, required=False))
+    schema = Schema(*read_fields, schema_id=_PROBE_ID)
+    probe_metadata = metadata.model_copy(update={"schemas": [schema], "current_schema_id": _PROBE_ID})
+    rows = rows_sql(store, probe_metadata, [candidate.entry for candidate in batch], with_positions=True)
+    blob_column = f", {_BLOB}" if blob is not None else ""
+    sql = f'SELECT "{FILE_COLUMN}", "{POSITION_COLUMN}"{blob_column} FROM ({rows}) WHERE {where}'
     try:
-        with connect() as connection:
-            found = connection.execute(sql).fetchnumpy()
+        with connect_duckdb() as connection:
+            result = connection.execute(sql).fetchnumpy()
     except (duckdb.ConversionException, duckdb.BinderException, duckdb.OutOfRangeException) as error:
         what = f"the condition can't be compared with the table's columns: {str(error).splitlines()[0]}"
         raise Mistake("ERASE_CONDITION", what, fix="compare each column with values of its own type") from error
-    _note(part, found, matches)
-    matches.tested |= {candidate.entry.path for candidate in part}
+    _record_matches(batch, result, matches)
+    matches.searched_files |= {candidate.entry.path for candidate in batch}
 
 
-def _note(part: Sequence[_Candidate], found: Mapping[str, Any], matches: Matches) -> None:
-    paths = {plain(candidate.entry.path): candidate.entry.path for candidate in part}
-    files, at = np.asarray(found[FILE_COLUMN], dtype=object), np.asarray(found[POSITION_COLUMN], dtype=np.int64)
+def _record_matches(batch: Sequence[_FileCandidate], result: Mapping[str, Any], matches: RowMatches) -> None:
+    paths = {normalize_location(candidate.entry.path): candidate.entry.path for candidate in batch}
+    files, positions = (
+        np.asarray(result[FILE_COLUMN], dtype=object),
+        np.asarray(result[POSITION_COLUMN], dtype=np.int64),
+    )
     for file in set(files):
-        matches.places[paths[file]] = np.unique(at[files == file])
-    if _BLOB in found and len(files):
-        blobs = found[_BLOB]
+        matches.positions_by_file[paths[file]] = np.unique(positions[files == file])
+    if _BLOB in result and len(files):
+        blobs = result[_BLOB]
         matches.blobs |= {str(blob) for blob in np.ma.compressed(np.ma.asarray(blobs)) if blob is not None}
 
 
-def _column(schema: Schema, name: str) -> NestedField | None:
-    """Return a column by name; Spark does not tell upper case from lower."""
-    found = [column for column in schema.fields if column.name.lower() == name]
-    if len(found) > 1:
-        raise _ambiguous(name)
-    return found[0] if found else None
+def _find_column(schema: Schema, name: str) -> NestedField | None:
+    """Return a column by name, ignoring case as Spark does."""
+    columns = [column for column in schema.fields if column.name.lower() == name]
+    if len(columns) > 1:
+        raise _ambiguous_column_error(name)
+    return columns[0] if columns else None
 
 
-def _meaning(metadata: TableMetadata, field_id: int) -> _Meaning | None:
+def _find_identity(metadata: TableMetadata, field_id: int) -> _ColumnIdentity | None:
     schemas = sorted(metadata.schemas, key=lambda schema: schema.schema_id)
-    having = [schema for schema in schemas if any(known.field_id == field_id for known in schema.fields)]
-    if not having:
+    schemas_with_field = [schema for schema in schemas if any(column.field_id == field_id for column in schema.fields)]
+    if not schemas_with_field:
         return None
-    names = {known.name.lower() for schema in having for known in schema.fields if known.field_id == field_id}
-    is_whole = [schema.schema_id for schema in schemas] == list(range(len(schemas)))
-    return _Meaning(field_id, str(metadata.table_uuid), repr(having[0].fields), frozenset(names), is_whole)
+    names = {
+        column.name.lower() for schema in schemas_with_field for column in schema.fields if column.field_id == field_id
+    }
+    has_all_schemas = [schema.schema_id for schema in schemas] == list(range(len(schemas)))
+    return _ColumnIdentity(
+        field_id, str(metadata.table_uuid), repr(schemas_with_field[0].fields), frozenset(names), has_all_schemas
+    )
 
 
-def _wider(one: IcebergType | None, other: IcebergType) -> IcebergType:
-    if one is None or isinstance(other, LongType | DoubleType):
+def _choose_wider_type(current: IcebergType | None, other: IcebergType) -> IcebergType:
+    if current is None or isinstance(other, LongType | DoubleType):
         return other
-    if isinstance(one, DecimalType) and isinstance(other, DecimalType):
-        return max(one, other, key=lambda kind: kind.precision)
-    return one
+    if isinstance(current, DecimalType) and isinstance(other, DecimalType):
+        return max(current, other, key=lambda kind: kind.precision)
+    return current
 
 
-def _ambiguous(name: str) -> Conflict:
+def _ambiguous_column_error(name: str) -> Conflict:
     return Conflict(
         "ERASE_COLUMN_AMBIGUOUS",
         f"the column `{name}` is not the same one in all versions: it was dropped and added again, or spelled twice",
@@ -252,7 +278,7 @@ def _ambiguous(name: str) -> Conflict:
     )
 
 
-def _unknown(name: str, versions: Sequence[Held]) -> Mistake:
-    close = nearest(name, versions[0].metadata.schema().column_names) if versions else None
+def _unknown_column_error(name: str, versions: Sequence[LoadedVersion]) -> Mistake:
+    close = find_nearest(name, versions[0].metadata.schema().column_names) if versions else None
     what = f"no version of the table has a column `{name}`" + (f"; close: `{close}`" if close else "")
     return Mistake("ERASE_COLUMN_UNKNOWN", what, fix="`runnel table NAME` lists its columns")

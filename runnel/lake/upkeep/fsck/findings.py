@@ -1,4 +1,4 @@
-"""What fsck finds, as values that the command line prints."""
+"""The findings of fsck, as values that the command line prints."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ RESTORE = "restore the file from a backup; or let the commits go: runnel gc afte
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it should be, or worth knowing.
+class FsckFinding:
+    """A problem, or a piece of information.
 
-    `commits` are the first and the last kept commit that need the file, or the one concerned.
+    `commits` are the first and the last retained commit that need the file, or the commit concerned.
     """
 
     severity: Severity
@@ -25,10 +25,10 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Everything that fsck found, errors first, and how much it looked at."""
+class FsckReport:
+    """All findings of fsck, errors first, and how much it checked."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[FsckFinding, ...]
     commits: int = 0
     versions: int = 0
     files: int = 0
@@ -38,11 +38,11 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether nothing is wrong; information is no harm."""
+        """Return whether there is no error; warnings and information don't count."""
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-def sorted_findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, the worst first."""
+def sort_findings(findings: Iterable[FsckFinding]) -> tuple[FsckFinding, ...]:
+    """Return the findings, the most severe first."""
     order = {"error": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda finding: (order[finding.severity], finding.code, finding.file or "")))
+    return tuple(sorted(findings, key=lambda finding: (order[finding.severity], finding.code, finding.file or "")))

@@ -1,4 +1,4 @@
-"""How long versions are kept: durations as users write them, and which commits they let go.
+"""Parse how long commits, results and unneeded files are retained.
 
 Pure: the caller passes in the clock and the commits.
 """
@@ -11,24 +11,24 @@ from fnmatch import fnmatchcase
 from runnel.declare.options import duration
 
 
-def seconds_of(text: str) -> int:
+def parse_seconds(text: str) -> int:
     """Return a duration in seconds.
 
-    >>> seconds_of("30 days"), seconds_of("12 hours"), seconds_of("0s")
+    >>> parse_seconds("30 days"), parse_seconds("12 hours"), parse_seconds("0s")
     (2592000, 43200, 0)
     """
-    return duration.seconds_of(text, code="RETENTION_DURATION")
+    return duration.parse_duration(text, code="RETENTION_DURATION")
 
 
 @dataclass(frozen=True)
 class Retention:
     """How long versions and files are kept after they have stopped being current.
 
-    `branches` gives patterns of branch names durations of their own; the first that matches counts, else `commits`.
-    A deleted branch is kept as long as main. `stream` is for commits of streams where that is shorter. `failed` is
-    for results that no commit holds, such as those that a failed run left for its next try. `grace` is how long an
-    unneeded file is left alone before it becomes a candidate, and again before a candidate is deleted: writes of
-    other engines, and reads that hold no pin, must be shorter.
+    `branches` maps patterns of branch names to durations; the first that matches counts, else `commits`. A deleted
+    branch is kept as long as main. `stream` applies to commits of streams if it is shorter. `failed` applies to results
+    that are in no commit, such as those that a failed run left for its next attempt. `grace` is how long an unneeded
+    file is left alone before it becomes a candidate, and again before a candidate is deleted: writes of other engines,
+    and reads without a pin, must be shorter.
     """
 
     commits: str = "30 days"
@@ -39,20 +39,22 @@ class Retention:
 
     def __post_init__(self) -> None:
         for text in (self.commits, self.stream, self.failed, self.grace, *self.branches.values()):
-            seconds_of(text)
+            parse_seconds(text)
 
-    def of(self, branch: str, kind: str = "write") -> timedelta:
+    def find_commit_retention(self, branch: str, kind: str = "write") -> timedelta:
         """Return how long a commit of a branch is kept.
 
-        >>> kept = Retention(branches={"try_*": "2 days"})
-        >>> kept.of("main").days, kept.of("try_a").days, kept.of("main", "stream").days
-        (30, 2, 1)
+        >>> retention = Retention(branches={"try_*": "2 days"})
+        >>> [retention.find_commit_retention(branch).days for branch in ("main", "try_a")]
+        [30, 2]
+        >>> retention.find_commit_retention("main", "stream").days
+        1
         """
         texts = (text for pattern, text in self.branches.items() if fnmatchcase(branch, pattern))
-        found = seconds_of(next(texts, self.commits))
-        return timedelta(seconds=min(found, seconds_of(self.stream)) if kind == "stream" else found)
+        seconds = parse_seconds(next(texts, self.commits))
+        return timedelta(seconds=min(seconds, parse_seconds(self.stream)) if kind == "stream" else seconds)
 
     @property
     def grace_seconds(self) -> int:
         """Return the grace period."""
-        return seconds_of(self.grace)
+        return parse_seconds(self.grace)

@@ -1,7 +1,8 @@
-"""Squash: take the commits of streams that expired and that nothing needs out of the history.
+"""Squash: remove expired commits of streams that nothing needs from the history.
 
-In small batches, each a short transaction that ties the ends together: what followed what is gone follows what was
-before it. So a kill between two batches leaves a history that is whole, and the next gc goes on. Never touches a file.
+Works in small batches, each a short transaction that relinks the history: the successor of a removed commit gets the
+parent of the removed commit. So a kill between two batches leaves a consistent history, and the next gc continues.
+Never touches a file.
 """
 
 import math
@@ -16,9 +17,9 @@ from sqlalchemy.engine import Connection
 
 from runnel.failpoint import declare, reach
 from runnel.lake.catalog import schema
-from runnel.lake.flow_state.ingest_position import STATE
-from runnel.lake.upkeep.gc.squashable_commits import Surplus, surplus
-from runnel.lake.upkeep.gc.sweep import Hold
+from runnel.lake.flow_state.ingest_position import STATE_PATH
+from runnel.lake.upkeep.gc.squashable_commits import SquashableCommit, find_squashable
+from runnel.lake.upkeep.gc.sweep import LeaseCheck
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -28,58 +29,69 @@ SQUASH_BATCH = declare("squash.batch", "a batch of commits is taken out of the h
 AT_ONCE = 200
 
 
-def squash(store: "Store", limit: str, hold: Hold) -> int:
-    """Take out what expired before a moment and is not needed, and return how many commits that were.
+def squash(store: "Store", limit: str, check_lease: LeaseCheck) -> int:
+    """Remove the commits that expired before `limit` and are not needed, and return how many were removed.
 
-    What is unneeded now stays so: only what has not expired can be forked, pinned, tagged or merged.
+    A commit that is unneeded now stays so: only an unexpired commit can be forked, pinned, tagged or merged.
     """
-    found = store.db.read(lambda connection: surplus(connection, limit))
-    for start in range(0, len(found), AT_ONCE):
+    commits = store.db.read(lambda connection: find_squashable(connection, limit))
+    for start in range(0, len(commits), AT_ONCE):
         started = time.monotonic()
-        store.db.write(partial(_drop, found[start : start + AT_ONCE], hold))
+        store.db.write(partial(_drop_batch, commits[start : start + AT_ONCE], check_lease))
         reach(SQUASH_BATCH)
-        time.sleep(min(time.monotonic() - started, 0.5))  # those who publish have the lane half of the time
-    return len(found)
+        time.sleep(min(time.monotonic() - started, 0.5))  # leave half of the time to writers that publish
+    return len(commits)
 
 
-def _drop(batch: Sequence[Surplus], hold: Hold, connection: Connection) -> None:
-    hold(connection)
-    ids = [one.id for one in batch]
-    _take_out(connection, schema.changes, schema.changes.c.commit_id.in_(ids), ("line", "table_name"), "before")
-    _take_out(connection, schema.commits, schema.commits.c.id.in_(ids), ("line",), "parent")
+def _drop_batch(batch: Sequence[SquashableCommit], check_lease: LeaseCheck, connection: Connection) -> None:
+    check_lease(connection)
+    ids = [commit.id for commit in batch]
+    _unlink_rows(connection, schema.changes, schema.changes.c.commit_id.in_(ids), ("line", "table_name"), "before")
+    _unlink_rows(connection, schema.commits, schema.commits.c.id.in_(ids), ("line",), "parent")
     _drop_states(connection, batch)
     reach(SQUASH_BEFORE_COMMIT)
 
 
-def _take_out(
-    connection: Connection, table: sa.Table, gone: "sa.ColumnElement[bool]", chain: tuple[str, ...], link: str
+def _unlink_rows(
+    connection: Connection,
+    table: sa.Table,
+    removal_filter: "sa.ColumnElement[bool]",
+    chain_columns: tuple[str, ...],
+    link_column: str,
 ) -> None:
-    """Take rows out of their chains: what follows is linked to what the first row that is gone was linked to."""
+    """Remove rows from their chains: the next row gets the link of the first removed row."""
     columns, seq = table.c, table.c.seq
-    keys = [columns[name] for name in chain]
-    rows = connection.execute(sa.select(*keys, seq, columns[link]).where(gone).order_by(*keys, seq)).all()
-    connection.execute(table.delete().where(gone))
-    for _, links in groupby(rows, lambda row: row[: len(keys)]):
-        follower: float = -math.inf
-        for row in links:
-            if row.seq < follower:
-                continue  # it follows one before this too
-            here = sa.and_(*(key == row._mapping[key.name] for key in keys))
-            left = sa.select(seq).where(here, seq > row.seq).order_by(seq).limit(1)
-            found = connection.execute(left).scalar()
-            if found is None:
+    keys = [columns[name] for name in chain_columns]
+    rows = connection.execute(
+        sa.select(*keys, seq, columns[link_column]).where(removal_filter).order_by(*keys, seq)
+    ).all()
+    connection.execute(table.delete().where(removal_filter))
+    for _, chain_rows in groupby(rows, lambda row: row[: len(keys)]):
+        linked_seq: float = -math.inf
+        for row in chain_rows:
+            if row.seq < linked_seq:
+                continue  # an earlier removed row has the same successor
+            chain_filter = sa.and_(*(key == row._mapping[key.name] for key in keys))
+            next_query = sa.select(seq).where(chain_filter, seq > row.seq).order_by(seq).limit(1)
+            next_seq = connection.execute(next_query).scalar()
+            if next_seq is None:
                 break
-            values = {link: row._mapping[link]}
-            connection.execute(table.update().where(here, seq == found).values(values))
-            follower = found
+            values = {link_column: row._mapping[link_column]}
+            connection.execute(table.update().where(chain_filter, seq == next_seq).values(values))
+            linked_seq = next_seq
 
 
-def _drop_states(connection: Connection, batch: Sequence[Surplus]) -> None:
+def _drop_states(connection: Connection, batch: Sequence[SquashableCommit]) -> None:
     columns = schema.ingested.c
-    gone: dict[tuple[str, str], list[int]] = {}
-    for one in batch:
-        for table in one.states:
-            gone.setdefault((one.line, table), []).append(one.seq)
-    for (line, table), seqs in gone.items():
-        here = (columns.line == line, columns.table_name == table, columns.path == STATE, columns.seq.in_(seqs))
-        connection.execute(schema.ingested.delete().where(*here))
+    seqs_by_table: dict[tuple[str, str], list[int]] = {}
+    for commit in batch:
+        for table in commit.state_tables:
+            seqs_by_table.setdefault((commit.line, table), []).append(commit.seq)
+    for (line, table), seqs in seqs_by_table.items():
+        row_filters = (
+            columns.line == line,
+            columns.table_name == table,
+            columns.path == STATE_PATH,
+            columns.seq.in_(seqs),
+        )
+        connection.execute(schema.ingested.delete().where(*row_filters))

@@ -1,9 +1,9 @@
-"""Which expired commits of streams nothing needs any more, so that their rows can go from the history.
+"""Find the expired commits of streams that nothing needs any more, so that they can be removed from the history.
 
-A row stays where what is kept would say something else without it: where a commit whose state is asked for finds a
-table's newest version or its ingest state there, where a change that stays starts from it, where it is named. The
-first of a line stays, and those right before and after a kept commit: so its parent is what it was, and a moment in
-between still names something that is gone, not an older state. Reads the catalog database only.
+A commit stays if the retained history would change without it: if it has the newest version or the ingest state of a
+table at a commit whose state is needed, if a change that stays starts from it, or if something refers to it. The first
+commit of a line stays, and those right before and after a retained commit: so parents don't change, and a time in
+between still resolves to an expired commit, not to an older state. Reads the catalog database only.
 """
 
 import json
@@ -18,126 +18,142 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.flow_state.ingest_position import STATE
-from runnel.lake.flow_state.results import result_of
-from runnel.lake.flow_state.streams import streams
-from runnel.lake.history.branches import head_state
-from runnel.lake.history.commits import find
-from runnel.lake.history.content_origin import origin
+from runnel.lake.flow_state.ingest_position import STATE_PATH
+from runnel.lake.flow_state.results import parse_result
+from runnel.lake.flow_state.streams import list_streams
+from runnel.lake.history.branches import read_head_state
+from runnel.lake.history.commits import find_commit
+from runnel.lake.history.content_origin import find_origin
 
 _STREAM = "stream"
 
 
 @dataclass(frozen=True)
-class Surplus:
-    """A commit that can go, and the tables whose ingest state it wrote."""
+class SquashableCommit:
+    """A commit that can be removed, and the tables whose ingest state it wrote."""
 
     id: str
     line: str
     seq: int
-    states: tuple[str, ...]
+    state_tables: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class _Named:
-    """What is named elsewhere: commits whose whole state is asked for, commits, and versions of tables."""
+class _References:
+    """What other rows refer to: commits whose whole state is needed, commits, and versions of tables."""
 
-    states: frozenset[str]
+    state_commits: frozenset[str]
     commits: frozenset[str]
     versions: frozenset[str]
 
 
 @dataclass(frozen=True)
-class _Line:
-    """A line: which commits of it may go, and the sequences at which its state is asked for."""
+class _LineHistory:
+    """A line: its expired commits, and the sequence numbers at which its state is needed."""
 
     id: str
-    old: Mapping[int, str]
-    anchors: Sequence[int]
-    named: frozenset[int]
+    expired_ids: Mapping[int, str]
+    state_seqs: Sequence[int]
+    named_seqs: frozenset[int]
 
-    def is_asked_for(self, seq: int, until: int | None) -> bool:
-        """Tell whether what was written at a sequence, until it was written anew, is what some state has."""
-        at = bisect_left(self.anchors, seq)
-        return at < len(self.anchors) and (until is None or self.anchors[at] < until)
+    def is_needed(self, seq: int, until: int | None) -> bool:
+        """Return whether a needed state has what was written at `seq` and overwritten at `until`."""
+        index = bisect_left(self.state_seqs, seq)
+        return index < len(self.state_seqs) and (until is None or self.state_seqs[index] < until)
 
 
-def surplus(connection: Connection, limit: str, gone: frozenset[str] = frozenset()) -> list[Surplus]:
-    """Return the commits of streams that expired before a moment and can go, in order.
+def find_squashable(
+    connection: Connection, limit: str, expiring_commits: frozenset[str] = frozenset()
+) -> list[SquashableCommit]:
+    """Return the commits of streams that expired before `limit` and can be removed, in order.
 
-    `gone` are commits that are about to expire, which counts as before.
+    `expiring_commits` count as expired.
     """
     columns = schema.commits.c
-    of_streams = sa.select(columns.id, columns.line, columns.seq).where(columns.kind == _STREAM)
-    rows = [*connection.execute(of_streams.where(columns.expired_at <= limit))]
-    if gone:
-        rows += [row for row in connection.execute(of_streams.where(columns.expired_at.is_(None))) if row.id in gone]
+    stream_commits = sa.select(columns.id, columns.line, columns.seq).where(columns.kind == _STREAM)
+    rows = [*connection.execute(stream_commits.where(columns.expired_at <= limit))]
+    if expiring_commits:
+        rows += [
+            row
+            for row in connection.execute(stream_commits.where(columns.expired_at.is_(None)))
+            if row.id in expiring_commits
+        ]
     if not rows:
         return []
-    old: dict[str, dict[int, str]] = {}
+    expired_by_line: dict[str, dict[int, str]] = {}
     for row in rows:
-        old.setdefault(row.line, {})[row.seq] = row.id
-    named = _named(connection)
-    return [one for line in sorted(old) for one in _on_line(connection, line, old[line], named, gone)]
+        expired_by_line.setdefault(row.line, {})[row.seq] = row.id
+    references = _read_references(connection)
+    return [
+        commit
+        for line in sorted(expired_by_line)
+        for commit in _find_on_line(connection, line, expired_by_line[line], references, expiring_commits)
+    ]
 
 
-def _on_line(
-    connection: Connection, name: str, old: Mapping[int, str], named: _Named, gone: frozenset[str]
-) -> Iterator[Surplus]:
+def _find_on_line(
+    connection: Connection,
+    line_id: str,
+    expired_ids: Mapping[int, str],
+    references: _References,
+    expiring_commits: frozenset[str],
+) -> Iterator[SquashableCommit]:
     columns = schema.commits.c
-    query = sa.select(columns.id, columns.seq, columns.expired_at).where(columns.line == name).order_by(columns.seq)
+    query = sa.select(columns.id, columns.seq, columns.expired_at).where(columns.line == line_id).order_by(columns.seq)
     rows = connection.execute(query).all()
-    kept = {row.seq for row in rows if row.expired_at is None and row.id not in gone}
-    asked = {row.seq for row in rows if row.id in named.states}
-    told = frozenset(row.seq for row in rows if row.id in named.commits) | asked
-    line = _Line(name, old, sorted(kept | asked), told)
-    stay = {rows[0].seq} | told
-    stay |= {one.seq for pair in pairwise(rows) for one in pair if kept & {pair[0].seq, pair[1].seq}}
-    stay |= set(_changes(connection, line, named.versions))
-    states: dict[int, list[str]] = {}
-    for table, seq, is_needed in _states(connection, line):
-        states.setdefault(seq, []).append(table)
-        stay |= {seq} if is_needed else set()
-    for seq in sorted(old.keys() - stay):
-        yield Surplus(old[seq], name, seq, tuple(states.get(seq, ())))
+    retained_seqs = {row.seq for row in rows if row.expired_at is None and row.id not in expiring_commits}
+    referenced_seqs = {row.seq for row in rows if row.id in references.state_commits}
+    named_seqs = frozenset(row.seq for row in rows if row.id in references.commits) | referenced_seqs
+    line = _LineHistory(line_id, expired_ids, sorted(retained_seqs | referenced_seqs), named_seqs)
+    needed_seqs = {rows[0].seq} | named_seqs
+    needed_seqs |= {
+        neighbor.seq for pair in pairwise(rows) for neighbor in pair if retained_seqs & {pair[0].seq, pair[1].seq}
+    }
+    needed_seqs |= set(_iter_needed_changes(connection, line, references.versions))
+    tables_by_seq: dict[int, list[str]] = {}
+    for table, seq, is_needed in _iter_ingest_states(connection, line):
+        tables_by_seq.setdefault(seq, []).append(table)
+        needed_seqs |= {seq} if is_needed else set()
+    for seq in sorted(expired_ids.keys() - needed_seqs):
+        yield SquashableCommit(expired_ids[seq], line_id, seq, tuple(tables_by_seq.get(seq, ())))
 
 
-def _changes(connection: Connection, line: _Line, versions: frozenset[str]) -> Iterator[int]:
-    """Yield the sequences at which a table became what some state has, or what a change that stays starts from."""
+def _iter_needed_changes(connection: Connection, line: _LineHistory, versions: frozenset[str]) -> Iterator[int]:
+    """Yield the sequence numbers of changes that a needed state, a version reference or a later change relies on."""
     columns = schema.changes.c
     query = sa.select(columns.table_name, columns.seq, columns.after).where(columns.line == line.id)
     rows = connection.execute(query.order_by(columns.table_name, columns.seq))
     for _, chain in groupby(rows, attrgetter("table_name")):
-        for step, until in _with_next(chain):
-            if step.seq not in line.old:
+        for change, next_seq in _pair_with_next(chain):
+            if change.seq not in line.expired_ids:
                 continue
-            is_before = until is not None and (until not in line.old or until in line.named)
-            if is_before or step.after in versions or line.is_asked_for(step.seq, until):
-                yield step.seq
+            is_base_of_next = next_seq is not None and (next_seq not in line.expired_ids or next_seq in line.named_seqs)
+            if is_base_of_next or change.after in versions or line.is_needed(change.seq, next_seq):
+                yield change.seq
 
 
-def _states(connection: Connection, line: _Line) -> Iterator[tuple[str, int, bool]]:
-    """Yield each ingest state that may go with its commit: its table, its sequence, and whether it is needed."""
+def _iter_ingest_states(connection: Connection, line: _LineHistory) -> Iterator[tuple[str, int, bool]]:
+    """Yield each ingest state of an expired commit: its table, its sequence number, and whether it is needed."""
     columns = schema.ingested.c
-    query = sa.select(columns.table_name, columns.seq).where(columns.line == line.id, columns.path == STATE)
+    query = sa.select(columns.table_name, columns.seq).where(columns.line == line.id, columns.path == STATE_PATH)
     rows = connection.execute(query.order_by(columns.table_name, columns.seq))
     for table, chain in groupby(rows, attrgetter("table_name")):
-        for row, until in _with_next(chain):
-            if row.seq in line.old:
-                yield table, row.seq, line.is_asked_for(row.seq, until)
+        for row, next_seq in _pair_with_next(chain):
+            if row.seq in line.expired_ids:
+                yield table, row.seq, line.is_needed(row.seq, next_seq)
 
 
-def _with_next(chain: Iterator[Any]) -> Iterator[tuple[Any, int | None]]:
-    """Yield each row with the sequence of the next one."""
+def _pair_with_next(chain: Iterator[Any]) -> Iterator[tuple[Any, int | None]]:
+    """Yield each row with the sequence number of the next row."""
     row = next(chain, None)
     while row is not None:
-        after = next(chain, None)
-        yield row, after.seq if after is not None else None
-        row = after
+        next_row = next(chain, None)
+        yield row, next_row.seq if next_row is not None else None
+        row = next_row
 
 
-def _named(connection: Connection) -> _Named:
-    states = (
+def _read_references(connection: Connection) -> _References:
+    state_columns = (
         schema.lines.c.from_commit,
         schema.branches.c.head,
         schema.tags.c.commit_id,
@@ -145,36 +161,37 @@ def _named(connection: Connection) -> _Named:
         schema.slots.c.commit_id,
         schema.commits.c.merged,
     )
-    told = (schema.deliveries.c.delivered, schema.deliveries.c.begun, schema.runs.c.commit_id)
-    return _Named(
-        frozenset(one for column in states for one in _values(connection, column)),
-        frozenset(one for column in told for one in _values(connection, column)) | frozenset(_reverted(connection)),
-        frozenset(_versions(connection)),
+    commit_columns = (schema.deliveries.c.delivered, schema.deliveries.c.begun, schema.runs.c.commit_id)
+    return _References(
+        frozenset(commit_id for column in state_columns for commit_id in _read_column(connection, column)),
+        frozenset(commit_id for column in commit_columns for commit_id in _read_column(connection, column))
+        | frozenset(_iter_reverted_commits(connection)),
+        frozenset(_iter_input_versions(connection)),
     )
 
 
-def _values(connection: Connection, column: "sa.ColumnElement[Any]") -> Iterator[str]:
+def _read_column(connection: Connection, column: "sa.ColumnElement[Any]") -> Iterator[str]:
     yield from connection.execute(sa.select(column).where(column.is_not(None))).scalars()
 
 
-def _reverted(connection: Connection) -> Iterator[str]:
-    """Yield the commits that were reverted: who made a table is asked through them."""
+def _iter_reverted_commits(connection: Connection) -> Iterator[str]:
+    """Yield the commits that were reverted: the origin of a table is traced through them."""
     changes, commits = schema.changes.c, schema.commits.c
     query = sa.select(changes.detail).join(schema.commits, commits.id == changes.commit_id)
     for text in connection.execute(query.where(commits.kind == "revert")).scalars():
-        if undone := json.loads(text).get("reverts"):
-            yield undone
+        if commit_id := json.loads(text).get("reverts"):
+            yield commit_id
 
 
-def _versions(connection: Connection) -> Iterator[str]:
-    """Yield the versions that results, streams, and what branches hold now were made of: who made those is asked."""
+def _iter_input_versions(connection: Connection) -> Iterator[str]:
+    """Yield the input versions of results, streams and current tables of branches: their origin must be traceable."""
     for row in connection.execute(sa.select(schema.results)):
-        yield from (head.location for head in result_of(row).inputs.values())
-    for stream in streams(connection).values():
-        yield from (tape.reached for tape in stream.tapes.values())
+        yield from (head.location for head in parse_result(row).inputs.values())
+    for stream in list_streams(connection).values():
+        yield from (append_log.reached for append_log in stream.append_logs.values())
     for branch in connection.execute(sa.select(schema.branches.c.name, schema.branches.c.head)).all():
-        commit = find(connection, branch.head)
-        for table in head_state(connection, branch.name) if commit else ():
-            made = origin(connection, commit, table) if commit else None
-            used = made.made.change.detail.get("inputs", {}) if made else {}
-            yield from (one["location"] for one in used.values())
+        commit = find_commit(connection, branch.head)
+        for table in read_head_state(connection, branch.name) if commit else ():
+            table_origin = find_origin(connection, commit, table) if commit else None
+            inputs = table_origin.origin_step.change.detail.get("inputs", {}) if table_origin else {}
+            yield from (input_version["location"] for input_version in inputs.values())

@@ -3,40 +3,40 @@
 from collections.abc import Iterator
 from types import CodeType
 
-from runnel.plan.fingerprint.code.code_unit import digest
+from runnel.plan.fingerprint.code.code_unit import hash_texts
 
 
-def bytecode(code: CodeType) -> str:
+def hash_bytecode(code: CodeType) -> str:
     """Return a hash of what a function does, without its docstring and line numbers."""
-    return digest(
+    return hash_texts(
         [
             code.co_name,
             str((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)),
             code.co_code.hex(),
-            *map(_constant, code.co_consts),
+            *map(_constant_text, code.co_consts),
             repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)),
         ]
     )
 
 
-def names_in(code: CodeType) -> list[str]:
+def list_code_names(code: CodeType) -> list[str]:
     """Return every name that a function or one within it may look up."""
-    return sorted(set(_names(code)))
+    return sorted(set(_iter_names(code)))
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _iter_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     yield from code.co_freevars
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _names(inner)
+            yield from _iter_names(inner)
 
 
-def _constant(value: object) -> str:
+def _constant_text(value: object) -> str:
     if isinstance(value, CodeType):
-        return bytecode(value)
+        return hash_bytecode(value)
     if isinstance(value, tuple):
-        return f"({','.join(map(_constant, value))})"
+        return f"({','.join(map(_constant_text, value))})"
     if isinstance(value, frozenset):
-        return f"<{','.join(sorted(map(_constant, value)))}>"
+        return f"<{','.join(sorted(map(_constant_text, value)))}>"
     return f"{type(value).__name__}:{value!r}"

@@ -10,55 +10,55 @@ from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from runnel.declare.model.source_location import Place
-from runnel.plan.fingerprint.code.bytecode import bytecode, names_in
-from runnel.plan.fingerprint.code.class_walker import class_unit
-from runnel.plan.fingerprint.code.code_unit import Part, Unit, mark
-from runnel.plan.fingerprint.code.free_names import Load
-from runnel.plan.fingerprint.code.name_resolution import Names
-from runnel.plan.fingerprint.code.normalized_syntax import Code
-from runnel.plan.fingerprint.code.source_index import SourceFile, source_file
-from runnel.plan.fingerprint.project_files import NOTEBOOK, Project
+from runnel.declare.model.source_location import SourceLocation
+from runnel.plan.fingerprint.code.bytecode import hash_bytecode, list_code_names
+from runnel.plan.fingerprint.code.class_walker import build_class_unit
+from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, short_hash
+from runnel.plan.fingerprint.code.free_names import NameUse
+from runnel.plan.fingerprint.code.name_resolution import NameResolver
+from runnel.plan.fingerprint.code.normalized_syntax import NormalizedCode
+from runnel.plan.fingerprint.code.source_index import SourceIndex, load_source_index
+from runnel.plan.fingerprint.project_files import NOTEBOOK, ProjectFiles
 from runnel.plan.fingerprint.stable_values import ValueWriter
 
 
-class Reach:
+class CodeWalker:
     """The pieces known so far. Objects are kept alive with them, so that no address is used twice."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectFiles) -> None:
         self.project = project
-        self._units: dict[object, tuple[object, Unit]] = {}
-        self._sources: dict[str, SourceFile | None] = {}
+        self._units: dict[object, tuple[object, CodeUnit]] = {}
+        self._sources: dict[str, SourceIndex | None] = {}
 
-    def source(self, filename: str) -> SourceFile | None:
+    def find_source(self, filename: str) -> SourceIndex | None:
         """Return a source file, looked at once."""
         if filename not in self._sources:
-            self._sources[filename] = source_file(filename)
+            self._sources[filename] = load_source_index(filename)
         return self._sources[filename]
 
-    def unit_of(self, value: object) -> Unit | None:
+    def find_unit(self, value: object) -> CodeUnit | None:
         """Return the piece for something of the project that is followed, or None for anything else."""
         if isinstance(value, FunctionType):
-            return self.function(value)
+            return self.function_unit(value)
         if isinstance(value, type):
-            return class_unit(self, value)
+            return build_class_unit(self, value)
         file = self.project.module_file(value) if isinstance(value, ModuleType) else None
-        return self.file(file, vars(value)) if file is not None else None
+        return self.file_unit(file, vars(value)) if file is not None else None
 
-    def remembered(self, key: object, value: object, label: str) -> tuple[Unit, bool]:
+    def get_or_create_unit(self, key: object, value: object, label: str) -> tuple[CodeUnit, bool]:
         """Return the piece under a key, and whether it is new."""
-        known = self._units.get(key)
-        if known is not None:
-            return known[1], False
-        unit = Unit(label)
+        cached = self._units.get(key)
+        if cached is not None:
+            return cached[1], False
+        unit = CodeUnit(label)
         self._units[key] = (value, unit)
         return unit, True
 
-    def writer(self, *, lenient: bool = False) -> ValueWriter:
+    def create_value_writer(self, *, lenient: bool = False) -> ValueWriter:
         """Return what writes a value."""
-        return ValueWriter(self.project, self.unit_of, lenient=lenient)
+        return ValueWriter(self.project, self.find_unit, lenient=lenient)
 
-    def home(self, function: FunctionType) -> str | None:
+    def find_home(self, function: FunctionType) -> str | None:
         """Return the file of a function as people know it, or None where it belongs to a package."""
         filename = function.__code__.co_filename
         file = self.project.file(filename)
@@ -75,83 +75,92 @@ class Reach:
         module = str(function.__globals__.get("__name__", "__main__"))
         return NOTEBOOK if module.partition(".")[0] not in sys.stdlib_module_names else None
 
-    def function(self, function: FunctionType, given: frozenset[str] = frozenset()) -> Unit | None:
-        """Return the piece for a function of the project. `given` are parameters whose defaults are not used."""
-        file = self.home(function)
+    def function_unit(self, function: FunctionType, set_params: frozenset[str] = frozenset()) -> CodeUnit | None:
+        """Return the piece for a function of the project. `set_params` are parameters whose defaults are not used."""
+        file = self.find_home(function)
         if file is None:
             return None
         label = f"{file}:{function.__code__.co_qualname}"
-        unit, is_new = self.remembered((id(function), given), function, label)
+        unit, is_new = self.get_or_create_unit((id(function), set_params), function, label)
         if is_new:
-            code = self.code(function.__code__)
+            code = self.find_code(function.__code__)
             unit.annotations = code.annotations if code else ""
-            unit.fill = lambda unit: self._fill_function(unit, function, file, code, given)
+            unit.fill = lambda unit: self._fill_function(unit, function, file, code, set_params)
         return unit
 
-    def code(self, code: CodeType) -> Code | None:
+    def find_code(self, code: CodeType) -> NormalizedCode | None:
         """Return a function's code from its source, or None where there is none or it was edited since."""
-        source = self.source(code.co_filename)
-        node = source.function(code) if source is not None else None
-        return source.code_of(node) if source is not None and node is not None else None
+        source = self.find_source(code.co_filename)
+        node = source.find_function(code) if source is not None else None
+        return source.normalize_node(node) if source is not None and node is not None else None
 
-    def file(self, file: str, around: Mapping[str, Any] | None) -> Unit:
+    def file_unit(self, file: str, file_globals: Mapping[str, Any] | None) -> CodeUnit:
         """Return the piece for a whole file: its code, the files that it imports, and its values where given."""
-        unit, is_new = self.remembered(("file", file, around is None), around, file)
+        unit, is_new = self.get_or_create_unit(("file", file, file_globals is None), file_globals, file)
         if is_new:
-            unit.fill = lambda unit: self._fill_file(unit, file, around or {})
+            unit.fill = lambda unit: self._fill_file(unit, file, file_globals or {})
         return unit
 
-    def value(self, value: object, *, lenient: bool = False) -> Unit:
+    def value_unit(self, value: object, *, lenient: bool = False) -> CodeUnit:
         """Return the piece for a value."""
-        unit, is_new = self.remembered(("value", id(value), lenient), value, "")
+        unit, is_new = self.get_or_create_unit(("value", id(value), lenient), value, "")
         if is_new:
-            writer = self.writer(lenient=lenient)
-            unit.own = writer.write(value)
+            writer = self.create_value_writer(lenient=lenient)
+            unit.own_text = writer.write(value)
             unit.refs = writer.refs
             unit.unknown = tuple(dict.fromkeys(writer.unknown))
         return unit
 
     def _fill_function(
-        self, unit: Unit, function: FunctionType, file: str, code: Code | None, given: frozenset[str]
+        self, unit: CodeUnit, function: FunctionType, file: str, code: NormalizedCode | None, set_params: frozenset[str]
     ) -> None:
-        raw = function.__code__
-        line = code.statements[0][0] if code else raw.co_firstlineno
-        names = Names(self, file, function.__globals__, _closure(function), raw.co_qualname, line)
-        text = code.hash if code else bytecode(raw)
-        names.add_defaults(function, given)
+        code_object = function.__code__
+        line = code.statements[0][0] if code else code_object.co_firstlineno
+        resolver = NameResolver(
+            self, file, function.__globals__, _read_closure(function), code_object.co_qualname, line
+        )
+        text = code.hash if code else hash_bytecode(code_object)
+        resolver.add_defaults(function, set_params)
         statements = code.statements if code else ()
         for decorator in code.decorators if code else ():
-            if not names.is_runnel(decorator.callee):
+            if not resolver.is_runnel_decorator(decorator.callee):
                 text += decorator.code.hash
                 statements = decorator.code.statements + statements
-                names.follow(decorator.code.loads, decorator.code.imports)
+                resolver.follow_names(decorator.code.uses, decorator.code.imports)
         if code:
-            names.follow(code.loads, code.imports)
+            resolver.follow_names(code.uses, code.imports)
         else:
-            names.follow([Load((name,), True, raw.co_firstlineno) for name in names_in(raw)], ())
-        part = Part("code", unit.label, mark(text), Place(file, line), statements)
-        names.gathering.finish(unit, text, part)
+            resolver.follow_names(
+                [NameUse((name,), True, code_object.co_firstlineno) for name in list_code_names(code_object)], ()
+            )
+        part = FingerprintPart("code", unit.label, short_hash(text), SourceLocation(file, line), statements)
+        resolver.collector.fill_unit(unit, text, part)
 
-    def _fill_file(self, unit: Unit, file: str, around: Mapping[str, Any]) -> None:
-        source = self.source(self.project.path(file))
-        code = source.code_of(source.tree) if source is not None else None
-        names = Names(self, file, around, {}, "", 1)
-        files = {names.imported_file(found) for found in (source.imports() if source is not None else ())}
-        for imported in sorted(found for found in files if found is not None):
-            names.gathering.refer("file", self.file(imported, None))
-        for name in sorted(around):
+    def _fill_file(self, unit: CodeUnit, file: str, file_globals: Mapping[str, Any]) -> None:
+        source = self.find_source(self.project.path(file))
+        code = source.normalize_node(source.tree) if source is not None else None
+        resolver = NameResolver(self, file, file_globals, {}, "", 1)
+        files = {
+            resolver.find_imported_file(reference)
+            for reference in (source.iter_imports() if source is not None else ())
+        }
+        for imported in sorted(reference for reference in files if reference is not None):
+            resolver.collector.add_unit("file", self.file_unit(imported, None))
+        for name in sorted(file_globals):
             if not name.startswith("__"):
-                names.add_value(name, around[name], kind="attribute", lenient=True)
+                resolver.add_value(name, file_globals[name], kind="attribute", lenient=True)
         text = code.hash if code else ""
-        part = Part("code", unit.label, mark(text), Place(file, 1), code.statements if code else ())
-        names.gathering.finish(unit, text, part)
+        part = FingerprintPart(
+            "code", unit.label, short_hash(text), SourceLocation(file, 1), code.statements if code else ()
+        )
+        resolver.collector.fill_unit(unit, text, part)
 
 
-def _closure(function: FunctionType) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _read_closure(function: FunctionType) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # not yet assigned
-            found[name] = None
-    return found
+            values[name] = None
+    return values

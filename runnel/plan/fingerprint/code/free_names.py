@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 
-class Load(NamedTuple):
+class NameUse(NamedTuple):
     """A name that is used, with the attributes read off it: `helpers.clean` is ("helpers", "clean").
 
     `is_called` where it is only ever called; a function that is handed on as a value may be looked at from outside.
@@ -16,7 +16,7 @@ class Load(NamedTuple):
     line: int
 
 
-class Import(NamedTuple):
+class ImportedName(NamedTuple):
     """Something that an import statement within a function binds, with the attributes then read off it."""
 
     level: int
@@ -26,17 +26,17 @@ class Import(NamedTuple):
 
 
 @dataclass
-class Scope:
+class NameScope:
     """The names of one function, class or comprehension. Loads are settled when the whole block has been seen."""
 
     kind: Literal["function", "class", "comprehension"]
-    parent: "Scope | None" = None
+    parent: "NameScope | None" = None
     bound: set[str] = field(default_factory=set)
     globals: set[str] = field(default_factory=set)  # declared global
     nonlocals: set[str] = field(default_factory=set)
-    imports: dict[str, Import] = field(default_factory=dict)
-    loads: list[Load] = field(default_factory=list)
-    passed: list[Load] = field(default_factory=list)  # from scopes within, past the names of a class
+    imports: dict[str, ImportedName] = field(default_factory=dict)
+    uses: list[NameUse] = field(default_factory=list)
+    inner_uses: list[NameUse] = field(default_factory=list)  # from scopes within, past the names of a class
 
     def bind(self, name: str) -> None:
         """Note that `name` is assigned here."""
@@ -50,42 +50,50 @@ class Scope:
         scope.bound.add(name)
 
 
-def free(scopes: Iterable[Scope]) -> tuple[tuple[Load, ...], tuple[Import, ...]]:
+def find_free_names(scopes: Iterable[NameScope]) -> tuple[tuple[NameUse, ...], tuple[ImportedName, ...]]:
     """Return what the outermost scope needs from outside, and what local imports bring.
 
     `scopes` come in the order of their making, so a scope comes after the one it is in. The order of the answer
     doesn't depend on formatting.
     """
-    loads: list[Load] = []
-    imports: list[Import] = []
+    free_uses: list[NameUse] = []
+    imports: list[ImportedName] = []
     for scope in reversed(list(scopes)):
-        outside = loads if scope.parent is None else scope.parent.passed
-        for load in scope.loads:
-            _settle(scope, load, outside, loads, imports)
-        for load in scope.passed:  # functions within a class don't see its names
+        outer_uses = free_uses if scope.parent is None else scope.parent.inner_uses
+        for name_use in scope.uses:
+            _resolve_use(scope, name_use, outer_uses, free_uses, imports)
+        for name_use in scope.inner_uses:  # functions within a class don't see its names
             if scope.kind == "class":
-                outside.append(load)
+                outer_uses.append(name_use)
             else:
-                _settle(scope, load, outside, loads, imports)
-    brought = {found[:3]: found for found in sorted(imports, reverse=True)}
-    return _merged(loads), tuple(brought[key] for key in sorted(brought))
+                _resolve_use(scope, name_use, outer_uses, free_uses, imports)
+    unique_imports = {imported_name[:3]: imported_name for imported_name in sorted(imports, reverse=True)}
+    return _merge_uses(free_uses), tuple(unique_imports[key] for key in sorted(unique_imports))
 
 
-def _settle(scope: Scope, load: Load, outside: list[Load], loads: list[Load], imports: list[Import]) -> None:
-    base = load.chain[0]
+def _resolve_use(
+    scope: NameScope,
+    name_use: NameUse,
+    outer_uses: list[NameUse],
+    free_uses: list[NameUse],
+    imports: list[ImportedName],
+) -> None:
+    base = name_use.chain[0]
     if base in scope.globals:
-        loads.append(load)
+        free_uses.append(name_use)
     elif base in scope.imports:
-        found = scope.imports[base]
-        imports.append(found._replace(chain=found.chain + load.chain[1:], line=load.line))
+        imported_name = scope.imports[base]
+        imports.append(imported_name._replace(chain=imported_name.chain + name_use.chain[1:], line=name_use.line))
     # A class may read a name from outside before it binds its own, as in `rate = rate`.
     elif base not in scope.bound or base in scope.nonlocals or scope.kind == "class":
-        outside.append(load)
+        outer_uses.append(name_use)
 
 
-def _merged(loads: Iterable[Load]) -> tuple[Load, ...]:
-    merged: dict[tuple[str, ...], Load] = {}
-    for load in loads:
-        known = merged.get(load.chain, load)
-        merged[load.chain] = Load(load.chain, known.is_called and load.is_called, min(known.line, load.line))
+def _merge_uses(uses: Iterable[NameUse]) -> tuple[NameUse, ...]:
+    merged: dict[tuple[str, ...], NameUse] = {}
+    for name_use in uses:
+        previous = merged.get(name_use.chain, name_use)
+        merged[name_use.chain] = NameUse(
+            name_use.chain, previous.is_called and name_use.is_called, min(previous.line, name_use.line)
+        )
     return tuple(merged[chain] for chain in sorted(merged))

@@ -9,10 +9,15 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from runnel.plan.fingerprint.code.canonical_writer import Writer, dotted, short, signature_annotations
-from runnel.plan.fingerprint.code.free_names import Import, Load, free
+from runnel.plan.fingerprint.code.canonical_writer import (
+    SyntaxWriter,
+    hash_statement,
+    split_dotted_name,
+    write_annotations,
+)
+from runnel.plan.fingerprint.code.free_names import ImportedName, NameUse, find_free_names
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Statements = tuple[tuple[int, str], ...]  # line, short hash
 
 
@@ -24,72 +29,78 @@ class Decorator:
     node: ast.expr
 
     @cached_property
-    def code(self) -> "Code":
+    def code(self) -> "NormalizedCode":
         """Return its code."""
-        return block_code(self.node)
+        return normalize_block(self.node)
 
 
 @dataclass(frozen=True)
-class Code:
+class NormalizedCode:
     """What a block of code says. `annotations` are those of its signature, which a decorator may read."""
 
     hash: str
     statements: Statements
-    loads: tuple[Load, ...]
-    imports: tuple[Import, ...]
+    uses: tuple[NameUse, ...]
+    imports: tuple[ImportedName, ...]
     annotations: str = ""
     decorators: tuple[Decorator, ...] = ()
 
 
-def function_code(node: Function) -> Code:
+def normalize_function(node: FunctionNode) -> NormalizedCode:
     """Return a function's code without its decorators and the defaults, which are values of the function."""
-    writer = Writer()
+    writer = SyntaxWriter()
     if isinstance(node, ast.Lambda):
-        writer.statement_of(node, lambda: writer.header("Lambda", node.args))
-        writer.statement_of(node.body, lambda: writer.write(node.body))
-        return _code(writer)
-    writer.statement_of(node, lambda: writer.header(f"{type(node).__name__} {node.name}", node.args))
-    writer.block(node.body, 1, 0)
-    return _code(writer, signature_annotations(node), _decorators(node))
+        writer.write_statement(node, lambda: writer.write_header("Lambda", node.args))
+        writer.write_statement(node.body, lambda: writer.write(node.body))
+        return _build_code(writer)
+    writer.write_statement(node, lambda: writer.write_header(f"{type(node).__name__} {node.name}", node.args))
+    writer.write_block(node.body, 1, 0)
+    return _build_code(writer, write_annotations(node), _list_decorators(node))
 
 
-def class_code(node: ast.ClassDef) -> Code:
+def normalize_class(node: ast.ClassDef) -> NormalizedCode:
     """Return the body of a class without its methods: they are functions of their own."""
-    writer = Writer("class", skip_methods=True)
-    writer.statement_of(node, lambda: writer.class_header(node))
-    writer.block(node.body, 1, 0)
-    return _code(writer, decorators=_decorators(node))
+    writer = SyntaxWriter("class", skip_methods=True)
+    writer.write_statement(node, lambda: writer.write_class_header(node))
+    writer.write_block(node.body, 1, 0)
+    return _build_code(writer, decorators=_list_decorators(node))
 
 
-def block_code(node: ast.Module | ast.stmt | ast.expr) -> Code:
+def normalize_block(node: ast.Module | ast.stmt | ast.expr) -> NormalizedCode:
     """Return a whole file, one statement or one expression."""
-    writer = Writer()
+    writer = SyntaxWriter()
     if isinstance(node, ast.Module):
-        writer.block(node.body, 0, 0)
+        writer.write_block(node.body, 0, 0)
     elif isinstance(node, ast.stmt):
-        writer.block([node], 0, 0)
+        writer.write_block([node], 0, 0)
     else:
-        writer.statement_of(node, lambda: writer.write(node))
-    return _code(writer)
+        writer.write_statement(node, lambda: writer.write(node))
+    return _build_code(writer)
 
 
-def first_line(node: ast.AST) -> int:
+def find_first_line(node: ast.AST) -> int:
     """Return the line where Python says that a function or class begins: that of its first decorator."""
     decorators = getattr(node, "decorator_list", None)
     line: int = decorators[0].lineno if decorators else node.lineno  # type: ignore[attr-defined]
     return line
 
 
-def _code(writer: Writer, annotations: str = "", decorators: tuple[Decorator, ...] = ()) -> Code:
-    loads, imports = free(writer.scopes)
-    whole = "\n".join(text for _, text in writer.texts)
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-    return Code(
-        digest, tuple((line, short(text)) for line, text in writer.texts), loads, imports, annotations, decorators
+def _build_code(writer: SyntaxWriter, annotations: str = "", decorators: tuple[Decorator, ...] = ()) -> NormalizedCode:
+    uses, imports = find_free_names(writer.scopes)
+    full_text = "\n".join(text for _, text in writer.statement_texts)
+    digest = hashlib.sha256(full_text.encode("utf-8", "surrogatepass")).hexdigest()
+    return NormalizedCode(
+        digest,
+        tuple((line, hash_statement(text)) for line, text in writer.statement_texts),
+        uses,
+        imports,
+        annotations,
+        decorators,
     )
 
 
-def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> tuple[Decorator, ...]:
+def _list_decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> tuple[Decorator, ...]:
     return tuple(
-        Decorator(dotted(each.func if isinstance(each, ast.Call) else each), each) for each in node.decorator_list
+        Decorator(split_dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator), decorator)
+        for decorator in node.decorator_list
     )

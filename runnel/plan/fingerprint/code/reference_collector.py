@@ -2,43 +2,43 @@
 
 from dataclasses import dataclass, field
 
-from runnel.declare.model.source_location import Place
-from runnel.plan.fingerprint.code.code_unit import Part, Unit, digest, mark
+from runnel.declare.model.source_location import SourceLocation
+from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, hash_texts, short_hash
 
 
 @dataclass
-class Gathering:
+class ReferenceCollector:
     """Texts, pieces and parts, in the order in which the names are followed."""
 
     texts: list[str] = field(default_factory=list)
-    refs: list[Unit] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    refs: list[CodeUnit] = field(default_factory=list)
+    parts: list[FingerprintPart] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
-    makers: set[Place] = field(default_factory=set)  # statements followed already
+    followed_statements: set[SourceLocation] = field(default_factory=set)  # statements followed already
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Note something that is known by name."""
         self.texts.append(text)
 
-    def refer(self, text: str, unit: Unit) -> None:
+    def add_unit(self, text: str, unit: CodeUnit) -> None:
         """Note another piece."""
         self.texts.append(text)
         self.refs.append(unit)
 
-    def hold(self, name: str, unit: Unit, kind: str, full_name: str, place: Place) -> None:
+    def add_value(self, name: str, unit: CodeUnit, kind: str, full_name: str, place: SourceLocation) -> None:
         """Note a value under its name."""
         self.texts.append(f"{name} {kind}")
         self.refs.append(unit)
         if kind != "attribute":  # the code that it belongs to tells it
-            self.parts.append(Part(kind, full_name, mark(unit.own), place))
+            self.parts.append(FingerprintPart(kind, full_name, short_hash(unit.own_text), place))
 
-    def warn(self, text: str) -> None:
+    def add_warning(self, text: str) -> None:
         """Note what could not be followed, for people."""
         self.opaque.append(text)
 
-    def finish(self, unit: Unit, text: str, part: Part) -> None:
+    def fill_unit(self, unit: CodeUnit, text: str, part: FingerprintPart) -> None:
         """Put everything into a piece."""
-        unit.own = digest([text, *self.texts])
+        unit.own_text = hash_texts([text, *self.texts])
         unit.refs = self.refs
         unit.parts = (part, *self.parts)
         unit.opaque = tuple(dict.fromkeys(self.opaque))

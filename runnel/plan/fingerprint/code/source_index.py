@@ -9,84 +9,88 @@ import os
 from collections.abc import Iterator
 from types import CodeType
 
-from runnel.declare.loading.compiled_files import compiled
-from runnel.plan.fingerprint.code.free_names import Import
+from runnel.declare.loading.compiled_files import compile_file
+from runnel.plan.fingerprint.code.free_names import ImportedName
 from runnel.plan.fingerprint.code.normalized_syntax import (
-    Code,
-    Function,
-    block_code,
-    class_code,
-    first_line,
-    function_code,
+    FunctionNode,
+    NormalizedCode,
+    find_first_line,
+    normalize_block,
+    normalize_class,
+    normalize_function,
 )
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-_known: dict[str, tuple[tuple[int, int], "SourceFile | None"]] = {}
+_cache: dict[str, tuple[tuple[int, int], "SourceIndex | None"]] = {}
 
 
-class SourceFile:
+class SourceIndex:
     """One file's syntax. Functions are found by their compiled code, so that an edited file is never mistaken."""
 
     def __init__(self, text: bytes, filename: str) -> None:
-        found = compiled(filename, text)
-        self.tree = found.tree
+        compiled_file = compile_file(filename, text)
+        self.tree = compiled_file.tree
         self.filename = filename
-        self._functions: dict[tuple[str, int], list[Function]] = {}
+        self._functions: dict[tuple[str, int], list[FunctionNode]] = {}
         self._classes: dict[str, list[ast.ClassDef]] = {}
-        self._compiled: dict[tuple[str, int], list[CodeType]] = {}
-        self._codes: dict[int, Code] = {}
+        self._code_objects: dict[tuple[str, int], list[CodeType]] = {}
+        self._codes: dict[int, NormalizedCode] = {}
         self._bindings: dict[str, ast.stmt] | None = None
         self._has_lambdas = False
         self._index(self.tree.body, "")
-        self._compile(found.code)
+        self._index_code_objects(compiled_file.code)
 
-    def function(self, code: CodeType) -> Function | None:
+    def find_function(self, code: CodeType) -> FunctionNode | None:
         """Return the syntax of a function, or None where the file has it no longer as it was loaded."""
         if code.co_name == "<lambda>" and not self._has_lambdas:
             self._index_lambdas()
         key = (code.co_name, code.co_firstlineno)
         nodes = self._functions.get(key, [])
-        if not nodes or code not in self._compiled.get(key, ()):
+        if not nodes or code not in self._code_objects.get(key, ()):
             return None
-        return nodes[0] if len(nodes) == 1 else _narrowest(nodes, code)
+        return nodes[0] if len(nodes) == 1 else _find_enclosing_lambda(nodes, code)
 
-    def classes(self, qualified: str) -> list[ast.ClassDef]:
+    def find_classes(self, qualified: str) -> list[ast.ClassDef]:
         """Return the classes of that name: several where branches define it differently."""
         return self._classes.get(qualified, [])
 
-    def code_of(self, node: Function | ast.ClassDef | ast.Module | ast.stmt) -> Code:
+    def normalize_node(self, node: FunctionNode | ast.ClassDef | ast.Module | ast.stmt) -> NormalizedCode:
         """Return the code of something in this file."""
-        known = self._codes.get(id(node))
-        if known is None:
+        code = self._codes.get(id(node))
+        if code is None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                known = function_code(node)
+                code = normalize_function(node)
             else:
-                known = class_code(node) if isinstance(node, ast.ClassDef) else block_code(node)
-            self._codes[id(node)] = known
-        return known
+                code = normalize_class(node) if isinstance(node, ast.ClassDef) else normalize_block(node)
+            self._codes[id(node)] = code
+        return code
 
-    def binding(self, name: str) -> ast.stmt | Import | None:
+    def find_binding(self, name: str) -> ast.stmt | ImportedName | None:
         """Return the statement that gives a name of the file its value: the last one, or what it imports."""
         if self._bindings is None:
-            self._bindings = {found: node for node in _statements(self.tree.body) for found in _bound(node)}
+            self._bindings = {
+                bound_name: node for node in _iter_statements(self.tree.body) for bound_name in _iter_bound_names(node)
+            }
         node = self._bindings.get(name)
         if isinstance(node, ast.ImportFrom):
             alias = next(alias for alias in node.names if (alias.asname or alias.name) == name)
-            return Import(node.level, node.module or "", (alias.name,), node.lineno)
+            return ImportedName(node.level, node.module or "", (alias.name,), node.lineno)
         return node
 
-    def imports(self) -> Iterator[Import]:
+    def iter_imports(self) -> Iterator[ImportedName]:
         """Yield what import statements anywhere in the file name."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                yield from (Import(0, alias.name, (), node.lineno) for alias in node.names)
+                yield from (ImportedName(0, alias.name, (), node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                yield from (Import(node.level, node.module or "", (alias.name,), node.lineno) for alias in node.names)
+                yield from (
+                    ImportedName(node.level, node.module or "", (alias.name,), node.lineno) for alias in node.names
+                )
 
     def _index(self, body: list[ast.stmt], prefix: str) -> None:
-        for node in _statements(body):
+        for node in _iter_statements(body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._functions.setdefault((node.name, first_line(node)), []).append(node)
+                self._functions.setdefault((node.name, find_first_line(node)), []).append(node)
                 self._index(node.body, f"{prefix}{node.name}.<locals>.")
             elif isinstance(node, ast.ClassDef):
                 self._classes.setdefault(prefix + node.name, []).append(node)
@@ -98,39 +102,39 @@ class SourceFile:
             if isinstance(node, ast.Lambda):
                 self._functions.setdefault(("<lambda>", node.lineno), []).append(node)
 
-    def _compile(self, code: CodeType) -> None:
+    def _index_code_objects(self, code: CodeType) -> None:
         for inner in code.co_consts:
             if isinstance(inner, CodeType):
-                self._compiled.setdefault((inner.co_name, inner.co_firstlineno), []).append(inner)
-                self._compile(inner)
+                self._code_objects.setdefault((inner.co_name, inner.co_firstlineno), []).append(inner)
+                self._index_code_objects(inner)
 
 
-def source_file(filename: str) -> SourceFile | None:
+def load_source_index(filename: str) -> SourceIndex | None:
     """Return a file, parsed anew only when it changed, or None where there is no source or it is broken."""
     try:
         stat = os.stat(filename)  # noqa: PTH116 - speed
         stamp = (stat.st_mtime_ns, stat.st_size)
     except (OSError, ValueError):
         stamp = (0, hash("".join(linecache.getlines(filename))))
-    known = _known.get(filename)
-    if known is None or known[0] != stamp:
-        known = _known[filename] = (stamp, _read(filename))
-    return known[1]
+    cached = _cache.get(filename)
+    if cached is None or cached[0] != stamp:
+        cached = _cache[filename] = (stamp, _read_source_index(filename))
+    return cached[1]
 
 
-def _read(filename: str) -> SourceFile | None:
+def _read_source_index(filename: str) -> SourceIndex | None:
     try:
         with open(filename, "rb") as file:  # noqa: PTH123 - speed
             text = file.read()
     except (OSError, ValueError):
         text = "".join(linecache.getlines(filename)).encode()
     try:
-        return SourceFile(text, filename) if text else None
+        return SourceIndex(text, filename) if text else None
     except (SyntaxError, ValueError, RecursionError):
         return None
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def _iter_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of one scope, also those in branches and loops."""
     for node in body:
         yield node
@@ -138,28 +142,28 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             continue
         for block in _BLOCKS:
             for inner in getattr(node, block, ()):
-                yield from _statements([inner] if isinstance(inner, ast.stmt) else inner.body)
+                yield from _iter_statements([inner] if isinstance(inner, ast.stmt) else inner.body)
 
 
-def _bound(node: ast.stmt) -> Iterator[str]:
+def _iter_bound_names(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
     elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
+            yield from (name_node.id for name_node in ast.walk(target) if isinstance(name_node, ast.Name))
 
 
-def _narrowest(nodes: list[Function], code: CodeType) -> Function:
+def _find_enclosing_lambda(nodes: list[FunctionNode], code: CodeType) -> FunctionNode:
     """Return which of several lambdas of a line has this code: the smallest that encloses its instructions."""
-    places = [place for place in code.co_positions() if None not in place]
-    starts = [(line, column) for line, _, column, _ in places if column and line is not None]
+    positions = [position for position in code.co_positions() if None not in position]
+    starts = [(line, column) for line, _, column, _ in positions if column and line is not None]
     start = min(starts, default=(0, 0))
 
-    def gap(node: Function) -> tuple[bool, int, int]:
+    def distance(node: FunctionNode) -> tuple[bool, int, int]:
         body = node.body if isinstance(node, ast.Lambda) else node
-        at = (body.lineno, body.col_offset)
-        return (at > start, abs(start[0] - at[0]), abs(start[1] - at[1]))
+        body_start = (body.lineno, body.col_offset)
+        return (body_start > start, abs(start[0] - body_start[0]), abs(start[1] - body_start[1]))
 
-    return min(nodes, key=gap)
+    return min(nodes, key=distance)

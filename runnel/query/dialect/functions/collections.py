@@ -1,154 +1,176 @@
-"""Functions on arrays, maps and structs."""
+"""Rules for functions on arrays, maps and structs."""
 
 from sqlglot import exp
 
-from runnel.query.data_types import BOOLEAN, INT, STRING, DataType, array, quoted
-from runnel.query.dialect.functions.registry import Call, literal_int, literal_text, rule, want
-from runnel.query.dialect.operators import condition, unified
-from runnel.query.dialect.scope import Scope
-from runnel.query.dialect.typed_expression import Refused, Value, call_name, cast, failing, stored, text
+from runnel.query.data_types import BOOLEAN, INT, STRING, DataType, array_type, quote_identifier
+from runnel.query.dialect.functions.registry import (
+    FunctionCall,
+    require_int_literal,
+    require_kind,
+    require_string_literal,
+    rule,
+)
+from runnel.query.dialect.operators import require_condition, unify_types
+from runnel.query.dialect.scope import QueryScope
+from runnel.query.dialect.typed_expression import (
+    TypedExpression,
+    Untranslatable,
+    cast,
+    fail_with,
+    format_call_name,
+    hide_statistics,
+    quote_string,
+)
 
 
-def _element(value: Value) -> DataType:
-    want(value, "array")
+def _element_type(value: TypedExpression) -> DataType:
+    require_kind(value, "array")
     return value.type.children[0]
 
 
-def _orderable(value: Value) -> DataType:
-    element = _element(value)
-    if not element.atomic:
-        raise Refused(f"an order of {element}")
+def _orderable_element_type(value: TypedExpression) -> DataType:
+    element = _element_type(value)
+    if not element.is_atomic:
+        raise Untranslatable(f"an order of {element}")
     return element
 
 
 @rule("array")
-def _make_array(call: Call) -> Value:
-    values = call.values(1, 999)
-    sqls, to = unified(values)
-    return call.result(f"list_value({', '.join(sqls)})", array(to), *values)
+def _make_array(call: FunctionCall) -> TypedExpression:
+    values = call.translate_arguments(1, 999)
+    sqls, to = unify_types(values)
+    return call.result(f"list_value({', '.join(sqls)})", array_type(to), *values)
 
 
 @rule("named_struct")
-def _named_struct(call: Call) -> Value:
-    values = call.values(2, 199)
-    names = [literal_text(name, "a field name") for name in values[::2]]
+def _named_struct(call: FunctionCall) -> TypedExpression:
+    values = call.translate_arguments(2, 199)
+    names = [require_string_literal(name, "a field name") for name in values[::2]]
     if len({name.lower() for name in names}) != len(values[1::2]):
-        raise Refused("fields of one name")
-    fields = (f"{quoted(name)} := {_typed(v)}" for name, v in zip(names, values[1::2], strict=True))
+        raise Untranslatable("fields of one name")
+    fields = (f"{quote_identifier(name)} := {_require_type(v)}" for name, v in zip(names, values[1::2], strict=True))
     to = DataType("struct", children=tuple(v.type for v in values[1::2]), names=tuple(names))
     return call.result(f"struct_pack({', '.join(fields)})", to, *values)
 
 
-def _typed(value: Value) -> str:
+def _require_type(value: TypedExpression) -> str:
     if value.is_null:
-        raise Refused("a field without a type")
+        raise Untranslatable("a field without a type")
     return value.sql
 
 
 @rule("size", "cardinality", "array_size")
-def _size(call: Call) -> Value:
-    (value,) = call.values(1)
+def _size(call: FunctionCall) -> TypedExpression:
+    (value,) = call.translate_arguments(1)
     function = "cardinality" if value.type.kind == "map" else "len"
-    return call.result(cast(f"{function}({want(value, 'array', 'map')})", INT), INT, value)
+    return call.result(cast(f"{function}({require_kind(value, 'array_type', 'map')})", INT), INT, value)
 
 
 @rule("array_contains")
-def _array_contains(call: Call) -> Value:
-    values, wanted = call.values(2)
-    element = _orderable(values)
-    if wanted.type != element or element.floating:
-        raise Refused("array_contains of another type")
+def _array_contains(call: FunctionCall) -> TypedExpression:
+    values, searched = call.translate_arguments(2)
+    element = _orderable_element_type(values)
+    if searched.type != element or element.is_floating:
+        raise Untranslatable("array_contains of another type")
     sql = (
-        f"(CASE WHEN {wanted.sql} IS NULL THEN NULL WHEN list_contains({values.sql}, {wanted.sql}) THEN TRUE "
+        f"(CASE WHEN {searched.sql} IS NULL THEN NULL WHEN list_contains({values.sql}, {searched.sql}) THEN TRUE "
         f"WHEN list_count({values.sql}) < len({values.sql}) THEN NULL WHEN {values.sql} IS NOT NULL THEN FALSE END)"
     )
-    return call.result(sql, BOOLEAN, values, wanted)
+    return call.result(sql, BOOLEAN, values, searched)
 
 
 @rule("element_at")
-def _element_at(call: Call) -> Value:
-    holder, key = call.values(2)
+def _element_at(call: FunctionCall) -> TypedExpression:
+    holder, key = call.translate_arguments(2)
     if holder.type.kind == "map":
-        return call.result(_entry(holder, key), holder.type.children[1], holder, key)
-    position = literal_int(key, "a position")
+        return call.result(_map_value_sql(holder, key), holder.type.children[1], holder, key)
+    position = require_int_literal(key, "a position")
     if position == 0:
-        raise Refused("position 0")
-    sql = _at(holder, abs(position), position)
-    return call.result(sql, _element(holder), holder, key)
+        raise Untranslatable("position 0")
+    sql = _array_element_sql(holder, abs(position), position)
+    return call.result(sql, _element_type(holder), holder, key)
 
 
-def item(holder: Value, key: Value) -> Value:
+def get_item(holder: TypedExpression, key: TypedExpression) -> TypedExpression:
     """Return `holder[key]`: an array's element counted from 0, or a map's value."""
-    own = None if None in (holder.name, key.name) else f"{holder.name}[{key.name}]"
+    spark_name = None if None in (holder.name, key.name) else f"{holder.name}[{key.name}]"
     if holder.type.kind == "map":
-        return Value(_entry(holder, key), holder.type.children[1], own)
-    position = literal_int(key, "a position")
+        return TypedExpression(_map_value_sql(holder, key), holder.type.children[1], spark_name)
+    position = require_int_literal(key, "a position")
     if position < 0:
-        raise Refused("a negative position")
-    return Value(_at(holder, position + 1, position + 1), _element(holder), own)
+        raise Untranslatable("a negative position")
+    return TypedExpression(_array_element_sql(holder, position + 1, position + 1), _element_type(holder), spark_name)
 
 
-def _at(holder: Value, least: int, position: int) -> str:
-    element = stored(f"{holder.sql}[{position}]", _element(holder))
-    return f"(CASE WHEN len({holder.sql}) < {least} THEN {failing('no such element')} ELSE {element} END)"
+def _array_element_sql(holder: TypedExpression, min_length: int, position: int) -> str:
+    element = hide_statistics(f"{holder.sql}[{position}]", _element_type(holder))
+    return f"(CASE WHEN len({holder.sql}) < {min_length} THEN {fail_with('no such element')} ELSE {element} END)"
 
 
-def _entry(holder: Value, key: Value) -> str:
-    if key.type != holder.type.children[0] or key.type.floating or not key.type.atomic:
-        raise Refused("a map's value by a key of another type")
-    return stored(f"{holder.sql}[{key.sql}]", holder.type.children[1])
+def _map_value_sql(holder: TypedExpression, key: TypedExpression) -> str:
+    if key.type != holder.type.children[0] or key.type.is_floating or not key.type.is_atomic:
+        raise Untranslatable("a map's value by a key of another type")
+    return hide_statistics(f"{holder.sql}[{key.sql}]", holder.type.children[1])
 
 
 @rule("map_keys", "map_values")
-def _entries(call: Call) -> Value:
-    (value,) = call.values(1)
-    want(value, "map")
-    return call.result(f"{call.name}({value.sql})", array(value.type.children[call.name == "map_values"]), value)
+def _map_keys_values(call: FunctionCall) -> TypedExpression:
+    (value,) = call.translate_arguments(1)
+    require_kind(value, "map")
+    return call.result(f"{call.name}({value.sql})", array_type(value.type.children[call.name == "map_values"]), value)
 
 
 @rule("sort_array")
-def _sort_array(call: Call) -> Value:
-    values = call.values(1, 2)
+def _sort_array(call: FunctionCall) -> TypedExpression:
+    values = call.translate_arguments(1, 2)
     ascending = True if len(values) == 1 else values[1].literal
     if not isinstance(ascending, bool):
-        raise Refused("an order that is not a literal")
-    _orderable(values[0])
+        raise Untranslatable("an order that is not a literal")
+    _orderable_element_type(values[0])
     order = "'ASC', 'NULLS FIRST'" if ascending else "'DESC', 'NULLS LAST'"
     sql = f"list_sort({values[0].sql}, {order})"
     return call.result(sql, values[0].type, values[0], "true" if ascending else "false")
 
 
 @rule("array_max", "array_min")
-def _array_extreme(call: Call) -> Value:
-    (value,) = call.values(1)
-    element = _orderable(value)
-    if element.floating:
-        raise Refused(f"{call.name} of doubles")
+def _array_min_max(call: FunctionCall) -> TypedExpression:
+    (value,) = call.translate_arguments(1)
+    element = _orderable_element_type(value)
+    if element.is_floating:
+        raise Untranslatable(f"{call.name} of doubles")
     return call.result(f"list_{call.name[6:]}({value.sql})", element, value)
 
 
 @rule("array_join")
-def _array_join(call: Call) -> Value:
-    value, separator = call.values(2)
-    if _element(value).kind != "string":
-        raise Refused("array_join of these")
-    sql = f"array_to_string({value.sql}, {text(literal_text(separator, 'a separator'))})"
+def _array_join(call: FunctionCall) -> TypedExpression:
+    value, separator = call.translate_arguments(2)
+    if _element_type(value).kind != "string":
+        raise Untranslatable("array_join of these")
+    sql = f"array_to_string({value.sql}, {quote_string(require_string_literal(separator, 'a separator'))})"
     return call.result(f"(CASE WHEN {value.sql} IS NOT NULL THEN coalesce({sql}, '') END)", STRING, value, separator)
 
 
 @rule("transform", "filter")
-def _over_elements(call: Call) -> Value:
-    if len(call.nodes) != 2 or not isinstance(call.nodes[1], exp.Lambda) or len(call.nodes[1].expressions) != 1:
-        raise Refused(f"{call.name} with such a function")
-    values = call.expressions.value(call.nodes[0], call.scope)
-    element = _element(values)
-    variable = call.nodes[1].expressions[0].name
-    inner = quoted(call.expressions.fresh("x"))
-    element_value = Value(stored(inner, element), element, "namedlambdavariable()")
-    scope = Scope(outer=call.scope, variables={variable.lower(): element_value})
-    body = call.expressions.value(call.nodes[1].this, scope)
-    name = call_name("lambdafunction", body, "namedlambdavariable()")
-    own = call_name(call.name, values, name) if name else None
+def _transform_filter(call: FunctionCall) -> TypedExpression:
+    if (
+        len(call.argument_nodes) != 2
+        or not isinstance(call.argument_nodes[1], exp.Lambda)
+        or len(call.argument_nodes[1].expressions) != 1
+    ):
+        raise Untranslatable(f"{call.name} with such a function")
+    values = call.translator.translate(call.argument_nodes[0], call.scope)
+    element = _element_type(values)
+    variable = call.argument_nodes[1].expressions[0].name
+    lambda_variable = quote_identifier(call.translator.new_name("x"))
+    element_value = TypedExpression(hide_statistics(lambda_variable, element), element, "namedlambdavariable()")
+    scope = QueryScope(outer=call.scope, variables={variable.lower(): element_value})
+    body = call.translator.translate(call.argument_nodes[1].this, scope)
+    name = format_call_name("lambdafunction", body, "namedlambdavariable()")
+    spark_name = format_call_name(call.name, values, name) if name else None
     if call.name == "filter":
-        return Value(f"list_filter({values.sql}, lambda {inner}: {condition(body)})", values.type, own)
-    return Value(f"list_transform({values.sql}, lambda {inner}: {body.sql})", array(body.type), own)
+        return TypedExpression(
+            f"list_filter({values.sql}, lambda {lambda_variable}: {require_condition(body)})", values.type, spark_name
+        )
+    return TypedExpression(
+        f"list_transform({values.sql}, lambda {lambda_variable}: {body.sql})", array_type(body.type), spark_name
+    )

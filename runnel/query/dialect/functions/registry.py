@@ -1,4 +1,4 @@
-"""The table of functions with a faithful form: each name has one rule."""
+"""Register the functions that DuckDB can answer exactly as Spark does: each name has one rule."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,74 +7,76 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.query.data_types import DataType
-from runnel.query.dialect.scope import Scope
-from runnel.query.dialect.typed_expression import Refused, Value, call_name
+from runnel.query.dialect.scope import QueryScope
+from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, format_call_name
 
 if TYPE_CHECKING:
-    from runnel.query.dialect.special_forms import Forms
+    from runnel.query.dialect.special_forms import SpecialFormTranslator
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of a function: its name in lower case, its arguments as written, and where it stands.
+class FunctionCall:
+    """A function call: its name in lower case, its arguments as sqlglot nodes, and the scope it stands in.
 
     `distinct`, `where` (a FILTER clause) and `over` (an OVER clause) belong to aggregates.
     """
 
     name: str
-    nodes: tuple[exp.Expr, ...]
-    scope: Scope
-    expressions: "Forms"
+    argument_nodes: tuple[exp.Expr, ...]
+    scope: QueryScope
+    translator: "SpecialFormTranslator"
     distinct: bool = False
     where: str = ""
     over: str = ""
     ordered: bool = False
     framed: bool = False
 
-    def values(self, least: int, most: int | None = None) -> list[Value]:
-        """Return the translated arguments, refusing another number of them."""
-        if not least <= len(self.nodes) <= (least if most is None else most):
-            raise Refused(f"{self.name} with {len(self.nodes)} arguments")
-        return [self.expressions.value(node, self.scope) for node in self.nodes]
+    def translate_arguments(self, least: int, most: int | None = None) -> list[TypedExpression]:
+        """Translate the arguments; raise if there are fewer than `least` or more than `most`."""
+        if not least <= len(self.argument_nodes) <= (least if most is None else most):
+            raise Untranslatable(f"{self.name} with {len(self.argument_nodes)} arguments")
+        return [self.translator.translate(node, self.scope) for node in self.argument_nodes]
 
-    def result(self, sql: str, to: DataType, *arguments: Value | str, name: str | None = None) -> Value:
-        """Return the value of this call, named as Spark does: the function and its arguments."""
-        return Value(sql, to, call_name(name or self.name, *arguments))
-
-
-Rule = Callable[[Call], Value]
-SCALARS: dict[str, Rule] = {}
-AGGREGATES: dict[str, Rule] = {}
-WINDOWED: dict[str, Rule] = {}
+    def result(
+        self, sql: str, to: DataType, *arguments: TypedExpression | str, name: str | None = None
+    ) -> TypedExpression:
+        """Return the translated call, named as Spark names it: the function and its arguments."""
+        return TypedExpression(sql, to, format_call_name(name or self.name, *arguments))
 
 
-def rule(*names: str, table: dict[str, Rule] = SCALARS) -> Callable[[Rule], Rule]:
-    """Put a rule under its names."""
+Rule = Callable[[FunctionCall], TypedExpression]
+SCALAR_FUNCTIONS: dict[str, Rule] = {}
+AGGREGATE_FUNCTIONS: dict[str, Rule] = {}
+WINDOW_FUNCTIONS: dict[str, Rule] = {}
 
-    def put(function: Rule) -> Rule:
+
+def rule(*names: str, table: dict[str, Rule] = SCALAR_FUNCTIONS) -> Callable[[Rule], Rule]:
+    """Register a rule under its function names."""
+
+    def register(function: Rule) -> Rule:
         for name in names:
             table[name] = function
         return function
 
-    return put
+    return register
 
 
-def literal_int(value: Value, what: str) -> int:
-    """Return the value of a whole number literal."""
+def require_int_literal(value: TypedExpression, what: str) -> int:
+    """Return the value of an integer literal; raise if it is none."""
     if not isinstance(value.literal, int) or isinstance(value.literal, bool):
-        raise Refused(f"{what} that is not a literal")
+        raise Untranslatable(f"{what} that is not a literal")
     return value.literal
 
 
-def literal_text(value: Value, what: str) -> str:
-    """Return the value of a string literal."""
+def require_string_literal(value: TypedExpression, what: str) -> str:
+    """Return the value of a string literal; raise if it is none."""
     if not isinstance(value.literal, str) or value.type.kind != "string":
-        raise Refused(f"{what} that is not a literal")
+        raise Untranslatable(f"{what} that is not a literal")
     return value.literal
 
 
-def want(value: Value, *kinds: str) -> str:
-    """Return the value's form, refusing other types."""
+def require_kind(value: TypedExpression, *kinds: str) -> str:
+    """Return the DuckDB SQL of a value; raise if its type is not one of `kinds`."""
     if value.type.kind not in kinds:
-        raise Refused(f"a {value.type} here")
+        raise Untranslatable(f"a {value.type} here")
     return value.sql

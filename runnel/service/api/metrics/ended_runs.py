@@ -1,4 +1,4 @@
-"""Count the runs that end while this process is there: how, how long they took, and where their time went."""
+"""Count the runs that end while this process is running: their states, durations and phase times."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from runnel.client.json_views.run import seconds_between, times_json
 from runnel.lake.catalog import schema
-from runnel.lake.catalog.database import moment, stamp
+from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.flow_state import runs
 
 if TYPE_CHECKING:
@@ -21,58 +21,64 @@ if TYPE_CHECKING:
 
     from runnel.lake.catalog.database import Database
 
-_LONGEST = timedelta(days=2)  # runs that go on for longer are not looked for: so only the newest are looked at
-_SECONDS = (0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 43200)
-_MOST = 5000
+_MAX_RUN_TIME = timedelta(days=2)  # longer runs are not counted, so that only the newest rows are read
+_BUCKETS_SECONDS = (0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 43200)
+_MAX_ROWS = 5000
 
 
-class Endings(Collector):
-    """Runs that ended since it was made. They are looked up when somebody asks."""
+class EndedRunMetrics(Collector):
+    """Metrics of the runs that ended since this object was created. The catalog is read on each scrape."""
 
     def __init__(self, db: "Database") -> None:
         self._db = db
-        self._since = db.now()
-        self._known: set[str] = set()  # those that ended at that very moment
-        self._guard = threading.Lock()
-        own = CollectorRegistry()
-        self._own = own
-        self._ended = Counter("runnel_runs_ended", "Runs that ended, by how", ["state"], registry=own)
-        self._seconds = Histogram("runnel_run_seconds", "How long runs took", ["state"], buckets=_SECONDS, registry=own)
-        self._waited = Histogram(
-            "runnel_queue_wait_seconds", "How long runs waited to be taken", buckets=_SECONDS, registry=own
+        self._counted_until = db.now()
+        self._counted_ids: set[str] = set()  # runs that ended exactly at `_counted_until`
+        self._lock = threading.Lock()
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._ended_runs = Counter("runnel_runs_ended", "Runs that ended, by how", ["state"], registry=registry)
+        self._run_seconds = Histogram(
+            "runnel_run_seconds", "How long runs took", ["state"], buckets=_BUCKETS_SECONDS, registry=registry
         )
-        self._spent = Counter("runnel_phase_seconds", "Where the time of runs went", ["phase"], registry=own)
-        self._steps = Counter("runnel_steps", "Steps of runs that ended, by how", ["action", "state"], registry=own)
+        self._wait_seconds = Histogram(
+            "runnel_queue_wait_seconds", "How long runs waited to be taken", buckets=_BUCKETS_SECONDS, registry=registry
+        )
+        self._phase_seconds = Counter(
+            "runnel_phase_seconds", "Where the time of runs went", ["phase"], registry=registry
+        )
+        self._steps = Counter(
+            "runnel_steps", "Steps of runs that ended, by how", ["action", "state"], registry=registry
+        )
 
     def describe(self) -> list[Metric]:
-        """Say nothing beforehand: it would have to look."""
+        """Describe nothing in advance: that would read the catalog."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Look who has ended since the last time, and yield all figures."""
-        with self._guard:
-            for row in self._db.read(self._news):
-                self._count(row)
-        yield from self._own.collect()
+        """Count the runs that ended since the last scrape, and yield all metrics."""
+        with self._lock:
+            for row in self._db.read(self._read_ended_runs):
+                self._count_run(row)
+        yield from self._registry.collect()
 
-    def _news(self, connection: "Connection") -> "list[Row[Any]]":
+    def _read_ended_runs(self, connection: "Connection") -> "list[Row[Any]]":
         columns = schema.runs.c
-        after = stamp(moment(self._since) - _LONGEST)
-        query = sa.select(schema.runs).where(columns.started_at >= after, columns.ended_at >= self._since)
-        found = connection.execute(query.order_by(columns.ended_at).limit(_MOST)).all()
-        return [row for row in found if row.id not in self._known and row.state != runs.RUNNING]
+        after = format_time(parse_time(self._counted_until) - _MAX_RUN_TIME)
+        query = sa.select(schema.runs).where(columns.started_at >= after, columns.ended_at >= self._counted_until)
+        rows = connection.execute(query.order_by(columns.ended_at).limit(_MAX_ROWS)).all()
+        return [row for row in rows if row.id not in self._counted_ids and row.state != runs.RUNNING]
 
-    def _count(self, row: "Row[Any]") -> None:
-        if row.ended_at > self._since:
-            self._since, self._known = row.ended_at, set()
-        self._known.add(row.id)
+    def _count_run(self, row: "Row[Any]") -> None:
+        if row.ended_at > self._counted_until:
+            self._counted_until, self._counted_ids = row.ended_at, set()
+        self._counted_ids.add(row.id)
         detail = json.loads(row.detail)
-        self._ended.labels(row.state).inc()
-        self._seconds.labels(row.state).observe(seconds_between(row.started_at, row.ended_at) or 0.0)
+        self._ended_runs.labels(row.state).inc()
+        self._run_seconds.labels(row.state).observe(seconds_between(row.started_at, row.ended_at) or 0.0)
         times = times_json(detail)
         if times["timeline"]:
-            self._waited.observe(times["timeline"].get("queue", 0.0))
+            self._wait_seconds.observe(times["timeline"].get("queue", 0.0))
         for phase, seconds in times["spent"].items():
-            self._spent.labels(phase).inc(seconds)
+            self._phase_seconds.labels(phase).inc(seconds)
         for step in detail.get("steps", ()):
             self._steps.labels(step["action"], step["state"]).inc()

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what was answered here, what the catalog says, and the runs that ended."""
+"""Prometheus metrics: requests to this process, gauges from the catalog, and ended runs."""
 
 import time
 from typing import TYPE_CHECKING
@@ -8,10 +8,10 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from runnel.service.api.metrics.catalog_gauges import Figures
-from runnel.service.api.metrics.ended_runs import Endings
-from runnel.service.api.parameters import PREFIX
-from runnel.service.api.problem_json import problems
+from runnel.service.api.metrics.catalog_gauges import CatalogGauges
+from runnel.service.api.metrics.ended_runs import EndedRunMetrics
+from runnel.service.api.parameters import API_PREFIX
+from runnel.service.api.problem_json import error_responses
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,40 +22,40 @@ router = APIRouter(tags=["service"])
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The figures"}
 
 
-class Meters:
-    """Counts requests and how long it took until their answer began."""
+class RequestMetricsMiddleware:
+    """Counts requests, and measures the time until their response starts."""
 
     def __init__(self, app: "ASGIApp", registry: CollectorRegistry) -> None:
         self._app = app
-        words = ["method", "path", "status"]
-        self._requests = Counter("runnel_http_requests", "Requests that were answered", words, registry=registry)
+        label_names = ["method", "path", "status"]
+        self._requests = Counter("runnel_http_requests", "Requests that were answered", label_names, registry=registry)
         self._seconds = Histogram(
-            "runnel_http_request_seconds", "Seconds until an answer began", words[:2], registry=registry
+            "runnel_http_request_seconds", "Seconds until an answer began", label_names[:2], registry=registry
         )
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Hand a request on, and count its answer."""
+        """Pass a request on, and count its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
 
-        async def counted(message: "Message") -> None:
+        async def send_counted(message: "Message") -> None:
             if message["type"] == "http.response.start":
-                route = (scope["method"], path_of(scope))
+                route = (scope["method"], get_route_path(scope))
                 self._requests.labels(*route, str(message["status"])).inc()
-                self._seconds.labels(*route).observe(time.perf_counter() - begun)
+                self._seconds.labels(*route).observe(time.perf_counter() - started_at)
             await send(message)
 
-        await self._app(scope, receive, counted)
+        await self._app(scope, receive, send_counted)
 
 
-def registry_of(lake: "Lake") -> CollectorRegistry:
-    """Return the figures of one app."""
+def build_registry(lake: "Lake") -> CollectorRegistry:
+    """Return the metrics registry of one app."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(Figures(lake))
-    registry.register(Endings(lake.store.db))
+    registry.register(CatalogGauges(lake))
+    registry.register(EndedRunMetrics(lake.store.db))
     return registry
 
 
@@ -63,15 +63,17 @@ def registry_of(lake: "Lake") -> CollectorRegistry:
     "/metrics",
     summary="Figures for Prometheus",
     response_class=PlainTextResponse,
-    responses={**problems(), 200: _TEXT},
+    responses={**error_responses(), 200: _TEXT},
 )
-def metrics(request: Request) -> PlainTextResponse:
-    """Return all figures as text."""
+def show_metrics(request: Request) -> PlainTextResponse:
+    """Return all metrics in Prometheus' text format."""
     return PlainTextResponse(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def path_of(scope: "Scope") -> str:
-    """Return the path of the route, with the names of its parameters: one series, however many tables."""
-    found = getattr(scope.get("route"), "path", None) or "none"
-    is_below = scope["path"].startswith(PREFIX) and found.startswith("/") and not found.startswith(PREFIX)
-    return f"{PREFIX}{found}" if is_below else str(found)
+def get_route_path(scope: "Scope") -> str:
+    """Return the route's path template, so that all tables share one time series."""
+    route_path = getattr(scope.get("route"), "path", None) or "none"
+    is_api_path = (
+        scope["path"].startswith(API_PREFIX) and route_path.startswith("/") and not route_path.startswith(API_PREFIX)
+    )
+    return f"{API_PREFIX}{route_path}" if is_api_path else str(route_path)

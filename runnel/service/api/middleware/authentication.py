@@ -1,4 +1,4 @@
-"""The token that every request needs, but for whether the service is alive."""
+"""Authenticate every request by its token, except for the health checks."""
 
 import hashlib
 import time
@@ -11,76 +11,78 @@ from runnel.errors import Mistake, RunnelError
 from runnel.lake.control import tokens
 from runnel.lake.control.tokens import Token
 from runnel.service.api.middleware.token_scope import check_path
-from runnel.service.api.parameters import EVENTS, PREFIX
-from runnel.service.api.problem_json import told
+from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
+from runnel.service.api.problem_json import to_problem_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from runnel.lake.catalog.database import Database
 
-OPEN = frozenset({"/health", "/ready"})
-_KNOWN_SECONDS, _MOST_KNOWN = 1.0, 1000
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_TOKENS = f"{PREFIX}/tokens"
-_ASKING = frozenset({f"{PREFIX}/query"})  # reads, though it is posted
+PUBLIC_PATHS = frozenset({"/health", "/ready"})
+_CACHE_SECONDS, _MAX_CACHED = 1.0, 1000
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_TOKENS_PATH = f"{API_PREFIX}/tokens"
+_READ_ONLY_POSTS = frozenset({f"{API_PREFIX}/query"})  # a POST that only reads
 
 
-class Guard:
-    """Lets through who has a token, and only to what it may do; what comes after finds it in the request's state."""
+class AuthenticationMiddleware:
+    """Refuses requests without a token, or beyond its scope; later handlers find the token in the request's state."""
 
     def __init__(self, app: "ASGIApp", db: "Database") -> None:
         self._app = app
         self._db = db
-        self._known: dict[str, tuple[Token, float]] = {}  # by hash: who pushes events, and since when that is known
+        self._cached_tokens: dict[str, tuple[Token, float]] = {}  # of event pushes: hash to token and time of its check
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http" or scope["path"] in PUBLIC_PATHS:
             await self._app(scope, receive, send)
             return
         try:
-            token = await self._token(scope)
-            _check(token, scope)
+            token = await self._authenticate(scope)
+            _check_scope(token, scope)
             await self._check_limits(token, scope)
-        except _Refused as refused:
-            await told(refused, refused.status, refused.headers)(scope, receive, send)
+        except _AccessDenied as denied:
+            await to_problem_response(denied, denied.status, denied.headers)(scope, receive, send)
             return
         except RunnelError as error:
-            await told(error)(scope, receive, send)
+            await to_problem_response(error)(scope, receive, send)
             return
         scope.setdefault("state", {})["caller"] = token
         await self._app(scope, receive, send)
 
-    async def _token(self, scope: "Scope") -> Token:
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
-        kind, _, secret = given.partition(" ")
-        if kind.lower() != "bearer" or not secret.strip():
-            raise _Refused(401, "TOKEN_MISSING", "this needs a token", "send the header Authorization: Bearer TOKEN")
-        if EVENTS.fullmatch(scope["path"]):
-            found = await self._often(secret.strip())
+    async def _authenticate(self, scope: "Scope") -> Token:
+        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+        scheme, _, secret = header.partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise _AccessDenied(
+                401, "TOKEN_MISSING", "this needs a token", "send the header Authorization: Bearer TOKEN"
+            )
+        if EVENTS_PATH.fullmatch(scope["path"]):
+            token = await self._verify_cached(secret.strip())
         else:
-            found = await to_thread.run_sync(self._verified, secret.strip())
-        if found is None:
+            token = await to_thread.run_sync(self._verify_token, secret.strip())
+        if token is None:
             fix = "`runnel token create NAME` makes one"
-            raise _Refused(401, "TOKEN_INVALID", "this token is not known, or was revoked", fix)
-        return found
+            raise _AccessDenied(401, "TOKEN_INVALID", "this token is not known, or was revoked", fix)
+        return token
 
-    def _verified(self, secret: str) -> Token | None:
+    def _verify_token(self, secret: str) -> Token | None:
         return self._db.read(lambda connection: tokens.verify(connection, secret))
 
-    async def _often(self, secret: str) -> Token | None:
-        """Return a token that comes with very many requests: what is known of it holds for a second."""
+    async def _verify_cached(self, secret: str) -> Token | None:
+        """Verify a token that comes with very many requests: the result is cached for a second."""
         hashed = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-        known, since = self._known.get(hashed, (None, 0.0))
-        if known is not None and time.monotonic() - since < _KNOWN_SECONDS:
-            return known
-        found = await to_thread.run_sync(self._verified, secret)
-        if found is not None:
-            if len(self._known) > _MOST_KNOWN:
-                self._known.clear()
-            self._known[hashed] = (found, time.monotonic())
-        return found
+        cached_token, cached_at = self._cached_tokens.get(hashed, (None, 0.0))
+        if cached_token is not None and time.monotonic() - cached_at < _CACHE_SECONDS:
+            return cached_token
+        token = await to_thread.run_sync(self._verify_token, secret)
+        if token is not None:
+            if len(self._cached_tokens) > _MAX_CACHED:
+                self._cached_tokens.clear()
+            self._cached_tokens[hashed] = (token, time.monotonic())
+        return token
 
     async def _check_limits(self, token: Token, scope: "Scope") -> None:
         if token.is_limited:
@@ -88,29 +90,29 @@ class Guard:
             await to_thread.run_sync(check_path, self._db, token, scope["method"], scope["path"], query)
 
 
-class _Refused(Mistake):
-    """A request that is not let through."""
+class _AccessDenied(Mistake):
+    """A request without a valid token, or beyond the token's scope."""
 
     def __init__(self, status: int, code: str, what: str, fix: str) -> None:
         super().__init__(code, what, fix=fix)
         self.status = status
-        wrong = ', error="invalid_token"' if code == "TOKEN_INVALID" else ""
-        self.headers = {"WWW-Authenticate": f'Bearer realm="runnel"{wrong}'} if status == 401 else {}
+        error_attribute = ', error="invalid_token"' if code == "TOKEN_INVALID" else ""
+        self.headers = {"WWW-Authenticate": f'Bearer realm="runnel"{error_attribute}'} if status == 401 else {}
 
 
-def _check(token: Token, scope: "Scope") -> None:
-    """Refuse what a token of scope `read` may not do, and what only scope `admin` may."""
-    if scope["path"].startswith(_TOKENS) and token.scope != tokens.ADMIN:
+def _check_scope(token: Token, scope: "Scope") -> None:
+    """Refuse writes by tokens of scope `read`, and token management by all but scope `admin`."""
+    if scope["path"].startswith(_TOKENS_PATH) and token.scope != tokens.ADMIN:
         what = f"the token `{token.name}` may not make, see or revoke tokens"
-        raise _Refused(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
-    if token.scope != tokens.READ or scope["method"] in _READING or scope["path"] in _ASKING:
+        raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
+    if token.scope != tokens.READ or scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS:
         return
     what = f"the token `{token.name}` may only read"
-    raise _Refused(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")
+    raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.WRITE} or {tokens.ADMIN}")
 
 
-def caller(request: Request) -> Token:
+def get_caller(request: Request) -> Token:
     """Return the token that a request came with."""
-    found = request.state.caller
-    assert isinstance(found, Token)
-    return found
+    token = request.state.caller
+    assert isinstance(token, Token)
+    return token

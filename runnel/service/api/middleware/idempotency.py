@@ -1,6 +1,6 @@
-"""`Idempotency-Key`: who repeats a POST with the same key gets the answer of the first one, and nothing is done twice.
+"""`Idempotency-Key`: a POST repeated with the same key gets the answer of the first one, and nothing is done twice.
 
-Only what was answered for good is kept: after an error of the service the request may be repeated.
+Only final answers are stored: after an error of the service (5xx) the request may be repeated.
 """
 
 import json
@@ -17,139 +17,141 @@ from starlette.responses import Response
 
 from runnel.errors import RunnelError
 from runnel.lake.control import idempotency_keys
-from runnel.lake.control.idempotency_keys import Answer, Taken
+from runnel.lake.control.idempotency_keys import ClaimedKey, StoredResponse
 from runnel.query.arrow_stream import MEDIA_TYPE
-from runnel.service.api.parameters import EVENTS, PREFIX
-from runnel.service.api.problem_json import told
+from runnel.service.api.parameters import API_PREFIX, EVENTS_PATH
+from runnel.service.api.problem_json import to_problem_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from runnel.lake.catalog.database import Database
 
-MOST_BYTES = 2 * 2**20  # of the body of a POST
-_PATTERN = r"^[!-~]{1,200}$"
-_VALID = re.compile(_PATTERN.encode())
-_KEPT_HEADERS = ("content-type", "location")
+MAX_BODY_BYTES = 2 * 2**20  # of the body of a POST
+_KEY_REGEX = r"^[!-~]{1,200}$"
+_KEY_PATTERN = re.compile(_KEY_REGEX.encode())
+_STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
 
-Key = Annotated[
+IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        pattern=_PATTERN,
+        pattern=_KEY_REGEX,
         description="The same key with the same request gets the same answer, for a day; with another request 422.",
     ),
 ]
 
 
-class Keys:
-    """Answers a POST that was answered before, and keeps the answers of others."""
+class IdempotencyMiddleware:
+    """Replays the stored answer of a repeated POST, and stores the answers of new ones."""
 
     def __init__(self, app: "ASGIApp", db: "Database") -> None:
         self._app = app
         self._db = db
-        self._swept = time.monotonic()
+        self._swept_at = time.monotonic()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or EVENTS.fullmatch(scope["path"]):
-            # The inbox has keys of its own, written with the events.
+        if scope["type"] != "http" or scope["method"] != "POST" or EVENTS_PATH.fullmatch(scope["path"]):
+            # The inbox stores its own keys, together with the events.
             await self._app(scope, receive, send)
             return
         key = next((value for name, value in scope["headers"] if name == b"idempotency-key"), b"")
-        if not _VALID.match(key) or _is_kept_by_nobody(scope):  # none, or one that the route refuses
-            await self._app(scope, _bounded(receive), send)
+        if not _KEY_PATTERN.match(key) or _is_never_stored(scope):  # no key, or one that the route refuses
+            await self._app(scope, _limit_body(receive), send)
             return
         try:
-            await self._once(key.decode("ascii"), scope, receive, send)
+            await self._answer_once(key.decode("ascii"), scope, receive, send)
         except RunnelError as error:
-            await told(error)(scope, receive, send)
+            await to_problem_response(error)(scope, receive, send)
         except ClientDisconnect:
-            return  # before all of the request came: nothing was begun
+            return  # before the whole request arrived: nothing was started
 
-    async def _once(self, key: str, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def _answer_once(self, key: str, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            body = await _body(receive)
+            body = await _read_body(receive)
         except HTTPException:
-            await told(RunnelError("REQUEST_TOO_LARGE", _too_large()), 413)(scope, receive, send)
+            await to_problem_response(RunnelError("REQUEST_TOO_LARGE", _too_large_message()), 413)(scope, receive, send)
             return
-        whole = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
-        request = whole + body.decode("latin-1")
-        who = f"{scope['state']['caller'].name}\n{key}"
-        found = await to_thread.run_sync(lambda: idempotency_keys.begin(self._db, who, request))
-        if isinstance(found, Answer):
-            await _again(found)(scope, receive, send)
+        request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
+        request = request_head + body.decode("latin-1")
+        owned_key = f"{scope['state']['caller'].name}\n{key}"
+        claim = await to_thread.run_sync(lambda: idempotency_keys.claim_key(self._db, owned_key, request))
+        if isinstance(claim, StoredResponse):
+            await _replay_answer(claim)(scope, receive, send)
             return
-        scope["state"]["key"] = idempotency_keys.digest(f"{who}\n{request}")
-        await self._answer(found, scope, _replayed(body, receive), send)
+        scope["state"]["key"] = idempotency_keys.hash_text(f"{owned_key}\n{request}")
+        await self._answer_and_store(claim, scope, _replay_body(body, receive), send)
 
-    async def _answer(self, taken: Taken, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Let the request be answered, and keep the answer before it is sent."""
-        sent: list[Message] = []
+    async def _answer_and_store(self, claim: ClaimedKey, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Let the app answer the request, and store the answer before it is sent."""
+        messages: list[Message] = []
 
-        async def hold(message: "Message") -> None:
-            sent.append(message)
+        async def collect_message(message: "Message") -> None:
+            messages.append(message)
 
         try:
-            await self._app(scope, receive, hold)
+            await self._app(scope, receive, collect_message)
         except BaseException:
-            await to_thread.run_sync(lambda: self._drop(taken))
+            await to_thread.run_sync(lambda: self._drop_claim(claim))
             raise
-        await to_thread.run_sync(lambda: self._keep(taken, sent))
-        for message in sent:
+        await to_thread.run_sync(lambda: self._store_answer(claim, messages))
+        for message in messages:
             await send(message)
 
-    def _keep(self, taken: Taken, sent: "list[Message]") -> None:
-        status = sent[0]["status"]
+    def _store_answer(self, claim: ClaimedKey, messages: "list[Message]") -> None:
+        status = messages[0]["status"]
         if status >= 500:
-            self._drop(taken)
+            self._drop_claim(claim)
             return
-        headers = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
-        kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
-        body = b"".join(message.get("body", b"") for message in sent[1:]).decode("utf-8")
-        idempotency_keys.keep(self._db, taken, Answer(status, json.dumps({"headers": kept, "body": body})))
-        if time.monotonic() - self._swept > _SWEEP_SECONDS:
-            self._swept = time.monotonic()
-            idempotency_keys.forget_old(self._db)
+        headers = {name.decode(): value.decode("latin-1") for name, value in messages[0]["headers"]}
+        stored_headers = {name: headers[name] for name in _STORED_HEADERS if name in headers}
+        body = b"".join(message.get("body", b"") for message in messages[1:]).decode("utf-8")
+        idempotency_keys.store_response(
+            self._db, claim, StoredResponse(status, json.dumps({"headers": stored_headers, "body": body}))
+        )
+        if time.monotonic() - self._swept_at > _SWEEP_SECONDS:
+            self._swept_at = time.monotonic()
+            idempotency_keys.delete_expired(self._db)
 
-    def _drop(self, taken: Taken) -> None:
-        with suppress(RunnelError):  # it ends by itself
-            idempotency_keys.drop(self._db, taken)
+    def _drop_claim(self, claim: ClaimedKey) -> None:
+        with suppress(RunnelError):  # the claim expires by itself
+            idempotency_keys.release_key(self._db, claim)
 
 
-def _is_kept_by_nobody(scope: "Scope") -> bool:
-    """Tell whether an answer is not kept: one that has a secret, or a stream of any size that changes nothing."""
-    if scope["path"] == f"{PREFIX}/tokens":  # the text of a token is kept nowhere
+def _is_never_stored(scope: "Scope") -> bool:
+    """Return whether the answer is not stored: it holds a secret, or is a large stream of a request that only reads."""
+    if scope["path"] == f"{API_PREFIX}/tokens":  # the text of a token is never stored
         return True
-    is_query = scope["path"] == f"{PREFIX}/query"
+    is_query = scope["path"] == f"{API_PREFIX}/query"
     return is_query and any(name == b"accept" and MEDIA_TYPE.encode() in value for name, value in scope["headers"])
 
 
-def _again(found: Answer) -> Response:
-    kept = json.loads(found.body)
-    return Response(kept["body"], found.status, headers={**kept["headers"], "Idempotency-Replayed": "true"})
+def _replay_answer(answer: StoredResponse) -> Response:
+    stored = json.loads(answer.body)
+    return Response(stored["body"], answer.status, headers={**stored["headers"], "Idempotency-Replayed": "true"})
 
 
-def _bounded(receive: "Receive") -> "Receive":
+def _limit_body(receive: "Receive") -> "Receive":
     """Return a receive that refuses a body that is too large."""
     size = 0
 
-    async def take() -> "Message":
+    async def receive_limited() -> "Message":
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        if size > MOST_BYTES:
-            raise HTTPException(413, _too_large())
+        if size > MAX_BODY_BYTES:
+            raise HTTPException(413, _too_large_message())
         return message
 
-    return take
+    return receive_limited
 
 
-async def _body(receive: "Receive") -> bytes:
-    take, parts = _bounded(receive), list[bytes]()
+async def _read_body(receive: "Receive") -> bytes:
+    receive_limited, parts = _limit_body(receive), list[bytes]()
     while True:
-        message = await take()
+        message = await receive_limited()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         parts.append(message.get("body", b""))
@@ -157,18 +159,18 @@ async def _body(receive: "Receive") -> bytes:
             return b"".join(parts)
 
 
-def _replayed(body: bytes, receive: "Receive") -> "Receive":
-    given = False
+def _replay_body(body: bytes, receive: "Receive") -> "Receive":
+    is_replayed = False
 
-    async def take() -> "Message":
-        nonlocal given
-        if given:
+    async def receive_replayed() -> "Message":
+        nonlocal is_replayed
+        if is_replayed:
             return await receive()
-        given = True
+        is_replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return take
+    return receive_replayed
 
 
-def _too_large() -> str:
-    return f"the body of a request may have {MOST_BYTES // 2**20} MiB at most"
+def _too_large_message() -> str:
+    return f"the body of a request may have {MAX_BODY_BYTES // 2**20} MiB at most"

@@ -1,7 +1,7 @@
-"""Tokens for some tables, or one branch, only. What can't be told to be within that is refused.
+"""Check requests of tokens that are limited to some tables or one branch. What can't be proven allowed is refused.
 
-Everything is closed to such a token but for the paths here. The tables and versions that a path names are looked at
-before the request reaches anything; those of a query are looked at by its route.
+Such a token may use only the paths listed here. The tables and versions that a path names are checked before the
+request reaches a route; those of a SQL query are checked by its route.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from runnel.errors import Mistake
-from runnel.lake.history.branches import branch
-from runnel.lake.history.commits import path as history
-from runnel.lake.history.refs import head, resolve
-from runnel.names import looks_like_commit, shown
-from runnel.service.api.parameters import PREFIX
+from runnel.lake.history.branches import get_branch
+from runnel.lake.history.commits import walk_lines as history
+from runnel.lake.history.refs import read_head, resolve_ref
+from runnel.names import looks_like_commit, quote_value
+from runnel.service.api.parameters import API_PREFIX
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -23,53 +23,55 @@ if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
     from runnel.lake.control.tokens import Token
 
-_ALL = re.compile(rf"/openapi\.json|{PREFIX}/(token|tables|query)")
-_OF_A_TABLE = re.compile(rf"{PREFIX}/(?:tables/(?P<table>[^/]+)(?:/(?:rows|checks))?|files/(?P<files>[^/]+)(?:/.*)?)")
+_GENERAL_PATHS = re.compile(rf"/openapi\.json|{API_PREFIX}/(token|tables|query)")
+_TABLE_PATHS = re.compile(
+    rf"{API_PREFIX}/(?:tables/(?P<table>[^/]+)(?:/(?:rows|checks))?|files/(?P<files>[^/]+)(?:/.*)?)"
+)
 _CODE = "TOKEN_LIMITED"
 
 
 def check_path(db: "Database", token: "Token", method: str, path: str, query: str) -> None:
-    """Refuse what a limited token may not ask for; its scope is for others to look at."""
+    """Refuse paths, tables and versions beyond a token's limits; its scope is checked elsewhere."""
     if not token.is_limited:
         return
-    found = _OF_A_TABLE.fullmatch(path)
-    if found is None and not _ALL.fullmatch(path):
-        what = f"the token `{token.name}` may only see {_within(token)}, and this tells of more"
+    match = _TABLE_PATHS.fullmatch(path)
+    if match is None and not _GENERAL_PATHS.fullmatch(path):
+        what = f"the token `{token.name}` may only see {_describe_limits(token)}, and this tells of more"
         raise Mistake(_CODE, what, fix="use a token without limits")
-    if found is not None:
-        check_tables(token, [found["table"] or found["files"]])
-    if method == "GET" and path.startswith(f"{PREFIX}/") and path != f"{PREFIX}/token":
+    if match is not None:
+        check_tables(token, [match["table"] or match["files"]])
+    if method == "GET" and path.startswith(f"{API_PREFIX}/") and path != f"{API_PREFIX}/token":
         refs = parse_qs(query, keep_blank_values=True).get("at") or ["main"]
         for ref in refs:
             db.read(partial(check_ref, token=token, ref=ref))
 
 
 def check_tables(token: "Token", tables: Iterable[str]) -> None:
-    """Refuse tables that a token is not for."""
-    wrong = [table for table in tables if not token.may_see(table)]
-    if wrong:
-        what = f"the token `{token.name}` may only see {_within(token)}, not {shown(wrong[0])}"
+    """Refuse tables beyond a token's limits."""
+    forbidden = [table for table in tables if not token.can_see_table(table)]
+    if forbidden:
+        what = f"the token `{token.name}` may only see {_describe_limits(token)}, not {quote_value(forbidden[0])}"
         raise Mistake(_CODE, what, fix="ask for those, or use another token")
 
 
 def check_ref(connection: "Connection", token: "Token", ref: str) -> None:
-    """Refuse versions that are not of the branch that a token is for.
+    """Refuse versions that don't belong to the token's branch.
 
-    A tag is refused: it may be moved before it is read.
+    Tags are refused: a tag may be moved between this check and the read.
     """
-    name = token.branch
-    if name is None or ref == name or ref.startswith((f"{name}~", f"{name}@")):
+    branch_name = token.branch
+    if branch_name is None or ref == branch_name or ref.startswith((f"{branch_name}~", f"{branch_name}@")):
         return
     if looks_like_commit(ref):
-        commit = resolve(connection, ref)
-        last = head(connection, branch(connection, name).name)
-        behind = history(connection, last.line, last.seq)
-        if commit.id.startswith(ref) and any(commit.line == line and commit.seq <= seq for line, seq in behind):
+        commit = resolve_ref(connection, ref)
+        head_commit = read_head(connection, get_branch(connection, branch_name).name)
+        ancestors = history(connection, head_commit.line, head_commit.seq)
+        if commit.id.startswith(ref) and any(commit.line == line and commit.seq <= seq for line, seq in ancestors):
             return
-    what = f"the token `{token.name}` may only see {_within(token)}, not {shown(ref)}"
-    raise Mistake(_CODE, what, fix=f"ask for at={name}, or for a commit of that branch by its id")
+    what = f"the token `{token.name}` may only see {_describe_limits(token)}, not {quote_value(ref)}"
+    raise Mistake(_CODE, what, fix=f"ask for at={branch_name}, or for a commit of that branch by its id")
 
 
-def _within(token: "Token") -> str:
+def _describe_limits(token: "Token") -> str:
     tables = f"the tables {', '.join(token.tables)}" if token.tables else "all tables"
     return f"{tables} of branch {token.branch}" if token.branch else tables

@@ -1,7 +1,7 @@
-"""Read the events of a request: one JSON object, an array of them, or one in each line. Pure.
+"""Parse the events of a request: one JSON object, an array of objects, or JSON lines. Pure.
 
-All or nothing: what is wrong with one of them is told, with its place, and none is taken. An event stays as it was
-written, but for the ends of lines in it, so that no digit of a number is lost.
+All or nothing: if one event is malformed, the error names its location, and no event is accepted. The text of an
+event stays as it was sent, except for line ends within it, so that no digit of a number is lost.
 """
 
 import json
@@ -12,145 +12,151 @@ from dataclasses import dataclass
 from typing import Any
 
 from runnel.errors import RunnelError
-from runnel.lake.flow_state.inbox_writer import digest
+from runnel.lake.flow_state.inbox_writer import hash_texts
 
-MOST_BYTES = 8 * 2**20
-MOST_EVENTS = 100_000
-JSON = "application/json"
-LINES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
-_BLANK = " \t\r\n"
-_GAP = re.compile(r"[ \t\r\n]*")
-_KINDS = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
-Placed = tuple[int, str, dict[str, Any]]
+MAX_BYTES = 8 * 2**20
+MAX_EVENTS = 100_000
+JSON_MEDIA_TYPE = "application/json"
+LINES_MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+_WHITESPACE = " \t\r\n"
+_WHITESPACE_RUN = re.compile(r"[ \t\r\n]*")
+_JSON_TYPE_NAMES = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+NumberedEvent = tuple[int, str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Read:
-    """Events as text, each without a line's end, and the hashes by which they are known; none where by nothing."""
+class ParsedEvents:
+    """Events as text without line ends, and the hashes of their keys; `keys` is empty if the source has no key."""
 
     events: list[str]
     keys: list[str | None]
 
 
-def read(body: bytes, kind: str, key: Sequence[str] = ()) -> Read:
-    """Return the events of a body of a media type; `key` are the fields by which an event is known."""
-    text = _decoded(body)
-    found = _lines(text) if kind in LINES else _values(text)
+def parse_events(body: bytes, media_type: str, key_fields: Sequence[str] = ()) -> ParsedEvents:
+    """Return the events of a body of a media type; `key_fields` are the fields by which an event is known."""
+    text = _decode_utf8(body)
+    numbered_events = _parse_lines(text) if media_type in LINES_MEDIA_TYPES else _parse_document(text)
     events: list[str] = []
     keys: list[str | None] = []
-    for number, event, record in found:
-        if number > MOST_EVENTS:
-            raise too_many()
+    for number, event, record in numbered_events:
+        if number > MAX_EVENTS:
+            raise too_many_error()
         events.append(event)
-        if key:
-            keys.append(key_of(record, key))
-    return Read(events, keys)
+        if key_fields:
+            keys.append(hash_key(record, key_fields))
+    return ParsedEvents(events, keys)
 
 
-def key_of(record: dict[str, Any], names: Sequence[str]) -> str | None:
-    """Return the hash of the values of some fields, whatever the case of their names; None where one is missing.
+def hash_key(record: dict[str, Any], names: Sequence[str]) -> str | None:
+    """Return the hash of the key fields' values; None if one is missing. Field names are not case-sensitive.
 
-    >>> key_of({"ID": 7}, ["id"]) == key_of({"id": "7"}, ["id"]), key_of({"id": None}, ["id"])
+    >>> hash_key({"ID": 7}, ["id"]) == hash_key({"id": "7"}, ["id"]), hash_key({"id": None}, ["id"])
     (True, None)
     """
-    found = [record.get(name) for name in names]
-    if None in found:
-        lower = {name.lower(): value for name, value in record.items()}
-        found = [lower.get(name.lower()) for name in names]
-        if None in found:
+    key_values = [record.get(name) for name in names]
+    if None in key_values:
+        lowercased = {name.lower(): value for name, value in record.items()}
+        key_values = [lowercased.get(name.lower()) for name in names]
+        if None in key_values:
             return None
-    return digest("event", *(one if isinstance(one, str) else json.dumps(one, sort_keys=True) for one in found))
+    return hash_texts(
+        "event",
+        *(
+            key_value if isinstance(key_value, str) else json.dumps(key_value, sort_keys=True)
+            for key_value in key_values
+        ),
+    )
 
 
-def unpacked(body: bytes) -> bytes:
-    """Return what was packed by gzip."""
-    unpacking = zlib.decompressobj(wbits=31)
+def decompress(body: bytes) -> bytes:
+    """Decompress a gzip body."""
+    decompressor = zlib.decompressobj(wbits=31)
     try:
-        found = unpacking.decompress(body, MOST_BYTES + 1)
+        decompressed = decompressor.decompress(body, MAX_BYTES + 1)
     except zlib.error as error:
-        raise _malformed("the body", f"it is not gzip: {error}") from None
-    if len(found) > MOST_BYTES:
-        raise too_large()
-    if not unpacking.eof:
-        raise _malformed("the body", "it is not gzip: it ends in the middle")
-    return found
+        raise _malformed_error("the body", f"it is not gzip: {error}") from None
+    if len(decompressed) > MAX_BYTES:
+        raise too_large_error()
+    if not decompressor.eof:
+        raise _malformed_error("the body", "it is not gzip: it ends in the middle")
+    return decompressed
 
 
-def too_large() -> RunnelError:
-    """Return that a body is larger than it may be."""
-    what = f"the body of a request may have {MOST_BYTES // 2**20} MiB at most, also unpacked"
+def too_large_error() -> RunnelError:
+    """Return the error for a body that is too large."""
+    what = f"the body of a request may have {MAX_BYTES // 2**20} MiB at most, also unpacked"
     return RunnelError("EVENTS_TOO_LARGE", what, fix="send it in parts")
 
 
-def too_many() -> RunnelError:
-    """Return that there are more events than there may be."""
-    what = f"a request may have {MOST_EVENTS:,} events at most"
+def too_many_error() -> RunnelError:
+    """Return the error for a request with too many events."""
+    what = f"a request may have {MAX_EVENTS:,} events at most"
     return RunnelError("EVENTS_TOO_LARGE", what, fix="send them in parts")
 
 
-def _decoded(body: bytes) -> str:
+def _decode_utf8(body: bytes) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
-        raise _malformed(f"line {line}", f"byte 0x{body[error.start]:02x} is not UTF-8") from None
+        raise _malformed_error(f"line {line}", f"byte 0x{body[error.start]:02x} is not UTF-8") from None
 
 
-def _lines(text: str) -> Iterator[Placed]:
-    """Yield the objects of lines; empty lines are none."""
+def _parse_lines(text: str) -> Iterator[NumberedEvent]:
+    """Yield the object of each line; empty lines are skipped."""
     number = 0
     for line, raw in enumerate(text.split("\n"), start=1):
-        event = raw.strip(_BLANK)
+        event = raw.strip(_WHITESPACE)
         if not event:
             continue
         number += 1
-        place = f"line {line}"
-        record, end = _parsed(event, 0, place)
+        location = f"line {line}"
+        record, end = _parse_value(event, 0, location)
         if end != len(event):
-            raise _malformed(place, f"there is more after the object, at position {end + 1}")
-        yield number, event.replace("\r", " "), _object(record, place)
+            raise _malformed_error(location, f"there is more after the object, at position {end + 1}")
+        yield number, event.replace("\r", " "), _require_object(record, location)
 
 
-def _values(text: str) -> Iterator[Placed]:
-    """Yield the one object of a document, or those of its array."""
-    at = _after_gap(text, 0)
-    if text[at : at + 1] != "[":
-        record, end = _parsed(text, at, "the body")
+def _parse_document(text: str) -> Iterator[NumberedEvent]:
+    """Yield the single object of a document, or the objects of its array."""
+    position = _skip_whitespace(text, 0)
+    if text[position : position + 1] != "[":
+        record, end = _parse_value(text, position, "the body")
         _refuse_more(text, end)
-        yield 1, _joined(text[at:end]), _object(record, "the body")
+        yield 1, _join_lines(text[position:end]), _require_object(record, "the body")
         return
-    at, number = _after_gap(text, at + 1), 0
-    if text[at : at + 1] == "]":
-        _refuse_more(text, at + 1)
+    position, number = _skip_whitespace(text, position + 1), 0
+    if text[position : position + 1] == "]":
+        _refuse_more(text, position + 1)
         return
     while True:
         number += 1
-        place = f"element {number}"
-        record, end = _parsed(text, at, place)
-        yield number, _joined(text[at:end]), _object(record, place)
-        at = _after_gap(text, end)
-        if text[at : at + 1] == "]":
-            _refuse_more(text, at + 1)
+        location = f"element {number}"
+        record, end = _parse_value(text, position, location)
+        yield number, _join_lines(text[position:end]), _require_object(record, location)
+        position = _skip_whitespace(text, end)
+        if text[position : position + 1] == "]":
+            _refuse_more(text, position + 1)
             return
-        if text[at : at + 1] != ",":
-            raise _malformed(place, "neither a comma nor the end of the array follows it")
-        at = _after_gap(text, at + 1)
+        if text[position : position + 1] != ",":
+            raise _malformed_error(location, "neither a comma nor the end of the array follows it")
+        position = _skip_whitespace(text, position + 1)
 
 
-def _after_gap(text: str, at: int) -> int:
-    found = _GAP.match(text, at)
-    assert found is not None
-    return found.end()
+def _skip_whitespace(text: str, position: int) -> int:
+    match = _WHITESPACE_RUN.match(text, position)
+    assert match is not None
+    return match.end()
 
 
-def _refuse_more(text: str, at: int) -> None:
-    if _after_gap(text, at) < len(text):
-        fix = f"send several events as an array, or one in each line as {LINES[0]}"
-        raise _malformed("the body", f"there is more after its end, at position {at + 1}", fix)
+def _refuse_more(text: str, position: int) -> None:
+    if _skip_whitespace(text, position) < len(text):
+        fix = f"send several events as an array, or one in each line as {LINES_MEDIA_TYPES[0]}"
+        raise _malformed_error("the body", f"there is more after its end, at position {position + 1}", fix)
 
 
-def _joined(event: str) -> str:
-    """Return an event of several lines as one: between values a line's end is a blank, and inside it can't be."""
+def _join_lines(event: str) -> str:
+    """Join an event of several lines into one: JSON allows line ends only between values, where they are blanks."""
     return event.replace("\n", " ").replace("\r", " ") if "\n" in event or "\r" in event else event
 
 
@@ -161,23 +167,27 @@ def _refuse_constant(text: str) -> None:
 _decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
 
-def _parsed(text: str, at: int, place: str) -> tuple[Any, int]:
+def _parse_value(text: str, position: int, location: str) -> tuple[Any, int]:
     try:
-        return _decode(text, at)
+        return _decode(text, position)
     except json.JSONDecodeError as error:
-        why = f"it is not JSON: {error.msg[0].lower()}{error.msg[1:]}, at position {error.pos - at + 1}"
+        reason = f"it is not JSON: {error.msg[0].lower()}{error.msg[1:]}, at position {error.pos - position + 1}"
     except RecursionError:
-        why = "it is nested too deeply"
+        reason = "it is nested too deeply"
     except ValueError as error:
-        why = str(error).partition(";")[0]  # a number of more digits than anybody needs, or NaN
-    raise _malformed(place, why) from None
+        reason = str(error).partition(";")[0]  # a number with too many digits, or NaN
+    raise _malformed_error(location, reason) from None
 
 
-def _object(record: Any, place: str) -> dict[str, Any]:
+def _require_object(record: Any, location: str) -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise _malformed(place, f"it is {_KINDS.get(type(record), 'a number')}, and an event is an object")
+        raise _malformed_error(
+            location, f"it is {_JSON_TYPE_NAMES.get(type(record), 'a number')}, and an event is an object"
+        )
     return record
 
 
-def _malformed(place: str, why: str, fix: str = "correct it; nothing of the request was taken") -> RunnelError:
-    return RunnelError("EVENTS_MALFORMED", f"{place} can't be read: {why}", at=place, fix=fix)
+def _malformed_error(
+    location: str, reason: str, fix: str = "correct it; nothing of the request was taken"
+) -> RunnelError:
+    return RunnelError("EVENTS_MALFORMED", f"{location} can't be read: {reason}", at=location, fix=fix)

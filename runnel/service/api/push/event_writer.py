@@ -1,6 +1,6 @@
-"""Write events as they come: one thread takes all that waits, and writes it in one transaction.
+"""Write pushed events: one thread writes all pending parcels in one transaction.
 
-The more requests come at once, the more of them share a transaction, and with it the time that a disk needs to be sure.
+The more requests arrive at once, the more of them share a transaction and its fsync.
 """
 
 import asyncio
@@ -12,105 +12,105 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable
-from runnel.lake.flow_state.inbox_writer import Parcel, Receipt, put
+from runnel.lake.flow_state.inbox_writer import PushReceipt, PushRequest, write_events
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
 
 LOG = logging.getLogger("runnel.api")
-MOST_AT_ONCE = 16 * 2**20  # characters in one transaction, about
-MOST_WAITING = 128 * 2**20
+MAX_BATCH_CHARACTERS = 16 * 2**20  # characters in one transaction, about
+MAX_WAITING_CHARACTERS = 128 * 2**20
 _END_SECONDS = 30.0
-Told = Receipt | RunnelError
+WriteOutcome = PushReceipt | RunnelError
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """A parcel, and whom to tell in which event loop."""
+class _PendingParcel:
+    """A parcel, and the future of its request with the event loop that it belongs to."""
 
-    parcel: Parcel
+    parcel: PushRequest
     size: int
     loop: asyncio.AbstractEventLoop
-    told: "asyncio.Future[Receipt]"
+    receipt: "asyncio.Future[PushReceipt]"
 
 
-class Writer:
-    """The thread that writes. It begins with the first parcel."""
+class EventWriter:
+    """The writer thread, which starts with the first parcel."""
 
     def __init__(self, db: "Database") -> None:
         self._db = db
-        self._waiting: deque[_Waiting] = deque()
-        self._size = 0
-        self._news = threading.Condition()
+        self._pending: deque[_PendingParcel] = deque()
+        self._pending_size = 0
+        self._condition = threading.Condition()
         self._is_ending = False
         self._thread: threading.Thread | None = None
 
-    async def put(self, parcel: Parcel, size: int) -> Receipt:
-        """Return what was taken of a parcel, once that is durable. `size` is about how large it is."""
+    async def put(self, parcel: PushRequest, size: int) -> PushReceipt:
+        """Write a parcel, and return its receipt once it is durable. `size` is its approximate number of characters."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Receipt] = loop.create_future()
-        with self._news:
-            if self._size > MOST_WAITING or self._is_ending:
+        receipt: asyncio.Future[PushReceipt] = loop.create_future()
+        with self._condition:
+            if self._pending_size > MAX_WAITING_CHARACTERS or self._is_ending:
                 what = "more events wait to be written than there is room for"
                 raise Unreachable("INBOX_BUSY", what, fix="send them again in a moment")
-            self._waiting.append(_Waiting(parcel, size, loop, told))
-            self._size += size
+            self._pending.append(_PendingParcel(parcel, size, loop, receipt))
+            self._pending_size += size
             if self._thread is None:
-                self._thread = threading.Thread(target=self._write, name="runnel inbox", daemon=True)
+                self._thread = threading.Thread(target=self._write_loop, name="runnel inbox", daemon=True)
                 self._thread.start()
-            self._news.notify()
-        return await told
+            self._condition.notify()
+        return await receipt
 
     def close(self) -> None:
-        """Write what waits, and end."""
-        with self._news:
+        """Write the pending parcels, and end the thread."""
+        with self._condition:
             self._is_ending = True
-            self._news.notify()
+            self._condition.notify()
         if self._thread is not None:
             self._thread.join(_END_SECONDS)
 
-    def _write(self) -> None:
-        while batch := self._next():
-            told: Sequence[Told]
+    def _write_loop(self) -> None:
+        while batch := self._next_batch():
+            outcomes: Sequence[WriteOutcome]
             try:
-                told = put(self._db, [one.parcel for one in batch])
+                outcomes = write_events(self._db, [pending.parcel for pending in batch])
             except RunnelError as error:
-                told = [error] * len(batch)
-            except Exception as error:  # a defect must not end the thread: who waits is told
+                outcomes = [error] * len(batch)
+            except Exception as error:  # a defect must not end the thread: the waiting requests get the error
                 LOG.error("events could not be written", exc_info=error)
                 fix = "this is a defect of Runnel; nothing of the request was taken"
-                told = [RunnelError("INTERNAL", f"unexpected {type(error).__name__}", fix=fix)] * len(batch)
-            _tell(batch, told)
+                outcomes = [RunnelError("INTERNAL", f"unexpected {type(error).__name__}", fix=fix)] * len(batch)
+            _resolve_all(batch, outcomes)
 
-    def _next(self) -> list[_Waiting]:
-        """Return all that waits, as far as it is not too large for one transaction; nothing at the end."""
-        with self._news:
-            while not self._waiting and not self._is_ending:
-                self._news.wait()
-            found: list[_Waiting] = []
+    def _next_batch(self) -> list[_PendingParcel]:
+        """Return the pending parcels, up to the limit of one transaction; none if the writer ends."""
+        with self._condition:
+            while not self._pending and not self._is_ending:
+                self._condition.wait()
+            batch: list[_PendingParcel] = []
             size = 0
-            while self._waiting and (not found or size + self._waiting[0].size <= MOST_AT_ONCE):
-                size += self._waiting[0].size
-                found.append(self._waiting.popleft())
-            self._size -= size
-            return found
+            while self._pending and (not batch or size + self._pending[0].size <= MAX_BATCH_CHARACTERS):
+                size += self._pending[0].size
+                batch.append(self._pending.popleft())
+            self._pending_size -= size
+            return batch
 
 
-def _tell(batch: Sequence[_Waiting], told: Sequence[Told]) -> None:
-    """Tell all who wait, waking each event loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Receipt], Told]]] = {}
-    for one, answer in zip(batch, told, strict=True):
-        loops.setdefault(one.loop, []).append((one.told, answer))
-    for loop, answers in loops.items():
+def _resolve_all(batch: Sequence[_PendingParcel], outcomes: Sequence[WriteOutcome]) -> None:
+    """Pass the outcomes to all waiting requests, waking each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[PushReceipt], WriteOutcome]]] = {}
+    for pending, outcome in zip(batch, outcomes, strict=True):
+        loops.setdefault(pending.loop, []).append((pending.receipt, outcome))
+    for loop, loop_outcomes in loops.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, answers)
+            loop.call_soon_threadsafe(_resolve_futures, loop_outcomes)
 
 
-def _settle(answers: "Sequence[tuple[asyncio.Future[Receipt], Told]]") -> None:
-    for future, answer in answers:
+def _resolve_futures(loop_outcomes: "Sequence[tuple[asyncio.Future[PushReceipt], WriteOutcome]]") -> None:
+    for future, outcome in loop_outcomes:
         if future.done():
-            continue  # whoever waited has gone
-        if isinstance(answer, Receipt):
-            future.set_result(answer)
+            continue  # the request was cancelled
+        if isinstance(outcome, PushReceipt):
+            future.set_result(outcome)
         else:
-            future.set_exception(answer)
+            future.set_exception(outcome)

@@ -1,6 +1,6 @@
-"""Keep tables that get many small commits in shape: small files are put together, what nobody needs goes.
+"""Compact tables that get many small commits, and collect garbage.
 
-Files are put together in tiers, so that each row is written again only a few times, however many files come.
+Files are compacted in size tiers, so that each row is rewritten only a few times, however many files are added.
 """
 
 import threading
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Conflict
 from runnel.lake.flow_state import streams
-from runnel.lake.iceberg.manifests import entries
+from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.parquet_writer import TARGET_BYTES
-from runnel.lake.iceberg.table_metadata import load
+from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
-from runnel.service.worker.loops.loop import Note, Part, Tell, unnoted
+from runnel.service.worker.loops.loop import Loop, ProblemReporter, Reporter, ignore_problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 1.0
 GC_SECONDS = 900.0
-MOST_FILES = 12  # of one tier; then they become one of the next
+MOST_FILES = 12  # of one tier; more are compacted into a file of the next
 TIERS = (1 << 20, 16 << 20, TARGET_BYTES)
 
 
-class Upkeep(Part):
-    """The upkeep of tables that are written on and on."""
+class CompactionLoop(Loop):
+    """Compacts continuously written tables in a loop."""
 
     def __init__(
         self,
@@ -38,59 +38,63 @@ class Upkeep(Part):
         tables: "Sequence[TableName]",
         branch: str,
         stop: threading.Event,
-        tell: Tell,
-        note: Note = unnoted,
+        report: Reporter,
+        report_problem: ProblemReporter = ignore_problem,
     ) -> None:
-        super().__init__("upkeep", stop, tell)
+        super().__init__("upkeep", stop, report)
         self._lake = lake
         self._tables = tables
         self._branch = branch
-        self._note = note
-        self._swept_at = time.monotonic()
+        self._report_problem = report_problem
+        self._collected_at = time.monotonic()
 
-    def go(self) -> None:
-        """Look at each table from time to time; one that can't be put together holds up neither others nor gc."""
+    def run_loop(self) -> None:
+        """Check each table periodically; a table that can't be compacted delays neither the others nor gc."""
         while not self.stop.wait(PAUSE_SECONDS):
-            errors = [error for table in self._tables if (error := self._look_after(table)) is not None]
-            if time.monotonic() - self._swept_at > GC_SECONDS:
-                self._sweep()
+            errors = [error for table in self._tables if (error := self._compact_if_needed(table)) is not None]
+            if time.monotonic() - self._collected_at > GC_SECONDS:
+                self._collect_garbage()
             if errors:
                 raise errors[0]
-            self.well()
+            self.mark_healthy()
 
-    def _look_after(self, table: "TableName") -> Exception | None:
-        """Put the files of a table together where they are too many; return what went wrong."""
+    def _compact_if_needed(self, table: "TableName") -> Exception | None:
+        """Compact a table if it has too many files; return the error, if any."""
         try:
-            tier = self.worn(table)
-            if tier is not None and not self.stop.is_set():
-                compact(self._lake.store, table, branch=self._branch, target_bytes=tier, only_small=True)
+            target_bytes = self.find_target_bytes(table)
+            if target_bytes is not None and not self.stop.is_set():
+                compact(self._lake.store, table, branch=self._branch, target_bytes=target_bytes, only_small=True)
         except Exception as error:
             return error
         return None
 
-    def worn(self, table: "TableName") -> int | None:
-        """Return how large the files of a table should become that are too many; None where none are."""
+    def find_target_bytes(self, table: "TableName") -> int | None:
+        """Return the target size of a compaction if a table has too many files of a tier, else None."""
         store = self._lake.store
         version = store.state(self._branch).get(table)
         if version is None:
             return None
-        sizes = [one.file.file_size_in_bytes for one in entries(store, load(store, version.location)) if one.is_data]
-        least = 0
-        worn = None
+        sizes = [
+            entry.file.file_size_in_bytes
+            for entry in read_entries(store, load_metadata(store, version.location))
+            if entry.is_data
+        ]
+        lower_bound = 0
+        target_bytes = None
         for target in TIERS:
-            if sum(least <= size < target // 2 for size in sizes) > MOST_FILES:
-                worn = target
-            least = target // 2
-        return worn
+            if sum(lower_bound <= size < target // 2 for size in sizes) > MOST_FILES:
+                target_bytes = target
+            lower_bound = target // 2
+        return target_bytes
 
-    def _sweep(self) -> None:
-        self._swept_at = time.monotonic()
-        streams.forget_old(self._lake.store.db)
+    def _collect_garbage(self) -> None:
+        self._collected_at = time.monotonic()
+        streams.delete_old_batches(self._lake.store.db)
         try:
             gc(self._lake.store, Retention(**self._lake.settings.retention))
         except Conflict:
-            return  # somebody else does it
+            return  # another gc is running
 
-    def troubled(self, state: str, problem: str | None) -> None:
-        """Show it with the worker: upkeep has no row of its own."""
-        self._note("upkeep", problem)
+    def record_state(self, state: str, problem: str | None) -> None:
+        """Report the problem with the worker: this loop has no row of its own."""
+        self._report_problem("upkeep", problem)

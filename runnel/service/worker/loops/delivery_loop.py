@@ -1,10 +1,10 @@
-"""Hand on to sinks what was published, as soon as it is."""
+"""Deliver commits to sinks as soon as they are published."""
 
 import threading
 from typing import TYPE_CHECKING
 
-from runnel.project.execution.deliver_sinks import deliver_on
-from runnel.service.worker.loops.loop import LONGEST_SECONDS, Part, Tell
+from runnel.project.execution.deliver_sinks import deliver_pending
+from runnel.service.worker.loops.loop import LONGEST_SECONDS, Loop, Reporter
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.5
 
 
-class Delivery(Part):
-    """The deliveries to all sinks of a branch."""
+class DeliveryLoop(Loop):
+    """Delivers to all sinks of a branch in a loop."""
 
     kind = "group of sinks"
 
-    def __init__(self, lake: "Lake", flow: "Flow", branch: str, stop: threading.Event, tell: Tell) -> None:
-        super().__init__("sinks", stop, tell)
+    def __init__(self, lake: "Lake", flow: "Flow", branch: str, stop: threading.Event, report: Reporter) -> None:
+        super().__init__("sinks", stop, report)
         self._lake = lake
         self._flow = flow
         self._branch = branch
-        self._told: dict[str, str] = {}
+        self._reported_problems: dict[str, str] = {}
 
-    def go(self) -> None:
-        """Deliver what sinks lack, again and again; one that fails says so itself, and is tried again."""
+    def run_loop(self) -> None:
+        """Deliver pending commits in a loop; a sink that fails is reported and tried again."""
         pause = _PAUSE_SECONDS
         while not self.stop.is_set():
-            found = deliver_on(self._lake, self._flow, self._branch)
-            for sent in found:
-                problem = str(sent.error) if sent.error is not None else ""
-                if problem != self._told.get(sent.sink, ""):
-                    self.tell(f"{sent.sink}: {problem}" if problem else f"{sent.sink} is delivered to again")
-                self._told[sent.sink] = problem
-            self.well()
-            fails = any(sent.error is not None for sent in found)
-            pause = min(2 * pause, LONGEST_SECONDS) if fails else _PAUSE_SECONDS
+            deliveries = deliver_pending(self._lake, self._flow, self._branch)
+            for delivery in deliveries:
+                problem = str(delivery.error) if delivery.error is not None else ""
+                if problem != self._reported_problems.get(delivery.sink, ""):
+                    self.report(f"{delivery.sink}: {problem}" if problem else f"{delivery.sink} is delivered to again")
+                self._reported_problems[delivery.sink] = problem
+            self.mark_healthy()
+            has_failed = any(delivery.error is not None for delivery in deliveries)
+            pause = min(2 * pause, LONGEST_SECONDS) if has_failed else _PAUSE_SECONDS
             self.stop.wait(pause)
 
-    def troubled(self, state: str, problem: str | None) -> None:
-        """`runnel sinks` tells how each is."""
+    def record_state(self, state: str, problem: str | None) -> None:
+        """Record nothing: `runnel sinks` shows the state of each sink."""

@@ -1,4 +1,4 @@
-"""Take in what a source has, as soon as it is there or each time that its `poll` has passed."""
+"""Ingest a source continuously: as soon as there is new data, or each time its `poll` interval has passed."""
 
 import threading
 import time
@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Cancelled
 from runnel.lake.flow_state import streams
-from runnel.plan.facts import Head
-from runnel.project.planning.lake_facts import look
-from runnel.run.sources.continuous_ingest import Intake as Standing
-from runnel.service.worker.loops.loop import Part, Tell
+from runnel.project.planning.lake_facts import read_file_changes
+from runnel.run.sources.continuous_ingest import ContinuousIngest as Standing
+from runnel.service.worker.loops.loop import Loop, Reporter
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.connect.ingest.detect.file_changes import Found
+    from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Source
-    from runnel.lake.flow_state.ingest_position import Seen
-    from runnel.lake.history.commits import State
+    from runnel.lake.flow_state.ingest_position import ProcessedFile
+    from runnel.lake.history.commits import LakeState
 
 PAUSE_SECONDS = 0.05
-_TOLD = 5
+_MAX_WARNINGS = 5
 
 
-class Intake(Part):
-    """The intake of one source. `pause` is how long to wait between two looks; None: only where nothing was new."""
+class IngestLoop(Loop):
+    """Ingests one source in a loop, every `pause_seconds`; if that is None, it pauses only when nothing is new."""
 
     kind = "source"
 
@@ -34,62 +33,64 @@ class Intake(Part):
         source: "Source",
         branch: str,
         run: str,
-        pause: float | None,
+        pause_seconds: float | None,
         stop: threading.Event,
-        tell: Tell,
+        report: Reporter,
     ) -> None:
-        super().__init__(str(source.table), stop, tell)
+        super().__init__(str(source.table), stop, report)
         self._lake = lake
         self._flow = flow
         self._source = source
         self._branch = branch
         self._run = run
-        self._pause_seconds = pause
+        self._pause_seconds = pause_seconds
         self._warned: set[str] = set()
 
-    def go(self) -> None:
-        """Take in, again and again."""
+    def run_loop(self) -> None:
+        """Ingest in a loop."""
         lake = self._lake
-        standing = Standing(
+        ingest = Standing(
             lake.store,
             self._source,
             self._flow.root,
             self._branch,
             self._run,
-            self._look,
+            self._read_file_changes,
             lambda: lake.spark,
-            self._check,
+            self._raise_if_stopped,
         )
-        self.troubled("running", None)
+        self.record_state("running", None)
         while not self.stop.is_set():
             started = time.monotonic()
-            taken = standing.take()
-            self.well()
-            if taken is not None:
-                streams.measured(lake.store.db, self._branch, self._source.table, taken.detail)
-                self._warn(taken.warnings)
+            batch = ingest.ingest_once()
+            self.mark_healthy()
+            if batch is not None:
+                streams.record_ingest(lake.store.db, self._branch, self._source.table, batch.detail)
+                self._report_warnings(batch.warnings)
             if self._pause_seconds is not None:
                 self.stop.wait(max(self._pause_seconds - (time.monotonic() - started), 0))
-            elif taken is None:
+            elif batch is None:
                 self.stop.wait(PAUSE_SECONDS)
-        self.troubled("idle", None)
+        self.record_state("idle", None)
 
-    def troubled(self, state: str, problem: str | None) -> None:
-        """Write it down beside the streams."""
-        streams.told(self._lake.store.db, self._branch, self._source.table, state, problem)
+    def record_state(self, state: str, problem: str | None) -> None:
+        """Record the state in the table of streams."""
+        streams.record_state(self._lake.store.db, self._branch, self._source.table, state, problem)
 
-    def _look(self, source: "Source", state: "State", position: "dict[str, Seen]") -> "Found | None":
-        version = state.get(source.table)
-        head = Head(version.location, version.content) if version is not None else None
-        return look(self._flow, source.table, head, lambda: position, self._lake.store.storage)
+    def _read_file_changes(
+        self, source: "Source", state: "LakeState", position: "dict[str, ProcessedFile]"
+    ) -> "FileChanges | None":
+        return read_file_changes(
+            self._flow, source.table, state.get(source.table), lambda: position, self._lake.store.storage
+        )
 
-    def _check(self) -> None:
+    def _raise_if_stopped(self) -> None:
         if self.stop.is_set():
             raise Cancelled
 
-    def _warn(self, warnings: tuple[str, ...]) -> None:
-        """Tell a warning once: a source that is read on and on may have the same one each time."""
+    def _report_warnings(self, warnings: tuple[str, ...]) -> None:
+        """Report each warning once: a continuously read source may have the same warning each time."""
         for text in warnings:
-            if text not in self._warned and len(self._warned) < _TOLD:
-                self.tell(f"warning: {self.name}: {text}")
+            if text not in self._warned and len(self._warned) < _MAX_WARNINGS:
+                self.report(f"warning: {self.name}: {text}")
             self._warned.add(text)

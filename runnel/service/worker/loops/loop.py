@@ -1,4 +1,4 @@
-"""One part of what is kept going: a loop in a thread, started again with a growing pause when it fails."""
+"""The base class of continuous loops: a thread that is restarted with a growing pause when it fails."""
 
 import logging
 import threading
@@ -6,77 +6,77 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 
-from runnel.errors import RunnelError, Unreachable, no_room
+from runnel.errors import RunnelError, Unreachable, find_disk_full
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
-WAITING_SECONDS = 10.0  # at most between two looks at a system that does not answer
-Tell = Callable[[str], None]
-Note = Callable[[str, str | None], None]  # of a part: what is wrong, None where nothing is
+WAITING_SECONDS = 10.0  # maximum pause between two attempts to reach a system that does not answer
+Reporter = Callable[[str], None]
+ProblemReporter = Callable[[str, str | None], None]  # name of a loop and its problem, None if it has none
 LOG = logging.getLogger("runnel.up")
 
 
-class Part(ABC):
-    """A loop that goes on until it is told to stop. `problem` is what it waits for or stumbled over, if anything."""
+class Loop(ABC):
+    """A loop that runs until it is told to stop. `problem` is the last failure, or what it waits for, if anything."""
 
-    kind = ""  # how people call it, where they count it
+    kind = ""  # the noun by which summaries count it
 
-    def __init__(self, name: str, stop: threading.Event, tell: Tell) -> None:
+    def __init__(self, name: str, stop: threading.Event, report: Reporter) -> None:
         self.name = name
         self.stop = stop
-        self.tell = tell
+        self.report = report
         self.problem: str | None = None
-        self._pause = SHORTEST_SECONDS
-        self._thread = threading.Thread(target=self._keep, name=f"runnel {name}", daemon=True)
+        self._retry_seconds = SHORTEST_SECONDS
+        self._thread = threading.Thread(target=self._run_until_stopped, name=f"runnel {name}", daemon=True)
 
     def start(self) -> None:
-        """Start its thread."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait for its end, and tell whether it came."""
+        """Wait for the thread, and return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @abstractmethod
-    def go(self) -> None:
-        """Do its work until told to stop. Raises where it can't go on."""
+    def run_loop(self) -> None:
+        """Work until told to stop. Raise if that is impossible."""
 
     @abstractmethod
-    def troubled(self, state: str, problem: str | None) -> None:
-        """Write down that it is `waiting`, has `failed`, or is well again (`running`), for whoever asks."""
+    def record_state(self, state: str, problem: str | None) -> None:
+        """Record that the loop is `waiting`, has `failed`, or is `running` again."""
 
-    def well(self) -> None:
-        """Note that it does what it should."""
+    def mark_healthy(self) -> None:
+        """Clear the problem and reset the retry pause after successful work."""
         if self.problem is not None:
             self.problem = None
-            self.tell(f"{self.name} goes on")
-            self.troubled("running", None)
-        self._pause = SHORTEST_SECONDS
+            self.report(f"{self.name} goes on")
+            self.record_state("running", None)
+        self._retry_seconds = SHORTEST_SECONDS
 
-    def _keep(self) -> None:
+    def _run_until_stopped(self) -> None:
         while not self.stop.is_set():
             try:
-                self.go()
+                self.run_loop()
             except RunnelError as error:
-                self._stumbled(error)
-            except Exception as error:  # a defect must not end what else goes on
+                self._handle_failure(error)
+            except Exception as error:  # a bug must not end the other loops
                 LOG.error("%s met what nobody told", self.name, exc_info=error)
-                other = RunnelError("UP_PART_FAILED", f"{self.name}: {type(error).__name__}: {error}")
-                self._stumbled(no_room(error) or other)
+                wrapped_error = RunnelError("UP_PART_FAILED", f"{self.name}: {type(error).__name__}: {error}")
+                self._handle_failure(find_disk_full(error) or wrapped_error)
 
-    def _stumbled(self, error: RunnelError) -> None:
+    def _handle_failure(self, error: RunnelError) -> None:
         LOG.error("%s stumbled", self.name, exc_info=error)
         if self.stop.is_set():
             return
         state = "waiting" if isinstance(error, Unreachable) else "failed"
         if self.problem != error.what:
             self.problem = error.what
-            self.tell(f"{self.name} {'waits' if state == 'waiting' else 'failed'}: {error}")
-        with suppress(Exception):  # the database may be what is wrong; the loop goes on in any case
-            self.troubled(state, str(error))
-        self.stop.wait(self._pause)
-        self._pause = min(2 * self._pause, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)
+            self.report(f"{self.name} {'waits' if state == 'waiting' else 'failed'}: {error}")
+        with suppress(Exception):  # the database may be the cause; the loop continues in any case
+            self.record_state(state, str(error))
+        self.stop.wait(self._retry_seconds)
+        self._retry_seconds = min(2 * self._retry_seconds, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)
 
 
-def unnoted(part: str, problem: str | None) -> None:
-    """Note nothing."""
+def ignore_problem(part: str, problem: str | None) -> None:
+    """Ignore a problem."""

@@ -1,4 +1,4 @@
-"""Keep a project going: start its parts, watch over them, and stop them in order."""
+"""Run a project continuously: start its loops, supervise them, and stop them."""
 
 import threading
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.endpoints import Changes, Files, Kafka, Manual, Push
 from runnel.declare.model.flow import CONTINUOUS
-from runnel.declare.options.duration import seconds_of
+from runnel.declare.options.duration import parse_duration
 from runnel.errors import RunnelError, Unreachable
 from runnel.lake.flow_state import runs
-from runnel.lake.history.branches import branch as branch_of
-from runnel.lake.leases.pins import pinned
+from runnel.lake.history.branches import get_branch as branch_of
+from runnel.lake.leases.pins import acquire_pin
 from runnel.names import new_run_id
-from runnel.plan.fingerprint.fingerprints import Fingerprints
-from runnel.run.provenance.run_basis import Basis
-from runnel.service.worker.loops.compaction_loop import Upkeep
-from runnel.service.worker.loops.delivery_loop import Delivery
-from runnel.service.worker.loops.ingest_loop import Intake
-from runnel.service.worker.loops.loop import LOG, SHORTEST_SECONDS, Note, Part, Tell, unnoted
-from runnel.service.worker.loops.source_run_loop import Rerun
-from runnel.service.worker.loops.stream_loop import Follower
-from runnel.spark.session import running
+from runnel.plan.fingerprint.fingerprints import Fingerprinter
+from runnel.run.provenance.run_basis import RunBasis
+from runnel.service.worker.loops.compaction_loop import CompactionLoop
+from runnel.service.worker.loops.delivery_loop import DeliveryLoop
+from runnel.service.worker.loops.ingest_loop import IngestLoop
+from runnel.service.worker.loops.loop import LOG, SHORTEST_SECONDS, Loop, ProblemReporter, Reporter, ignore_problem
+from runnel.service.worker.loops.source_run_loop import SourceRunLoop
+from runnel.service.worker.loops.stream_loop import StreamLoop
+from runnel.spark.session import running_session
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -30,115 +30,125 @@ if TYPE_CHECKING:
     from runnel.names import TableName
 
 _PATIENCE_SECONDS = 90.0
-_PUSHED_SECONDS = 1.0  # between two looks at an inbox, unless the source says otherwise
+_PUSHED_SECONDS = 1.0  # between two reads of an inbox, unless the source has a `poll`
 
 
-class Keeper:
-    """Everything of a project that goes on by itself, on one branch. Its commits are ascribed to one run."""
+class LoopSupervisor:
+    """All continuous loops of a project on one branch. Their commits belong to one run."""
 
-    def __init__(self, lake: "Lake", flow: "Flow", branch: str, tell: Tell, note: Note = unnoted) -> None:
-        lake.store.db.read(lambda connection: branch_of(connection, branch))  # a wrong name is told at once
+    def __init__(
+        self,
+        lake: "Lake",
+        flow: "Flow",
+        branch: str,
+        report: Reporter,
+        report_problem: ProblemReporter = ignore_problem,
+    ) -> None:
+        lake.store.db.read(lambda connection: branch_of(connection, branch))  # raises if there is no such branch
         self.stop = threading.Event()
-        self.parts: list[Part] = []
+        self.loops: list[Loop] = []
         self.run_id = new_run_id(datetime.now(UTC))
-        self._lake, self._flow, self._branch, self._tell = lake, flow, branch, tell
-        fingerprints = Fingerprints(flow.root, lake.settings.secrets, lake.settings.conf).of
+        self._lake, self._flow, self._branch, self._report = lake, flow, branch, report
+        fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
         streams = [task for task in flow.tasks.values() if task.options.stream]
-        read = {table for task in streams for name, table in task.inputs if name in task.options.stream}
-        sources = [self._source(one, is_streamed=one.table in read) for one in flow.sources.values()]
-        self.parts += [part for part in sources if part is not None]
-        written: list[TableName] = [task.table for task in streams]
-        written += [table for table, part in zip(flow.sources, sources, strict=True) if part is not None]
+        streamed_tables = {table for task in streams for name, table in task.inputs if name in task.options.stream}
+        source_loops = [
+            self._create_source_loop(source, is_streamed=source.table in streamed_tables)
+            for source in flow.sources.values()
+        ]
+        self.loops += [loop for loop in source_loops if loop is not None]
+        written_tables: list[TableName] = [task.table for task in streams]
+        written_tables += [table for table, loop in zip(flow.sources, source_loops, strict=True) if loop is not None]
         self.needs_spark = bool(streams)
-        self.parts += [
-            Follower(lake, flow, task, fingerprints, branch, self.run_id, self.stop, tell) for task in streams
+        self.loops += [
+            StreamLoop(lake, flow, task, fingerprints, branch, self.run_id, self.stop, report) for task in streams
         ]
         if flow.sinks:
-            self.parts.append(Delivery(lake, flow, branch, self.stop, tell))
-        if written:
-            self.parts.append(Upkeep(lake, written, branch, self.stop, tell, note))
+            self.loops.append(DeliveryLoop(lake, flow, branch, self.stop, report))
+        if written_tables:
+            self.loops.append(CompactionLoop(lake, written_tables, branch, self.stop, report, report_problem))
 
     @property
-    def told(self) -> str:
-        """Return how many parts of which kind it has, for people."""
+    def summary(self) -> str:
+        """Return the number of loops of each kind as a text."""
         counts: dict[str, int] = {}
-        for part in self.parts:
-            if part.kind:
-                counts[part.kind] = counts.get(part.kind, 0) + 1
+        for loop in self.loops:
+            if loop.kind:
+                counts[loop.kind] = counts.get(loop.kind, 0) + 1
         return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in counts.items())
 
     def run(self) -> None:
-        """Start everything, and wait until told to stop."""
-        with self._recorded():
-            for part in self.parts:
-                if not isinstance(part, Follower):
-                    part.start()
+        """Start all loops, and wait until told to stop."""
+        with self._record_run():
+            for loop in self.loops:
+                if not isinstance(loop, StreamLoop):
+                    loop.start()
             if self.needs_spark:
-                self._start_spark()  # here, because only the main thread can make Ctrl-C reach it
-            for part in self.parts:
-                if isinstance(part, Follower):
-                    part.start()
+                self._start_spark()  # in the main thread: only there Ctrl-C can be forwarded to it
+            for loop in self.loops:
+                if isinstance(loop, StreamLoop):
+                    loop.start()
             while not self.stop.wait(0.2):
-                self._revive()
+                self._restart_spark()
 
-    def end(self) -> bool:
-        """Stop everything after what it is at, and tell whether all parts have ended."""
+    def shut_down(self) -> bool:
+        """Stop all loops after their current work, and return whether all have ended."""
         self.stop.set()
-        ended = [part.join(_PATIENCE_SECONDS) for part in self.parts]
+        ended = [loop.join(_PATIENCE_SECONDS) for loop in self.loops]
         return all(ended)
 
     def _start_spark(self) -> None:
-        """Start Spark, however often that takes; a wrong setting is told at once."""
+        """Start Spark, retrying if it can't be reached; a wrong setting raises at once."""
         while not self.stop.is_set():
             try:
                 _ = self._lake.spark
                 return
             except Unreachable as error:
                 LOG.error("Spark did not start", exc_info=error)
-                self._tell(f"Spark did not start, it is tried again: {error}")
+                self._report(f"Spark did not start, it is tried again: {error}")
                 self.stop.wait(SHORTEST_SECONDS)
 
-    def _revive(self) -> None:
-        """Start Spark again where its process has ended, for want of memory say; its streams are tried again."""
+    def _restart_spark(self) -> None:
+        """Restart Spark if its process has ended, for example out of memory; its streams try again."""
         lake = self._lake
-        if "spark" not in lake.__dict__ or running() is not None:
+        if "spark" not in lake.__dict__ or running_session() is not None:
             return
-        self._tell("Spark's process has ended; it is started again")
+        self._report("Spark's process has ended; it is started again")
         lake.__dict__.pop("spark", None)
-        with suppress(RunnelError):  # whoever needs it tries again, and tells
+        with suppress(RunnelError):  # a loop that needs Spark tries again and reports the error
             _ = lake.spark
 
-    def _source(self, source: "Source", *, is_streamed: bool) -> Part | None:
-        pause = pause_of(source, is_streamed=is_streamed)
-        if pause is None:
+    def _create_source_loop(self, source: "Source", *, is_streamed: bool) -> Loop | None:
+        pause_seconds = choose_pause_seconds(source, is_streamed=is_streamed)
+        if pause_seconds is None:
             return None
         if isinstance(source.origin, Changes):
-            return Rerun(self._lake, self._flow, source, self._branch, pause, self.stop, self._tell)
+            return SourceRunLoop(self._lake, self._flow, source, self._branch, pause_seconds, self.stop, self._report)
         lake, flow, branch = self._lake, self._flow, self._branch
-        return Intake(lake, flow, source, branch, self.run_id, pause or None, self.stop, self._tell)
+        return IngestLoop(lake, flow, source, branch, self.run_id, pause_seconds or None, self.stop, self._report)
 
     @contextmanager
-    def _recorded(self) -> Iterator[None]:
-        """Keep the code, and a record of the run that all commits name, with how it ended."""
-        db, basis = self._lake.store.db, Basis(self._flow, self._lake.settings)
-        detail = {"tables": [part.name for part in self.parts], "up": True}
-        with pinned(db, "read") as pin:
+    def _record_run(self) -> Iterator[None]:
+        """Store the code, and record the run that all commits name, with its end."""
+        db, basis = self._lake.store.db, RunBasis(self._flow, self._lake.settings)
+        detail = {"tables": [loop.name for loop in self.loops], "up": True}
+        with acquire_pin(db, "read") as pin:
             runs.start(db, self.run_id, self._branch, self._lake.store.author, detail, pin=pin, code=basis.code)
             try:
                 yield
             finally:
-                with suppress(RunnelError):  # it shows as lost then
-                    runs.finish(db, self.run_id, "succeeded", None, {**detail, "steps": [], **basis.told()})
+                with suppress(RunnelError):  # the run is then shown as lost
+                    runs.finish(db, self.run_id, "succeeded", None, {**detail, "steps": [], **basis.describe_run()})
 
 
-def pause_of(source: "Source", *, is_streamed: bool) -> float | None:
-    """Return how long to wait between two looks at a source: 0 is not at all, None that nobody looks."""
+def choose_pause_seconds(source: "Source", *, is_streamed: bool) -> float | None:
+    """Return how long to wait between two reads of a source: 0 means no pause, None that it is not read in a loop."""
     if isinstance(source.origin, Manual):
         return None
     if source.poll == CONTINUOUS:
         return 0.0
     if source.poll is not None:
-        return seconds_of(source.poll)
+        return parse_duration(source.poll)
     origin = source.origin.origin if isinstance(source.origin, Changes) else source.origin
     if is_streamed and isinstance(origin, Kafka | Files | Push):
         return 0.0

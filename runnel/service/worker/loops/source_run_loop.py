@@ -1,4 +1,4 @@
-"""Run a source that is made of other tables, such as a log of changes, each time that its `poll` has passed."""
+"""Run a source that is computed from other tables, such as a change log, each time its `poll` interval has passed."""
 
 import threading
 import time
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from runnel.lake.flow_state import streams
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import Wish
-from runnel.service.worker.loops.loop import Part, Tell
+from runnel.project.planning.run_request import RunRequest
+from runnel.service.worker.loops.loop import Loop, Reporter
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Source
 
-_SHORTEST_SECONDS = 0.5  # each pass is a run with a record and a log of its own
+_SHORTEST_SECONDS = 0.5  # each iteration is a run with a record and a log of its own
 
 
-class Rerun(Part):
-    """The runs of one source."""
+class SourceRunLoop(Loop):
+    """Runs one source in a loop."""
 
     kind = "source"
 
@@ -27,34 +27,34 @@ class Rerun(Part):
         flow: "Flow",
         source: "Source",
         branch: str,
-        pause: float,
+        pause_seconds: float,
         stop: threading.Event,
-        tell: Tell,
+        report: Reporter,
     ) -> None:
-        super().__init__(str(source.table), stop, tell)
+        super().__init__(str(source.table), stop, report)
         self._lake = lake
         self._flow = flow
         self._source = source
         self._branch = branch
-        self._pause_seconds = max(pause, _SHORTEST_SECONDS)
+        self._pause_seconds = max(pause_seconds, _SHORTEST_SECONDS)
 
-    def go(self) -> None:
-        """Run it, again and again."""
-        wish = Wish(select=(f"+{self._source.table}",), branch=self._branch)
-        self.troubled("running", None)
+    def run_loop(self) -> None:
+        """Run the source in a loop."""
+        request = RunRequest(select=(f"+{self._source.table}",), branch=self._branch)
+        self.record_state("running", None)
         while not self.stop.is_set():
             started = time.monotonic()
-            ran = run_project(self._lake, wish, flow=self._flow, delivers=False)
-            if ran.errors:
-                raise ran.errors[0]
-            self.well()
-            if ran.commit is not None:
-                rows = sum(step.rows or 0 for step in ran.steps)
-                detail = {"rows": rows, "input_rows": rows, "total_ms": round(1000 * ran.seconds)}
-                streams.measured(self._lake.store.db, self._branch, self._source.table, detail)
+            result = run_project(self._lake, request, flow=self._flow, delivers=False)
+            if result.errors:
+                raise result.errors[0]
+            self.mark_healthy()
+            if result.commit is not None:
+                rows = sum(step.rows or 0 for step in result.steps)
+                detail = {"rows": rows, "input_rows": rows, "total_ms": round(1000 * result.seconds)}
+                streams.record_ingest(self._lake.store.db, self._branch, self._source.table, detail)
             self.stop.wait(max(self._pause_seconds - (time.monotonic() - started), 0))
-        self.troubled("idle", None)
+        self.record_state("idle", None)
 
-    def troubled(self, state: str, problem: str | None) -> None:
-        """Write it down beside the streams."""
-        streams.told(self._lake.store.db, self._branch, self._source.table, state, problem)
+    def record_state(self, state: str, problem: str | None) -> None:
+        """Record the state in the table of streams."""
+        streams.record_state(self._lake.store.db, self._branch, self._source.table, state, problem)

@@ -1,4 +1,4 @@
-"""Branches and tags."""
+"""Routes for branches and tags."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from pydantic import BaseModel, Field
 from runnel.client.json_views.commit import branch_json, tag_json
 from runnel.lake.history import branches as lines
 from runnel.lake.history import tags as marks
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.etags import tag_of
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import Body, Name, Ref
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.etags import set_content_etag
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import NamePath, Ref, RequestBody
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter()
 
 
-class BranchShown(BaseModel):
+class BranchView(BaseModel):
     """A named, moving line of commits. `from` is the commit that it was forked off."""
 
     branch: str
@@ -29,14 +29,14 @@ class BranchShown(BaseModel):
     from_: str | None = Field(alias="from")
 
 
-class NewBranch(Body):
+class NewBranch(RequestBody):
     """A branch to create."""
 
     name: Ref
     from_: Ref = Field(default="main", alias="from", description="Where it starts")
 
 
-class TagShown(BaseModel):
+class TagView(BaseModel):
     """A name that stays at one commit, and keeps its contents for ever."""
 
     tag: str
@@ -45,7 +45,7 @@ class TagShown(BaseModel):
     at: str
 
 
-class NewTag(Body):
+class NewTag(RequestBody):
     """A tag to create, or to move by force."""
 
     name: Ref
@@ -53,71 +53,81 @@ class NewTag(Body):
     force: bool = False
 
 
-class Deleted(BaseModel):
-    """What is gone."""
+class DeletionView(BaseModel):
+    """The name of the branch or tag that was deleted."""
 
     deleted: str
 
 
 @router.get(
-    "/branches", tags=["branches"], response_model=Page[BranchShown], summary="List branches", responses=problems(304)
+    "/branches",
+    tags=["branches"],
+    response_model=ListPage[BranchView],
+    summary="List branches",
+    responses=error_responses(304),
 )
-def branches(request: Request, response: Response, store: StoreHere) -> dict[str, Any]:
+def list_branches(request: Request, response: Response, store: StoreDependency) -> dict[str, Any]:
     """Return all branches, main first."""
-    found = store.db.read(lines.branches)
-    return tag_of(request, response, whole([branch_json(one) for one in found]))
+    records = store.db.read(lines.list_branches)
+    return set_content_etag(request, response, build_single_page([branch_json(record) for record in records]))
 
 
 @router.post(
     "/branches",
     tags=["branches"],
     status_code=201,
-    response_model=BranchShown,
+    response_model=BranchView,
     summary="Create a branch",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def fork(store: StoreHere, body: NewBranch, key: Key = None) -> dict[str, Any]:
+def create_branch(store: StoreDependency, body: NewBranch, key: IdempotencyKey = None) -> dict[str, Any]:
     """Create a branch; no data is copied."""
-    return branch_json(lines.fork(store.db, body.name, store.commit(body.from_), store.author))
+    return branch_json(lines.fork_branch(store.db, body.name, store.commit(body.from_), store.author))
 
 
 @router.delete(
     "/branches/{name}",
     tags=["branches"],
-    response_model=Deleted,
+    response_model=DeletionView,
     summary="Delete a branch",
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
 )
-def delete_branch(store: StoreHere, name: Name) -> dict[str, Any]:
+def delete_branch(store: StoreDependency, name: NamePath) -> dict[str, Any]:
     """Delete a branch; its commits stay until their retention ends."""
-    lines.delete(store.db, name)
+    lines.delete_branch(store.db, name)
     return {"deleted": name}
 
 
-@router.get("/tags", tags=["tags"], response_model=Page[TagShown], summary="List tags", responses=problems(304))
-def tags(request: Request, response: Response, store: StoreHere) -> dict[str, Any]:
+@router.get(
+    "/tags", tags=["tags"], response_model=ListPage[TagView], summary="List tags", responses=error_responses(304)
+)
+def list_tags(request: Request, response: Response, store: StoreDependency) -> dict[str, Any]:
     """Return all tags by name."""
-    found = store.db.read(marks.tags)
-    return tag_of(request, response, whole([tag_json(one) for one in found]))
+    records = store.db.read(marks.list_tags)
+    return set_content_etag(request, response, build_single_page([tag_json(record) for record in records]))
 
 
 @router.post(
     "/tags",
     tags=["tags"],
     status_code=201,
-    response_model=TagShown,
+    response_model=TagView,
     summary="Create a tag",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def mark(store: StoreHere, body: NewTag, key: Key = None) -> dict[str, Any]:
-    """Give a commit a name that keeps it for ever."""
-    return tag_json(marks.tag(store, body.name, body.ref, force=body.force))
+def create_tag(store: StoreDependency, body: NewTag, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Create a tag, which keeps its commit for ever."""
+    return tag_json(marks.create_tag(store, body.name, body.ref, force=body.force))
 
 
 @router.delete(
-    "/tags/{name}", tags=["tags"], response_model=Deleted, summary="Delete a tag", responses=problems(404, 409)
+    "/tags/{name}",
+    tags=["tags"],
+    response_model=DeletionView,
+    summary="Delete a tag",
+    responses=error_responses(404, 409),
 )
-def delete_tag(store: StoreHere, name: Name) -> dict[str, Any]:
+def delete_tag(store: StoreDependency, name: NamePath) -> dict[str, Any]:
     """Delete a tag; its commit then stays as long as any other."""
-    marks.delete(store, name)
+    marks.delete_tag(store, name)
     return {"deleted": name}

@@ -1,23 +1,23 @@
-"""Checks: how those of each table went."""
+"""Routes for the results of checks."""
 
 from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from runnel.client.json_views.check import all_checks, table_checks
-from runnel.lake.history.refs import readable
+from runnel.client.json_views.check import read_all_checks, read_table_checks
+from runnel.lake.history.refs import check_retained
 from runnel.names import TableName
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, At, Cursor, Limit, TablePath
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import DEFAULT_LIMIT, Cursor, Limit, RefQuery, TablePath
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["checks"])
 
 
-class CheckShown(BaseModel):
-    """How a check went: how many rows, or values, failed it, and what became of them."""
+class CheckView(BaseModel):
+    """The result of a check: how many rows or values failed it, and what `on_fail` did with them."""
 
     check: str
     kind: str
@@ -26,8 +26,8 @@ class CheckShown(BaseModel):
     state: str = Field(description="passed or failed")
 
 
-class Tried(BaseModel):
-    """The newest run that made the table, or tried to."""
+class LastRunView(BaseModel):
+    """The newest run that computed the table, or tried to."""
 
     run: str
     state: str
@@ -35,28 +35,35 @@ class Tried(BaseModel):
     error: dict[str, Any] | None
 
 
-class ChecksShown(BaseModel):
-    """The checks of the version that a table has; `last` is the newest run, whose checks may have stopped it."""
+class TableChecksView(BaseModel):
+    """The checks of a table's current version; `last` is the newest run, which its checks may have stopped."""
 
     table: str
     at: str
     commit: str
     run: str | None
     made_at: str
-    checks: list[CheckShown]
-    last: Tried | None
-
-
-@router.get("/checks", response_model=Page[ChecksShown], summary="Show all checks", responses=problems(404))
-def checks(store: StoreHere, at: At = "main", limit: Limit = DEFAULT, after: Cursor = None) -> dict[str, Any]:
-    """Return how the checks of all tables that have any went, by table."""
-    found = all_checks(store, readable(store.commit(at)), after=after, limit=limit + 1)
-    return page(found, limit, lambda one: str(one.table), lambda one: one.json())
+    checks: list[CheckView]
+    last: LastRunView | None
 
 
 @router.get(
-    "/tables/{name}/checks", response_model=ChecksShown, summary="Show the checks of a table", responses=problems(404)
+    "/checks", response_model=ListPage[TableChecksView], summary="Show all checks", responses=error_responses(404)
 )
-def checks_of(store: StoreHere, name: TablePath, at: At = "main") -> dict[str, Any]:
-    """Return how the checks of a table went when the version was made that it has, and how its newest run went."""
-    return table_checks(store, TableName.parse(name), readable(store.commit(at))).json()
+def list_checks(
+    store: StoreDependency, at: RefQuery = "main", limit: Limit = DEFAULT_LIMIT, after: Cursor = None
+) -> dict[str, Any]:
+    """Return the check results of all tables with checks, by table."""
+    results = read_all_checks(store, check_retained(store.commit(at)), after=after, limit=limit + 1)
+    return build_page(results, limit, lambda result: str(result.table), lambda result: result.json())
+
+
+@router.get(
+    "/tables/{name}/checks",
+    response_model=TableChecksView,
+    summary="Show the checks of a table",
+    responses=error_responses(404),
+)
+def show_table_checks(store: StoreDependency, name: TablePath, at: RefQuery = "main") -> dict[str, Any]:
+    """Return the check results of a table's current version, and the state of its newest run."""
+    return read_table_checks(store, TableName.parse(name), check_retained(store.commit(at))).json()

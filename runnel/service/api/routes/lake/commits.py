@@ -1,26 +1,26 @@
-"""Commits: the history, one of them, and undoing one."""
+"""Routes for commits: history, one commit, and revert."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, Field
 
-from runnel.client.json_views.commit import commit_json, how_json, whole_json
-from runnel.lake.history.commits import changes_of, history, tables_changed
+from runnel.client.json_views.commit import commit_detail_json, commit_json, task_result_json
+from runnel.lake.history.commits import read_changed_tables, read_changes, read_history
 from runnel.names import TableName
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.etags import tag_of
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, At, Body, Cursor, Limit, Ref, TableQuery, Text
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.etags import set_content_etag
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import DEFAULT_LIMIT, Cursor, Limit, Ref, RefQuery, RequestBody, TableQuery, Text
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["commits"])
 CommitPath = Annotated[Ref, Path(description="A commit, its beginning, or any other ref.")]
 
 
-class How(BaseModel):
-    """How a task made a table in a commit."""
+class TaskActionView(BaseModel):
+    """How a task computed a table in a commit."""
 
     action: str | None
     reason: str | None
@@ -29,7 +29,7 @@ class How(BaseModel):
     code_id: str | None
 
 
-class CommitShown(BaseModel):
+class CommitView(BaseModel):
     """A version of the whole lake."""
 
     commit: str
@@ -48,14 +48,14 @@ class CommitShown(BaseModel):
     tables: list[str]
 
 
-class Logged(CommitShown):
-    """A commit of the history; with `table`, also how a task made it."""
+class LoggedCommitView(CommitView):
+    """A commit of the history; with the query parameter `table`, also how a task computed that table."""
 
-    made: How | None = None
+    made: TaskActionView | None = None
 
 
-class Changed(BaseModel):
-    """What a commit did to a table; `before` or `after` is null where it was created or dropped."""
+class CommitChangeView(BaseModel):
+    """What a commit did to a table; `before` is null if it was created, `after` if it was dropped."""
 
     table: str
     before: str | None
@@ -64,20 +64,20 @@ class Changed(BaseModel):
     detail: dict[str, Any]
 
 
-class CommitWhole(CommitShown):
+class CommitDetailView(CommitView):
     """A commit with what it did to each table."""
 
-    changes: list[Changed]
+    changes: list[CommitChangeView]
 
 
-class Reverting(Body):
+class RevertRequestBody(RequestBody):
     """How to undo a commit."""
 
     branch: Ref = "main"
     message: Text | None = None
 
 
-class Reverted(BaseModel):
+class RevertResultView(BaseModel):
     """A commit that undid another; what it changed reaches sinks with the next run."""
 
     reverted: str
@@ -88,54 +88,68 @@ class Reverted(BaseModel):
 
 @router.get(
     "/commits",
-    response_model=Page[Logged],
+    response_model=ListPage[LoggedCommitView],
     response_model_exclude_unset=True,
     summary="Show the history",
-    responses=problems(304, 404),
+    responses=error_responses(304, 404),
 )
-def commits(
+def list_commits(
     request: Request,
     response: Response,
-    store: StoreHere,
-    ref: At = "main",
+    store: StoreDependency,
+    ref: RefQuery = "main",
     table: TableQuery = None,
-    limit: Limit = DEFAULT,
+    limit: Limit = DEFAULT_LIMIT,
     before: Cursor = None,
 ) -> dict[str, Any]:
     """Return a version and those before it, newest first; with `table` only what changed it."""
-    start, wanted = store.commit(ref), TableName.parse(table) if table else None
-    if wanted is not None:
-        store.versions(start, [wanted])
-    since = store.commit(before) if before else start
-    found = store.db.read(lambda c: history(c, since, table=wanted, limit=limit + 2))
-    found = [one for one in found if before is None or one.id != since.id][: limit + 1]
-    changed = store.db.read(lambda c: tables_changed(c, [one.id for one in found]))
+    start, table_name = store.commit(ref), TableName.parse(table) if table else None
+    if table_name is not None:
+        store.versions(start, [table_name])
+    start_commit = store.commit(before) if before else start
+    logged_commits = store.db.read(lambda c: read_history(c, start_commit, table=table_name, limit=limit + 2))
+    logged_commits = [logged for logged in logged_commits if before is None or logged.id != start_commit.id][
+        : limit + 1
+    ]
+    changed_tables = store.db.read(lambda c: read_changed_tables(c, [logged.id for logged in logged_commits]))
     details: dict[str, Any] = {}
-    if wanted is not None:
-        pairs = store.db.read(lambda c: [(one.id, changes_of(c, one.id, wanted)) for one in found])
+    if table_name is not None:
+        pairs = store.db.read(
+            lambda c: [(logged.id, read_changes(c, logged.id, table_name)) for logged in logged_commits]
+        )
         details = {commit: change.detail for commit, changes in pairs for change in changes}
-    shown = page(
-        found, limit, lambda c: c.id, lambda c: {**commit_json(c, changed.get(c.id, [])), **how_json(details.get(c.id))}
+    answer = build_page(
+        logged_commits,
+        limit,
+        lambda c: c.id,
+        lambda c: {**commit_json(c, changed_tables.get(c.id, [])), **task_result_json(details.get(c.id))},
     )
-    return tag_of(request, response, shown)
+    return set_content_etag(request, response, answer)
 
 
-@router.get("/commits/{commit}", response_model=CommitWhole, summary="Show a commit", responses=problems(304, 404))
-def commit(request: Request, response: Response, store: StoreHere, commit: CommitPath) -> dict[str, Any]:
-    """Return who made a version, when, and what it did to which tables."""
-    found = store.commit(commit)
-    changes = store.db.read(lambda connection: changes_of(connection, found.id))
-    return tag_of(request, response, whole_json(found, changes))
+@router.get(
+    "/commits/{commit}", response_model=CommitDetailView, summary="Show a commit", responses=error_responses(304, 404)
+)
+def show_commit(request: Request, response: Response, store: StoreDependency, commit: CommitPath) -> dict[str, Any]:
+    """Return a commit: its author, its time, and what it did to which tables."""
+    resolved = store.commit(commit)
+    changes = store.db.read(lambda connection: read_changes(connection, resolved.id))
+    return set_content_etag(request, response, commit_detail_json(resolved, changes))
 
 
 @router.post(
-    "/commits/{commit}/revert", response_model=Reverted, summary="Undo a commit", responses=problems(400, 404, 409, 413)
+    "/commits/{commit}/revert",
+    response_model=RevertResultView,
+    summary="Undo a commit",
+    responses=error_responses(400, 404, 409, 413),
 )
-def revert(store: StoreHere, commit: CommitPath, key: Key = None, body: Reverting | None = None) -> dict[str, Any]:
+def revert_commit(
+    store: StoreDependency, commit: CommitPath, key: IdempotencyKey = None, body: RevertRequestBody | None = None
+) -> dict[str, Any]:
     """Undo a commit with a new one; history stays."""
-    from runnel.lake.merge.revert import revert as undo
+    from runnel.lake.merge.revert import revert_commit as undo
 
-    asked = body or Reverting()
-    undone = store.commit(commit)
-    done = undo(store, undone.id, asked.branch, asked.message)
-    return {"reverted": undone.id, "branch": asked.branch, "commit": done.id, "sinks": []}
+    options = body or RevertRequestBody()
+    reverted_commit = store.commit(commit)
+    new_commit = undo(store, reverted_commit.id, options.branch, options.message)
+    return {"reverted": reverted_commit.id, "branch": options.branch, "commit": new_commit.id, "sinks": []}

@@ -1,4 +1,4 @@
-"""Files in tables: listed, downloaded, uploaded."""
+"""Routes for files in tables: list, download and upload."""
 
 import shutil
 import tarfile
@@ -17,24 +17,34 @@ from starlette.requests import ClientDisconnect
 from runnel import temp_dirs
 from runnel.errors import Mistake
 from runnel.lake.store import Store
-from runnel.names import TableName, shown
-from runnel.service.api.dependencies import LakeHere, StoreHere
-from runnel.service.api.etags import tag
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, NO_NUL, At, Branch, Cursor, Limit, Ref, TablePath, Text
-from runnel.service.api.problem_json import problems
+from runnel.names import TableName, quote_value
+from runnel.service.api.dependencies import LakeDependency, StoreDependency
+from runnel.service.api.etags import set_etag
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import (
+    DEFAULT_LIMIT,
+    NO_NUL,
+    BranchQuery,
+    Cursor,
+    Limit,
+    Ref,
+    RefQuery,
+    TablePath,
+    Text,
+)
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["files"])
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
-_NAME_BYTES = 255
-Globbed = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
-Where = Annotated[str, PathParameter(min_length=1, max_length=2000, pattern=NO_NUL, description="The file's path.")]
-Message = Annotated[Text | None, Query(description="What the commit says.")]
+_MAX_NAME_BYTES = 255
+GlobQuery = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
+FilePath = Annotated[str, PathParameter(min_length=1, max_length=2000, pattern=NO_NUL, description="The file's path.")]
+MessageQuery = Annotated[Text | None, Query(description="What the commit says.")]
 
 
-class FileShown(BaseModel):
-    """A file of a table; what another engine left out is null."""
+class FileView(BaseModel):
+    """A file of a table; fields that another engine did not write are null."""
 
     path: str
     size: int | None
@@ -42,8 +52,8 @@ class FileShown(BaseModel):
     sha256: str | None
 
 
-class PutDone(BaseModel):
-    """What an upload did; `commit` is null where the same contents were there."""
+class UploadResultView(BaseModel):
+    """What an upload did; `commit` is null if the table already held the same contents."""
 
     table: str
     commit: str | None
@@ -53,101 +63,114 @@ class PutDone(BaseModel):
     bytes: int
 
 
-@router.get("/files/{table}", response_model=Page[FileShown], summary="List files", responses=problems(304, 404))
-def files(
+@router.get(
+    "/files/{table}", response_model=ListPage[FileView], summary="List files", responses=error_responses(304, 404)
+)
+def list_files(
     request: Request,
     response: Response,
-    lake: LakeHere,
+    lake: LakeDependency,
     table: TablePath,
-    glob: Globbed = None,
-    at: At = "main",
-    limit: Limit = DEFAULT,
+    glob: GlobQuery = None,
+    at: RefQuery = "main",
+    limit: Limit = DEFAULT_LIMIT,
     after: Cursor = None,
 ) -> dict[str, Any]:
     """Return the files of a table by path."""
-    from runnel.lake.files.ls import ls
+    from runnel.lake.files.ls import list_files
 
     commit, name = lake.store.commit(at), TableName.parse(table)
-    found = ls(lake.store, name, glob, at=commit.id)
-    tag(request, response, commit.id)
+    table_files = list_files(lake.store, name, glob, at=commit.id)
+    set_etag(request, response, commit.id)
     response.headers["Runnel-At"] = commit.id
-    wanted = (one for one in found if after is None or one.path > after)
-    return page(list(islice(wanted, limit + 1)), limit, lambda one: str(one.path), _json)
+    files_after = (file for file in table_files if after is None or file.path > after)
+    return build_page(list(islice(files_after, limit + 1)), limit, lambda file: str(file.path), _file_to_json)
 
 
 @router.get(
     "/files/{table}/{path:path}",
     summary="Download a file",
     response_class=FileResponse,
-    responses={**problems(304, 404), 200: {"content": _BINARY, "description": "The contents, verified"}},
+    responses={**error_responses(304, 404), 200: {"content": _BINARY, "description": "The contents, verified"}},
 )
-def download(request: Request, lake: LakeHere, table: TablePath, path: Where, at: At = "main") -> Response:
+def download_file(
+    request: Request, lake: LakeDependency, table: TablePath, path: FilePath, at: RefQuery = "main"
+) -> Response:
     """Return the contents of a file at a version."""
-    from runnel.lake.files.get import get
+    from runnel.lake.files.get import get_files
 
-    commit, name, headers = lake.store.commit(at), TableName.parse(table), Response()
-    _check(lake.store, name, path, commit.id)
-    tag(request, headers, commit.id)
-    folder = Path(temp_dirs.path("get"))
+    commit, name, tagged = lake.store.commit(at), TableName.parse(table), Response()
+    _check_file_exists(lake.store, name, path, commit.id)
+    set_etag(request, tagged, commit.id)
+    folder = Path(temp_dirs.create("get"))
     try:
-        get(lake.store, name, _exactly(path), folder, at=commit.id)
+        get_files(lake.store, name, _escape_glob(path), folder, at=commit.id)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    told = {**{key: headers.headers[key] for key in ("etag", "cache-control")}, "X-Content-Type-Options": "nosniff"}
-    gone = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
-    kind = "application/octet-stream"
-    return FileResponse(folder / path, media_type=kind, headers=told, filename=path.rpartition("/")[2], background=gone)
+    file_headers = {
+        **{key: tagged.headers[key] for key in ("etag", "cache-control")},
+        "X-Content-Type-Options": "nosniff",
+    }
+    cleanup = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+    media_type = "application/octet-stream"
+    return FileResponse(
+        folder / path, media_type=media_type, headers=file_headers, filename=path.rpartition("/")[2], background=cleanup
+    )
 
 
 @router.put(
     "/files/{table}/{path:path}",
-    response_model=PutDone,
+    response_model=UploadResultView,
     summary="Upload a file",
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
     openapi_extra={"requestBody": {"content": _BINARY, "required": True}},
 )
-async def upload(
+async def upload_file(
     request: Request,
-    store: StoreHere,
+    store: StoreDependency,
     table: TablePath,
-    path: Where,
-    branch: Branch = "main",
-    message: Message = None,
+    path: FilePath,
+    branch: BranchQuery = "main",
+    message: MessageQuery = None,
 ) -> dict[str, Any]:
-    """Put a file into a table, which is created where it does not exist, as one commit; then it is safe."""
+    """Put a file into a table as one commit; the table is created if it does not exist. The file is durable then."""
     name = TableName.parse(table)
-    _allowed(path)
-    folder = Path(temp_dirs.path("put"))
+    _check_upload_path(path)
+    folder = Path(temp_dirs.create("put"))
     try:
         file = folder / path.rpartition("/")[2]
-        await _received(request, file)
-        return await to_thread.run_sync(lambda: _put(store, name, file, path, branch, message))
+        await _receive_body(request, file)
+        return await to_thread.run_sync(lambda: _put_path(store, name, file, path, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @router.put(
     "/files/{table}",
-    response_model=PutDone,
+    response_model=UploadResultView,
     summary="Upload several files",
-    responses=problems(404, 409),
+    responses=error_responses(404, 409),
     openapi_extra={"requestBody": {"content": {"application/x-tar": _BINARY_SCHEMA}, "required": True}},
 )
-async def upload_all(
-    request: Request, store: StoreHere, table: TablePath, branch: Branch = "main", message: Message = None
+async def upload_archive(
+    request: Request,
+    store: StoreDependency,
+    table: TablePath,
+    branch: BranchQuery = "main",
+    message: MessageQuery = None,
 ) -> dict[str, Any]:
-    """Put the files of a tar archive into a table, all in one commit; then they are safe."""
+    """Put the files of a tar archive into a table, all in one commit. The files are durable then."""
     name = TableName.parse(table)
-    folder = Path(temp_dirs.path("put"))
+    folder = Path(temp_dirs.create("put"))
     try:
-        await _received(request, folder / "archive.tar")
-        return await to_thread.run_sync(lambda: _put_all(store, name, folder, branch, message))
+        await _receive_body(request, folder / "archive.tar")
+        return await to_thread.run_sync(lambda: _put_archive(store, name, folder, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-async def _received(request: Request, file: Path) -> None:
+async def _receive_body(request: Request, file: Path) -> None:
     """Write the body of a request to a file."""
     try:
         with file.open("wb") as target:
@@ -157,15 +180,15 @@ async def _received(request: Request, file: Path) -> None:
         raise Mistake("REQUEST_CUT", "the upload ended in the middle", fix="send it again") from error
 
 
-def _put_all(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
-    files = folder / "files"
+def _put_archive(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
+    files = folder / "list_files"
     try:
         with tarfile.open(folder / "archive.tar", "r:") as archive:
             for member in archive:
                 if not member.isreg():
-                    what = f"{shown(member.name)} of the archive is no file"
+                    what = f"{quote_value(member.name)} of the archive is no file"
                     raise Mistake("FILES_ARCHIVE", what, fix="send files only, each with its whole path")
-                _allowed(member.name)
+                _check_upload_path(member.name)
                 archive.extract(member, files, filter="data")
     except (tarfile.TarError, UnicodeError, ValueError) as error:
         what = f"the body is no tar archive: {error}"
@@ -175,51 +198,53 @@ def _put_all(store: Store, table: TableName, folder: Path, branch: str, message:
         raise Mistake("FILES_ARCHIVE", what, fix="send each file once, with its whole path") from error
     (folder / "archive.tar").unlink()
     files.mkdir(exist_ok=True)
-    return _put(store, table, files, "", branch, message)
+    return _put_path(store, table, files, "", branch, message)
 
 
-def _put(store: Store, table: TableName, file: Path, path: str, branch: str, message: str | None) -> dict[str, Any]:
-    from runnel.lake.files.put import put
+def _put_path(
+    store: Store, table: TableName, file: Path, path: str, branch: str, message: str | None
+) -> dict[str, Any]:
+    from runnel.lake.files.put import put_files
 
-    done = put(store, table, [file], branch=branch, prefix=path.rpartition("/")[0], message=message)
-    counts = {"added": done.added, "replaced": done.replaced, "unchanged": done.unchanged, "bytes": done.bytes}
-    return {"table": str(table), "commit": done.commit.id if done.commit else None, **counts}
-
-
-def _allowed(path: str) -> None:
-    """Refuse a path that the lake, or a disk that it passes through, could not hold."""
-    from runnel.lake.files.paths import checked
-
-    if any(len(name.encode()) > _NAME_BYTES for name in checked(path).split("/")):
-        what = f"a name in {shown(path)} is too long"
-        raise Mistake("FILES_PATH", what, fix=f"choose one of at most {_NAME_BYTES} bytes")
+    result = put_files(store, table, [file], branch=branch, prefix=path.rpartition("/")[0], message=message)
+    counts = {"added": result.added, "replaced": result.replaced, "unchanged": result.unchanged, "bytes": result.bytes}
+    return {"table": str(table), "commit": result.commit.id if result.commit else None, **counts}
 
 
-def _check(store: Store, table: TableName, path: str, commit: str) -> None:
-    """Raise where there is no such file; a folder is none."""
-    from runnel.lake.files.ls import ls
-    from runnel.lake.files.paths import nearest_path
+def _check_upload_path(path: str) -> None:
+    """Refuse a path that the lake, or the disk on which uploads are staged, can't hold."""
+    from runnel.lake.files.paths import check_path
 
-    if any(one.path == path for one in ls(store, table, _exactly(path), at=commit)):
+    if any(len(name.encode()) > _MAX_NAME_BYTES for name in check_path(path).split("/")):
+        what = f"a name in {quote_value(path)} is too long"
+        raise Mistake("FILES_PATH", what, fix=f"choose one of at most {_MAX_NAME_BYTES} bytes")
+
+
+def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -> None:
+    """Raise if there is no such file; a folder doesn't count."""
+    from runnel.lake.files.ls import list_files
+    from runnel.lake.files.paths import find_nearest_path
+
+    if any(file.path == path for file in list_files(store, table, _escape_glob(path), at=commit)):
         return
-    close = nearest_path(path, (one.path for one in ls(store, table, at=commit)))
-    what = f"there is no file {shown(path)} in `{table}`" + (f"; close: `{close}`" if close else "")
+    suggestion = find_nearest_path(path, (file.path for file in list_files(store, table, at=commit)))
+    what = f"there is no file {quote_value(path)} in `{table}`" + (f"; close: `{suggestion}`" if suggestion else "")
     raise Mistake("FILE_UNKNOWN", what, fix=f"`runnel ls {table}` lists them")
 
 
-def _exactly(path: str) -> str:
+def _escape_glob(path: str) -> str:
     """Return the glob that matches just this path, and nothing below it.
 
-    >>> _exactly("in/a*.csv"), _exactly("in/a.csv")
+    >>> _escape_glob("in/a*.csv"), _escape_glob("in/a.csv")
     ('in/a[*].csv', '[i]n/a.csv')
     """
-    escaped = "".join(f"[{one}]" if one in "*?[" else one for one in path)
-    at = next((at for at, one in enumerate(path) if one not in "!]/"), None)
-    if escaped != path or at is None:
+    escaped = "".join(f"[{character}]" if character in "*?[" else character for character in path)
+    index = next((index for index, character in enumerate(path) if character not in "!]/"), None)
+    if escaped != path or index is None:
         return escaped
-    return f"{path[:at]}[{path[at]}]{path[at + 1 :]}"
+    return f"{path[:index]}[{path[index]}]{path[index + 1 :]}"
 
 
-def _json(one: Any) -> dict[str, Any]:
-    modified_at = one.modified_at.isoformat() if one.modified_at else None
-    return {"path": one.path, "size": one.size, "modified_at": modified_at, "sha256": one.sha256}
+def _file_to_json(file: Any) -> dict[str, Any]:
+    modified_at = file.modified_at.isoformat() if file.modified_at else None
+    return {"path": file.path, "size": file.size, "modified_at": modified_at, "sha256": file.sha256}

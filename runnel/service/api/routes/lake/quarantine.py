@@ -1,30 +1,30 @@
-"""Rows that were set aside, and why."""
+"""Routes for quarantined rows, with the reason of each."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from runnel.project.inspection.quarantine import aside_json
-from runnel.service.api.dependencies import LakeHere
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import DEFAULT, Branch, Limit, Offset, Ref, TablePath
-from runnel.service.api.problem_json import problems
+from runnel.project.inspection.quarantine import quarantined_row_json
+from runnel.service.api.dependencies import LakeDependency
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import DEFAULT_LIMIT, BranchQuery, Limit, Offset, Ref, TablePath
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["quarantine"])
-OfFile = Annotated[Ref | None, Query(description="Only rows that came from this file.")]
+FileQuery = Annotated[Ref | None, Query(description="Only rows that came from this file.")]
 
 
-class AsideTable(BaseModel):
-    """A table of which rows are set aside, and the table that holds them."""
+class QuarantineTableView(BaseModel):
+    """A table with quarantined rows, and the table that holds them."""
 
     table: str
     rows: int | None
     quarantine: str
 
 
-class Aside(BaseModel):
-    """A row as it came, and why it was set aside."""
+class QuarantinedRowView(BaseModel):
+    """A row as it arrived, and why it was quarantined."""
 
     raw: str | None
     reason: str | None
@@ -33,36 +33,46 @@ class Aside(BaseModel):
     at: str | None
 
 
-class AsideRows(BaseModel):
-    """Rows of a table that are set aside, the oldest first; `next` is the offset of those after them."""
+class QuarantinedRowsView(BaseModel):
+    """The quarantined rows of a table, oldest first; `next` is the offset of the next page."""
 
     table: str
     total: int
-    rows: list[Aside]
+    rows: list[QuarantinedRowView]
     next: str | None
 
 
-@router.get("/quarantine", response_model=Page[AsideTable], summary="List what is set aside", responses=problems(404))
-def asides(lake: LakeHere, branch: Branch = "main") -> dict[str, Any]:
-    """Return the tables of which rows are set aside."""
-    return whole([one.json() for one in lake.quarantines(branch=branch)])
+@router.get(
+    "/quarantine",
+    response_model=ListPage[QuarantineTableView],
+    summary="List what is set aside",
+    responses=error_responses(404),
+)
+def list_quarantines(lake: LakeDependency, branch: BranchQuery = "main") -> dict[str, Any]:
+    """Return the tables that have quarantined rows."""
+    return build_single_page([quarantine.json() for quarantine in lake.quarantines(branch=branch)])
 
 
-@router.get("/quarantine/{table}", response_model=AsideRows, summary="Show rows set aside", responses=problems(404))
-def aside(
-    lake: LakeHere,
+@router.get(
+    "/quarantine/{table}",
+    response_model=QuarantinedRowsView,
+    summary="Show rows set aside",
+    responses=error_responses(404),
+)
+def show_quarantine(
+    lake: LakeDependency,
     table: TablePath,
-    branch: Branch = "main",
-    file: OfFile = None,
-    limit: Limit = DEFAULT,
+    branch: BranchQuery = "main",
+    file: FileQuery = None,
+    limit: Limit = DEFAULT_LIMIT,
     offset: Offset = 0,
 ) -> dict[str, Any]:
-    """Return the rows of a table that were set aside, with the reason, the run and the time."""
-    found = lake.quarantine(table, branch=branch, file=file)
-    more = str(offset + limit) if len(found) > offset + limit else None
+    """Return the quarantined rows of a table, with reason, run and time."""
+    quarantined_rows = lake.quarantine(table, branch=branch, file=file)
+    next_offset = str(offset + limit) if len(quarantined_rows) > offset + limit else None
     return {
         "table": table,
-        "total": len(found),
-        "rows": [aside_json(row) for row in found[offset : offset + limit]],
-        "next": more,
+        "total": len(quarantined_rows),
+        "rows": [quarantined_row_json(row) for row in quarantined_rows[offset : offset + limit]],
+        "next": next_offset,
     }

@@ -1,4 +1,4 @@
-"""Queries, answered by DuckDB, or by a worker's Spark where DuckDB would not answer the same."""
+"""Route for queries: DuckDB answers, or a worker's Spark if DuckDB would not give the same answer."""
 
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -8,24 +8,24 @@ from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from runnel.errors import Mistake
-from runnel.query.allow_list import parse
+from runnel.query.allow_list import parse_allowed_query
 from runnel.query.arrow_stream import MEDIA_TYPE
 from runnel.service.api import arrow_response
-from runnel.service.api.bounded_query import ask_duckdb
-from runnel.service.api.dependencies import Caller, LakeHere, StoreHere
-from runnel.service.api.middleware.idempotency import Key
+from runnel.service.api.bounded_query import query_duckdb
+from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.middleware.token_scope import check_ref, check_tables
-from runnel.service.api.parameters import NO_NUL, Body, Ref
-from runnel.service.api.problem_json import problems
-from runnel.service.api.worker_request import answered
+from runnel.service.api.parameters import NO_NUL, Ref, RequestBody
+from runnel.service.api.problem_json import error_responses
+from runnel.service.api.worker_request import ask_worker
 
 router = APIRouter(tags=["query"])
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 _DEFAULT_ROWS = 1000
 _ARROW = {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 
 
-class Asking(Body):
+class QueryRequestBody(RequestBody):
     """A query in Spark SQL."""
 
     sql: Annotated[str, StringConstraints(min_length=1, max_length=50_000, pattern=NO_NUL)]
@@ -35,12 +35,12 @@ class Asking(Body):
         default=None,
         ge=1,
         le=2**31 - 1,
-        description=f"How many rows to return at most: {_DEFAULT_ROWS} by default, never more than {MOST_ROWS:,}; "
+        description=f"How many rows to return at most: {_DEFAULT_ROWS} by default, never more than {MAX_ROWS:,}; "
         "as Arrow all of them by default, and as many as are asked for",
     )
 
 
-class Answered(BaseModel):
+class QueryAnswerView(BaseModel):
     """The answer: times in ISO, decimals as strings, bytes in base64. `more` tells that there are further rows."""
 
     columns: list[str]
@@ -53,40 +53,52 @@ class Answered(BaseModel):
 
 @router.post(
     "/query",
-    response_model=Answered,
+    response_model=QueryAnswerView,
     summary="Ask the lake",
-    responses={**problems(400, 404, 409, 413, 503), 200: {**_ARROW, "description": "The answer, or Arrow's stream"}},
+    responses={
+        **error_responses(400, 404, 409, 413, 503),
+        200: {**_ARROW, "description": "The answer, or Arrow's stream"},
+    },
 )
-def query(request: Request, lake: LakeHere, store: StoreHere, caller: Caller, body: Asking, key: Key = None) -> Any:
-    """Answer one SELECT at a version. What only Spark can answer is a worker's work.
+def run_query(
+    request: Request,
+    lake: LakeDependency,
+    store: StoreDependency,
+    caller: Caller,
+    body: QueryRequestBody,
+    key: IdempotencyKey = None,
+) -> Any:
+    """Answer one SELECT at a version. If only Spark can answer, a worker does.
 
     With `Accept: application/vnd.apache.arrow.stream` the answer is a stream of Arrow batches, of any size and with
     exact types.
     """
-    is_arrow = arrow_response.is_wanted(request)
+    is_arrow = arrow_response.accepts_arrow(request)
     if caller.is_limited:
-        check_tables(caller, parse(body.sql).tables)
+        check_tables(caller, parse_allowed_query(body.sql).tables)
         store.db.read(lambda connection: check_ref(connection, caller, body.at))
     try:
         if body.engine == "spark":
-            return _by_spark(lake, store, body, is_arrow)
-        found = ask_duckdb(lake, body.sql, body.at)
+            return _query_spark(lake, store, body, is_arrow)
+        open_result = query_duckdb(lake, body.sql, body.at)
     except Mistake as error:
         if error.code != "SQL_NEEDS_SPARK" or body.engine == "duckdb":
             raise
-        return _by_spark(lake, store, body, is_arrow)
+        return _query_spark(lake, store, body, is_arrow)
     if is_arrow:
-        return arrow_response.of_result(found, body.limit)
-    limit = min(body.limit or _DEFAULT_ROWS, MOST_ROWS)
-    with found as result:
+        return arrow_response.from_result(open_result, body.limit)
+    limit = min(body.limit or _DEFAULT_ROWS, MAX_ROWS)
+    with open_result as result:
         rows = list(islice(result.json_rows(), limit + 1))
-        told = {"columns": result.columns, "rows": rows[:limit], "engine": result.engine, "at": result.at}
-        return {**told, "seconds": round(result.seconds, 6), "more": len(rows) > limit}
+        answer = {"columns": result.columns, "rows": rows[:limit], "engine": result.engine, "at": result.at}
+        return {**answer, "seconds": round(result.seconds, 6), "more": len(rows) > limit}
 
 
-def _by_spark(lake: LakeHere, store: StoreHere, body: Asking, is_arrow: bool) -> dict[str, Any] | Response:
-    wish = {"sql": body.sql, "at": body.at, "engine": body.engine, "limit": body.limit, "arrow": is_arrow}
+def _query_spark(
+    lake: LakeDependency, store: StoreDependency, body: QueryRequestBody, is_arrow: bool
+) -> dict[str, Any] | Response:
+    worker_request = {"sql": body.sql, "at": body.at, "engine": body.engine, "limit": body.limit, "arrow": is_arrow}
     if not is_arrow:
-        wish["limit"] = min(body.limit or _DEFAULT_ROWS, MOST_ROWS)
-    found = answered(store, "query", wish, seconds=lake.settings.query_timeout_seconds)
-    return arrow_response.of_file(store, found["location"]) if is_arrow else found
+        worker_request["limit"] = min(body.limit or _DEFAULT_ROWS, MAX_ROWS)
+    answer = ask_worker(store, "query", worker_request, seconds=lake.settings.query_timeout_seconds)
+    return arrow_response.from_file(store, answer["location"]) if is_arrow else answer

@@ -1,4 +1,4 @@
-"""Streams, and sources that are read on and on: how they are, and what their batches did."""
+"""Routes for streams and continuously read sources: their health, and their batches."""
 
 from typing import Annotated, Any
 
@@ -6,18 +6,18 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
 from runnel.names import TableName
-from runnel.service.api.dependencies import LakeHere
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import Branch, Ref, TablePath
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import LakeDependency
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import BranchQuery, Ref, TablePath
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["streams"])
-OnBranch = Annotated[Ref | None, Query(description="Only those of this branch.")]
+BranchFilterQuery = Annotated[Ref | None, Query(description="Only those of this branch.")]
 Minutes = Annotated[int, Query(ge=1, le=7 * 24 * 60, description="How far back it goes.")]
 
 
-class StreamShown(BaseModel):
-    """How a stream is. Rates and durations are of the last minute in which there was a batch."""
+class StreamView(BaseModel):
+    """The health of a stream. Rates and durations are of the last minute with a batch."""
 
     table: str
     branch: str
@@ -42,14 +42,14 @@ class StreamShown(BaseModel):
     warnings: list[str]
 
 
-class Streams(BaseModel):
+class StreamListView(BaseModel):
     """All streams."""
 
-    streams: list[StreamShown]
+    streams: list[StreamView]
 
 
-class BatchShown(BaseModel):
-    """What a batch did; what was measured depends on what kind of stream it is."""
+class BatchView(BaseModel):
+    """What a batch did; the metrics depend on the kind of stream."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,20 +57,25 @@ class BatchShown(BaseModel):
     commit: str | None
 
 
-@router.get("/streams", response_model=Streams, summary="Show how streams are", responses=problems())
-def streams(lake: LakeHere, branch: OnBranch = None) -> dict[str, Any]:
-    """Return how each stream, and each source that is read on and on, is doing."""
-    from runnel.project.inspection.stream_health import healths
+@router.get("/streams", response_model=StreamListView, summary="Show how streams are", responses=error_responses())
+def list_streams(lake: LakeDependency, branch: BranchFilterQuery = None) -> dict[str, Any]:
+    """Return the health of each stream and each continuously read source."""
+    from runnel.project.inspection.stream_health import list_stream_health
 
-    return {"streams": [one.json() for one in healths(lake, branch)]}
+    return {"streams": [health.json() for health in list_stream_health(lake, branch)]}
 
 
 @router.get(
-    "/streams/{table}/series", response_model=Page[BatchShown], summary="Show the batches", responses=problems()
+    "/streams/{table}/series",
+    response_model=ListPage[BatchView],
+    summary="Show the batches",
+    responses=error_responses(),
 )
-def series(lake: LakeHere, table: TablePath, branch: Branch = "main", minutes: Minutes = 60) -> dict[str, Any]:
+def list_batches(
+    lake: LakeDependency, table: TablePath, branch: BranchQuery = "main", minutes: Minutes = 60
+) -> dict[str, Any]:
     """Return what the batches of a table did in the last minutes, oldest first."""
-    from runnel.project.inspection.stream_health import series as measured
+    from runnel.project.inspection.stream_health import read_measures as measured
 
-    found = measured(lake, TableName.parse(table), branch, minutes)
-    return whole([{"at": one.at, "commit": one.commit, **one.detail} for one in found])
+    batches = measured(lake, TableName.parse(table), branch, minutes)
+    return build_single_page([{"at": batch.at, "commit": batch.commit, **batch.detail} for batch in batches])

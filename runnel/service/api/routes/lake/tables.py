@@ -1,4 +1,4 @@
-"""Tables: what there is, one of them, its rows, and why it holds what it holds."""
+"""Routes for tables: list, show, read rows, and provenance."""
 
 from itertools import islice
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from runnel.client.json_views.table import size_json, table_facts
-from runnel.lake.history.refs import readable
+from runnel.client.json_views.table import read_table_facts, size_json
+from runnel.lake.history.refs import check_retained
 from runnel.names import TableName
-from runnel.service.api.bounded_query import ask_duckdb
-from runnel.service.api.dependencies import Caller, LakeHere, StoreHere
-from runnel.service.api.etags import tag
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, At, Cursor, Limit, Offset, TablePath
-from runnel.service.api.problem_json import problems
+from runnel.service.api.bounded_query import query_duckdb
+from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
+from runnel.service.api.etags import set_etag
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import DEFAULT_LIMIT, Cursor, Limit, Offset, RefQuery, TablePath
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["tables"])
 
 
-class TableSize(BaseModel):
-    """A table with its size; null where the engine that wrote it did not say."""
+class TableSizeView(BaseModel):
+    """A table with its size; null if the engine that wrote it did not record it."""
 
     table: str
     rows: int | None
@@ -28,7 +28,7 @@ class TableSize(BaseModel):
     files: int | None
 
 
-class Column(BaseModel):
+class ColumnView(BaseModel):
     """A column, with its Iceberg type."""
 
     name: str
@@ -37,7 +37,7 @@ class Column(BaseModel):
     doc: str | None
 
 
-class Made(BaseModel):
+class TableCommitView(BaseModel):
     """A commit that changed a table."""
 
     commit: str
@@ -46,20 +46,20 @@ class Made(BaseModel):
     message: str
 
 
-class TableShown(TableSize):
+class TableView(TableSizeView):
     """One table: size, columns, newest versions, and where its metadata is."""
 
     at: str
     partition: list[str]
     key: list[str]
-    columns: list[Column]
-    versions: list[Made]
+    columns: list[ColumnView]
+    versions: list[TableCommitView]
     metadata: str
     properties: dict[str, str]
 
 
-class Rows(BaseModel):
-    """Rows of a table at a commit; `next` is the offset of the rows after them."""
+class TableRowsView(BaseModel):
+    """Rows of a table at a commit; `next` is the offset of the next page."""
 
     columns: list[str]
     rows: list[list[Any]]
@@ -69,8 +69,8 @@ class Rows(BaseModel):
     next: str | None
 
 
-class WhyShown(BaseModel):
-    """What made a table: inputs, code, parameters, run, checks. What is not known is null."""
+class ProvenanceView(BaseModel):
+    """The provenance of a table: inputs, code, parameters, run, checks. Unknown fields are null."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -88,58 +88,77 @@ class WhyShown(BaseModel):
     files: list[dict[str, Any]]
 
 
-@router.get("/tables", response_model=Page[TableSize], summary="List the tables", responses=problems(304, 404))
-def tables(
+@router.get(
+    "/tables", response_model=ListPage[TableSizeView], summary="List the tables", responses=error_responses(304, 404)
+)
+def list_tables(
     request: Request,
     response: Response,
-    store: StoreHere,
+    store: StoreDependency,
     caller: Caller,
-    at: At = "main",
-    limit: Limit = DEFAULT,
+    at: RefQuery = "main",
+    limit: Limit = DEFAULT_LIMIT,
     after: Cursor = None,
 ) -> dict[str, Any]:
     """Return the tables at a version by name, with their rows and sizes."""
-    commit = readable(store.commit(at))
-    tag(request, response, commit.id)
-    names = store.state(commit).items()
-    found = [one for one in names if (after is None or str(one[0]) > after) and caller.may_see(str(one[0]))]
-    return page(
-        found[: limit + 1], limit, lambda one: str(one[0]), lambda one: size_json(store, one[0], one[1].location)
+    commit = check_retained(store.commit(at))
+    set_etag(request, response, commit.id)
+    entries = store.state(commit).items()
+    visible_entries = [
+        entry for entry in entries if (after is None or str(entry[0]) > after) and caller.can_see_table(str(entry[0]))
+    ]
+    return build_page(
+        visible_entries[: limit + 1],
+        limit,
+        lambda entry: str(entry[0]),
+        lambda entry: size_json(store, entry[0], entry[1].location),
     )
 
 
-@router.get("/tables/{name}", response_model=TableShown, summary="Show a table", responses=problems(304, 404))
-def table(
-    request: Request, response: Response, store: StoreHere, name: TablePath, at: At = "main", versions: Limit = 5
-) -> dict[str, Any]:
-    """Return the columns, the size and the newest versions of a table at a version of the lake."""
-    wanted, commit = TableName.parse(name), readable(store.commit(at))
-    tag(request, response, commit.id)
-    return table_facts(store, wanted, commit, versions).json()
-
-
-@router.get("/tables/{name}/rows", response_model=Rows, summary="Read rows", responses=problems(304, 404))
-def rows(
+@router.get("/tables/{name}", response_model=TableView, summary="Show a table", responses=error_responses(304, 404))
+def show_table(
     request: Request,
     response: Response,
-    lake: LakeHere,
+    store: StoreDependency,
     name: TablePath,
-    at: At = "main",
-    limit: Limit = DEFAULT,
+    at: RefQuery = "main",
+    versions: Limit = 5,
+) -> dict[str, Any]:
+    """Return the columns, the size and the newest versions of a table at a version of the lake."""
+    table_name, commit = TableName.parse(name), check_retained(store.commit(at))
+    set_etag(request, response, commit.id)
+    return read_table_facts(store, table_name, commit, versions).json()
+
+
+@router.get(
+    "/tables/{name}/rows", response_model=TableRowsView, summary="Read rows", responses=error_responses(304, 404)
+)
+def read_rows(
+    request: Request,
+    response: Response,
+    lake: LakeDependency,
+    name: TablePath,
+    at: RefQuery = "main",
+    limit: Limit = DEFAULT_LIMIT,
     offset: Offset = 0,
 ) -> dict[str, Any]:
-    """Return rows of a table, in the order of its files. Give the `at` of the first page with every further one."""
-    table, commit = TableName.parse(name), readable(lake.store.commit(at))
-    tag(request, response, commit.id)
+    """Return rows of a table, in the order of its files. Send the `at` of the first page with every further request."""
+    table, commit = TableName.parse(name), check_retained(lake.store.commit(at))
+    set_etag(request, response, commit.id)
     sql = f"select * from `{table.layer}`.`{table.name}` limit {limit + 1} offset {offset}"
-    with ask_duckdb(lake, sql, commit.id) as result:
-        found = list(islice(result.json_rows(), limit + 1))
-        told = {"columns": result.columns, "rows": found[:limit], "engine": result.engine, "at": result.at}
-        more = str(offset + limit) if len(found) > limit else None
-        return {**told, "seconds": round(result.seconds, 6), "next": more}
+    with query_duckdb(lake, sql, commit.id) as result:
+        json_rows = list(islice(result.json_rows(), limit + 1))
+        answer = {"columns": result.columns, "rows": json_rows[:limit], "engine": result.engine, "at": result.at}
+        next_offset = str(offset + limit) if len(json_rows) > limit else None
+        return {**answer, "seconds": round(result.seconds, 6), "next": next_offset}
 
 
-@router.get("/tables/{name}/why", response_model=WhyShown, summary="Show what made a table", responses=problems(404))
-def why(lake: LakeHere, name: TablePath, at: At = "main") -> dict[str, Any]:
-    """Return why a table holds what it holds: inputs, code, parameters, run, checks."""
+@router.get(
+    "/tables/{name}/why",
+    response_model=ProvenanceView,
+    summary="Show what made a table",
+    responses=error_responses(404),
+)
+def show_provenance(lake: LakeDependency, name: TablePath, at: RefQuery = "main") -> dict[str, Any]:
+    """Return the provenance of a table: inputs, code, parameters, run, checks."""
     return lake.why(name, at=at).json()

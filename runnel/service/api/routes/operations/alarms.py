@@ -1,22 +1,22 @@
-"""Alarms: what is wrong, what was, and whom it was told."""
+"""Routes for alarms: open and past ones, and their notifications."""
 
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from runnel.project.inspection.alarms import alarms as found_alarms
-from runnel.service.api.dependencies import LakeHere
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, Limit, Offset
-from runnel.service.api.problem_json import problems
+from runnel.project.inspection.alarms import list_alarms as found_alarms
+from runnel.service.api.dependencies import LakeDependency
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import DEFAULT_LIMIT, Limit, Offset
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["alarms"])
-Which = Annotated[Literal["open", "over", "all"], Query(description="What is wrong, what is over, or both.")]
+AlarmStateQuery = Annotated[Literal["open", "over", "all"], Query(description="What is wrong, what is over, or both.")]
 
 
-class ToldTo(BaseModel):
-    """Whom an alarm was told, or why that failed."""
+class NotificationView(BaseModel):
+    """A notification of an alarm, or why sending it failed."""
 
     alert: str
     told_at: str | None
@@ -24,8 +24,8 @@ class ToldTo(BaseModel):
     problem: str | None
 
 
-class AlarmShown(BaseModel):
-    """Something that is wrong, or was: what, since when, what it blocks, and what to do."""
+class AlarmView(BaseModel):
+    """An open or past alarm: what is wrong, since when, what it blocks, and what to do."""
 
     alarm: str
     state: str
@@ -38,12 +38,14 @@ class AlarmShown(BaseModel):
     blocks: list[str]
     fix: str
     run: str | None
-    told: list[ToldTo]
+    told: list[NotificationView]
 
 
-@router.get("/alarms", response_model=Page[AlarmShown], summary="Show what is wrong", responses=problems())
-def alarms(lake: LakeHere, state: Which = "open", limit: Limit = DEFAULT, offset: Offset = 0) -> dict[str, Any]:
-    """Return what is wrong, the oldest first; of what is over the newest first. The past goes back 30 days."""
-    found = found_alarms(lake, state)
-    shown = list(enumerate(found, 1))[offset : offset + limit + 1]
-    return page(shown, limit, lambda one: str(one[0]), lambda one: one[1].json())
+@router.get("/alarms", response_model=ListPage[AlarmView], summary="Show what is wrong", responses=error_responses())
+def list_alarms(
+    lake: LakeDependency, state: AlarmStateQuery = "open", limit: Limit = DEFAULT_LIMIT, offset: Offset = 0
+) -> dict[str, Any]:
+    """Return open alarms, oldest first, and past ones, newest first. Past alarms are kept for 30 days."""
+    matching_alarms = found_alarms(lake, state)
+    numbered_alarms = list(enumerate(matching_alarms, 1))[offset : offset + limit + 1]
+    return build_page(numbered_alarms, limit, lambda numbered: str(numbered[0]), lambda numbered: numbered[1].json())

@@ -1,4 +1,4 @@
-"""Backfills: asking for one, how far each is, pausing, resuming and cancelling one."""
+"""Routes for backfills: submit, list, show, pause, resume and cancel."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -10,20 +10,20 @@ from pydantic import BaseModel, Field, StringConstraints
 from runnel.lake.control import backfills as kept
 from runnel.lake.history import branches
 from runnel.names import new_run_id
-from runnel.project.execution.backfill import wished
-from runnel.project.planning.run_request_json import Asked
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import DEFAULT, PREFIX, Body, Limit, Name, Ref
-from runnel.service.api.problem_json import problems
-from runnel.service.api.routes.operations.runs import Selection, Settings
+from runnel.project.execution.backfill import build_backfill_request
+from runnel.project.planning.run_request_json import SubmittedRequest
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import API_PREFIX, DEFAULT_LIMIT, Limit, NamePath, Ref, RequestBody
+from runnel.service.api.problem_json import error_responses
+from runnel.service.api.routes.operations.runs import ParameterSettings, Selection
 
 router = APIRouter(tags=["backfills"])
-_MOST_CHUNKS = 10_000
+_MAX_CHUNKS = 10_000
 
 
-class Range(Body):
+class BackfillRequestBody(RequestBody):
     """Which tables and days to compute again, as `runnel backfill` takes them; both days are included."""
 
     select: Selection = Field(min_length=1, examples=[["dws.seller_day"]])
@@ -33,10 +33,10 @@ class Range(Body):
         default=None, description="How many days a run has, such as `7d`"
     )
     branch: Ref = "main"
-    set_: Settings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
+    set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
 
 
-class Chunk(BaseModel):
+class BackfillChunkView(BaseModel):
     """Some days, and the run that computes them."""
 
     run: str
@@ -45,7 +45,7 @@ class Chunk(BaseModel):
     state: str
 
 
-class BackfillShown(BaseModel):
+class BackfillView(BaseModel):
     """A backfill and its chunks, in their order."""
 
     backfill: str
@@ -54,71 +54,78 @@ class BackfillShown(BaseModel):
     author: str
     made_at: str
     select: list[str]
-    chunks: list[Chunk]
+    chunks: list[BackfillChunkView]
 
 
-@router.get("/backfills", response_model=Page[BackfillShown], summary="List backfills", responses=problems())
-def backfills(store: StoreHere, limit: Limit = DEFAULT) -> dict[str, Any]:
+@router.get("/backfills", response_model=ListPage[BackfillView], summary="List backfills", responses=error_responses())
+def list_backfills(store: StoreDependency, limit: Limit = DEFAULT_LIMIT) -> dict[str, Any]:
     """Return the newest backfills, newest first."""
-    return whole([one.json() for one in store.db.read(lambda connection: kept.backfills(connection, limit))])
+    return build_single_page(
+        [record.json() for record in store.db.read(lambda connection: kept.list_backfills(connection, limit))]
+    )
 
 
 @router.post(
     "/backfills",
     status_code=202,
-    response_model=BackfillShown,
+    response_model=BackfillView,
     summary="Ask for a backfill",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def ask(request: Request, response: Response, store: StoreHere, body: Range, key: Key = None) -> dict[str, Any]:
+def submit_backfill(
+    request: Request, response: Response, store: StoreDependency, body: BackfillRequestBody, key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Queue the chunks of a backfill; workers compute them one after the other."""
-    store.db.read(lambda connection: branches.branch(connection, body.branch))
-    wish, number = wished(body.select, body.first, body.last, chunk=body.chunk, branch=body.branch)
-    assert wish.days is not None
+    store.db.read(lambda connection: branches.get_branch(connection, body.branch))
+    run_request, days_per_chunk = build_backfill_request(
+        body.select, body.first, body.last, chunk=body.chunk, branch=body.branch
+    )
+    assert run_request.days is not None
     overrides = tuple(body.set_)
     chunks = [
-        Asked(replace(wish, days=days), f"backfill {days}", overrides).json() for days in wish.days.chunks(number)
+        SubmittedRequest(replace(run_request, days=days), f"backfill {days}", overrides).json()
+        for days in run_request.days.chunks(days_per_chunk)
     ]
-    asked_by = getattr(request.state, "key", None)
-    name = kept.make(store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, asked_by)
-    response.headers["Location"] = f"{PREFIX}/backfills/{name}"
+    request_key = getattr(request.state, "key", None)
+    name = kept.create(store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, request_key)
+    response.headers["Location"] = f"{API_PREFIX}/backfills/{name}"
     return store.db.read(lambda connection: kept.find(connection, name)).json()
 
 
-@router.get("/backfills/{name}", response_model=BackfillShown, summary="Show a backfill", responses=problems(404))
-def backfill(store: StoreHere, name: Name) -> dict[str, Any]:
-    """Return how far a backfill is."""
+@router.get("/backfills/{name}", response_model=BackfillView, summary="Show a backfill", responses=error_responses(404))
+def show_backfill(store: StoreDependency, name: NamePath) -> dict[str, Any]:
+    """Return a backfill with the state of its chunks."""
     return store.db.read(lambda connection: kept.find(connection, name)).json()
 
 
 @router.post(
     "/backfills/{name}/pause",
-    response_model=BackfillShown,
+    response_model=BackfillView,
     summary="Pause a backfill",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def pause(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
-    """Let later chunks wait; the one that goes on is finished."""
+def pause_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Hold back later chunks; the running one is finished."""
     return kept.pause(store.db, name).json()
 
 
 @router.post(
     "/backfills/{name}/resume",
-    response_model=BackfillShown,
+    response_model=BackfillView,
     summary="Resume a backfill",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def resume(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
-    """Go on, with what failed first."""
+def resume_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Continue a backfill, failed chunks first."""
     return kept.resume(store.db, name).json()
 
 
 @router.post(
     "/backfills/{name}/cancel",
-    response_model=BackfillShown,
+    response_model=BackfillView,
     summary="Cancel a backfill",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def cancel(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
-    """Run no further chunk, and stop the one that goes on."""
+def cancel_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Run no further chunks, and stop the running one."""
     return kept.cancel(store.db, name).json()

@@ -1,4 +1,4 @@
-"""Whether the service is alive, and whether it can work: open to everyone, and telling nothing else."""
+"""Routes for liveness and readiness: public, and without any other information."""
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Request
@@ -6,30 +6,30 @@ from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
 from runnel.errors import Unreachable
-from runnel.service.api.problem_json import problems
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["health"])
 
 
-class Alive(BaseModel):
-    """How the service is."""
+class HealthView(BaseModel):
+    """The state of the service."""
 
     status: str
 
 
-@router.get("/health", response_model=Alive, summary="Tell whether the process is up")
-async def health() -> dict[str, str]:
-    """Answer, whatever else is wrong."""
+@router.get("/health", response_model=HealthView, summary="Tell whether the process is up")
+async def show_health() -> dict[str, str]:
+    """Answer as long as the process is alive."""
     return {"status": "up"}
 
 
 @router.get(
     "/ready",
-    response_model=Alive,
+    response_model=HealthView,
     summary="Tell whether the database answers",
-    responses={503: problems()[503]},
+    responses={503: error_responses()[503]},
 )
-def ready(request: Request) -> dict[str, str]:
+def show_readiness(request: Request) -> dict[str, str]:
     """Answer 503 while the catalog database does not."""
     try:
         with request.app.state.lake.store.db.reading() as connection:

@@ -1,4 +1,4 @@
-"""Live state: an event whenever something changed, for a console that shows it."""
+"""Route for live state: an event whenever something changes, for the console."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from runnel.service.api import sse
-from runnel.service.api.change_poller import Pulse
-from runnel.service.api.problem_json import problems
+from runnel.service.api.change_poller import ChangePoller
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["service"])
 _STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "Events, without end"}
@@ -18,14 +18,14 @@ _STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}, "descrip
     "/events",
     summary="Listen to changes",
     response_class=StreamingResponse,
-    responses={**problems(), 200: _STREAM},
+    responses={**error_responses(), 200: _STREAM},
 )
-async def events(request: Request) -> StreamingResponse:
+async def stream_changes(request: Request) -> StreamingResponse:
     """Send an event `state` at once, and whenever the head of a branch, the queue, a worker or a stream changed."""
-    return sse.streamed(_events(request.app.state.pulse))
+    return sse.stream_events(_state_events(request.app.state.pulse))
 
 
-async def _events(pulse: Pulse) -> AsyncIterator[str]:
-    async with aclosing(pulse.states()) as states:  # so that the poller hears at once that nobody listens
+async def _state_events(poller: ChangePoller) -> AsyncIterator[str]:
+    async with aclosing(poller.watch_states()) as states:  # so that the poller notices at once if nobody listens
         async for state in states:
-            yield sse.HEARTBEAT if state is None else sse.event(state, name="state")
+            yield sse.HEARTBEAT if state is None else sse.format_event(state, name="state")

@@ -1,4 +1,4 @@
-"""Plans: what a run would compute, and why. A worker makes them, for they need the project's code."""
+"""Route for plans: what a run would compute, and why. A worker computes them, because they need the project's code."""
 
 from typing import Any
 
@@ -6,29 +6,29 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from runnel.lake.history import branches
-from runnel.project.planning.run_request import Wish
-from runnel.project.planning.run_request_json import Asked
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.parameters import Body, Ref
-from runnel.service.api.problem_json import problems
-from runnel.service.api.routes.operations.runs import Selection, Settings
-from runnel.service.api.worker_request import answered
+from runnel.project.planning.run_request import RunRequest
+from runnel.project.planning.run_request_json import SubmittedRequest
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.parameters import Ref, RequestBody
+from runnel.service.api.problem_json import error_responses
+from runnel.service.api.routes.operations.runs import ParameterSettings, Selection
+from runnel.service.api.worker_request import ask_worker
 
 router = APIRouter(tags=["runs"])
 
 
-class Planning(Body):
+class PlanRequestBody(RequestBody):
     """What to plan, as `runnel plan` takes it."""
 
     select: Selection = Field(default=[], examples=[["+dws.seller_day"]])
     exclude: Selection = Field(default=[])
     branch: Ref = "main"
     full_refresh: bool = False
-    set_: Settings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
+    set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
 
 
-class PlanShown(BaseModel):
+class PlanView(BaseModel):
     """What would be done to which table, and why; `jvm` tells whether Spark is needed."""
 
     model_config = ConfigDict(extra="allow")
@@ -37,10 +37,10 @@ class PlanShown(BaseModel):
     jvm: bool
 
 
-@router.post("/plan", response_model=PlanShown, summary="Plan a run", responses=problems(400, 404, 409, 413, 503))
-def plan(store: StoreHere, key: Key = None, body: Planning | None = None) -> dict[str, Any]:
-    """Return what a run would compute; nothing is changed. It needs a worker."""
-    asked = body or Planning()
-    store.db.read(lambda connection: branches.branch(connection, asked.branch))
-    wish = Wish(tuple(asked.select), tuple(asked.exclude), asked.branch, asked.full_refresh)
-    return answered(store, "plan", Asked(wish, None, tuple(asked.set_)).json(), asked.branch)
+@router.post("/plan", response_model=PlanView, summary="Plan a run", responses=error_responses(400, 404, 409, 413, 503))
+def plan_run(store: StoreDependency, key: IdempotencyKey = None, body: PlanRequestBody | None = None) -> dict[str, Any]:
+    """Return what a run would compute, without changing anything. Needs a worker."""
+    options = body or PlanRequestBody()
+    store.db.read(lambda connection: branches.get_branch(connection, options.branch))
+    run_request = RunRequest(tuple(options.select), tuple(options.exclude), options.branch, options.full_refresh)
+    return ask_worker(store, "plan", SubmittedRequest(run_request, None, tuple(options.set_)).json(), options.branch)

@@ -1,4 +1,4 @@
-"""Runs: asking for one, what became of each, stopping and repeating one."""
+"""Routes for runs: submit, list, show, cancel and retry."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -6,28 +6,28 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from runnel.client.json_views.run import entry_json, item_json, whole_json
+from runnel.client.json_views.run import entry_json, item_json, run_detail_json
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control import run_queue, workers
-from runnel.lake.control.run_history import Filter, listed, one
-from runnel.lake.control.run_queue import Entry, Queued
+from runnel.lake.control.run_history import RunFilter, find_run_record, list_run_records
+from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.control.tokens import ADMIN
 from runnel.lake.history import branches
-from runnel.project.planning.run_request import Wish
-from runnel.project.planning.run_request_json import Asked
-from runnel.service.api.dependencies import Caller, LakeHere, StoreHere
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.pagination import Page, page
-from runnel.service.api.parameters import DEFAULT, PREFIX, Body, Cursor, Limit, Ref, RunId, Text
-from runnel.service.api.problem_json import problems
+from runnel.project.planning.run_request import RunRequest
+from runnel.project.planning.run_request_json import SubmittedRequest
+from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.pagination import ListPage, build_page
+from runnel.service.api.parameters import API_PREFIX, DEFAULT_LIMIT, Cursor, Limit, Ref, RequestBody, RunId, Text
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["runs"])
-Setting = Annotated[str, StringConstraints(max_length=2000, pattern=r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$")]
-Settings = Annotated[list[Setting], Field(max_length=1000)]
+ParameterSetting = Annotated[str, StringConstraints(max_length=2000, pattern=r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$")]
+ParameterSettings = Annotated[list[ParameterSetting], Field(max_length=1000)]
 Selection = Annotated[list[Text], Field(max_length=1000)]
 
 
-class Wanted(Body):
+class RunRequestBody(RequestBody):
     """What to run, as `runnel run` takes it."""
 
     select: Selection = Field(default=[], examples=[["+dws.seller_day"]])
@@ -36,13 +36,13 @@ class Wanted(Body):
     full_refresh: bool = False
     verify: bool = False
     message: Text | None = None
-    set_: Settings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
+    set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
     author: Text | None = Field(default=None, description="Who asks, where a token of scope admin asks for somebody")
     now: bool = Field(default=False, description="Refuse where no worker is there to take it")
 
 
-class RunShown(BaseModel):
-    """A run. What only the queue knows is missing where a command ran it by itself."""
+class RunView(BaseModel):
+    """A run. Fields of the queue are missing if a command ran it without the queue."""
 
     run: str
     state: str = Field(description="queued, running, succeeded, failed, cancelled, nothing or lost")
@@ -63,7 +63,7 @@ class RunShown(BaseModel):
     error: dict[str, Any] | None = None
 
 
-class Step(BaseModel):
+class StepView(BaseModel):
     """What a run did to a table."""
 
     model_config = ConfigDict(extra="allow")
@@ -76,115 +76,129 @@ class Step(BaseModel):
     spark: dict[str, Any] | None = Field(default=None, description="What Spark did: tasks, bytes, spill, skew")
 
 
-class RunWhole(RunShown):
-    """A run with its steps, what it was made with, and its attempts."""
+class RunDetailView(RunView):
+    """A run with its steps, its code, git commit and packages, and its attempts."""
 
     code: str | None
     git: dict[str, Any] | None
     packages: dict[str, Any] | None
-    steps: list[Step]
+    steps: list[StepView]
     spent: dict[str, float] = Field(description="Seconds of each phase, of all steps and the run itself")
     timeline: dict[str, float] = Field(description="Seconds of what the run did, one thing after another")
     wish: dict[str, Any] | None
     outcome: dict[str, Any] | None
-    attempts: list[RunShown]
+    attempts: list[RunView]
 
 
-State = Annotated[Ref | None, Query(description="Only runs in this state.")]
-Cause = Annotated[Ref | None, Query(description="Only runs for this reason, such as `schedule/nightly`.")]
-OnBranch = Annotated[Ref | None, Query(description="Only runs on this branch.")]
+StateQuery = Annotated[Ref | None, Query(description="Only runs in this state.")]
+CauseQuery = Annotated[Ref | None, Query(description="Only runs for this reason, such as `schedule/nightly`.")]
+BranchFilterQuery = Annotated[Ref | None, Query(description="Only runs on this branch.")]
 
 
 @router.get(
-    "/runs", response_model=Page[RunShown], response_model_exclude_unset=True, summary="List runs", responses=problems()
+    "/runs",
+    response_model=ListPage[RunView],
+    response_model_exclude_unset=True,
+    summary="List runs",
+    responses=error_responses(),
 )
-def runs(
-    store: StoreHere,
-    state: State = None,
-    cause: Cause = None,
-    branch: OnBranch = None,
-    limit: Limit = DEFAULT,
+def list_runs(
+    store: StoreDependency,
+    state: StateQuery = None,
+    cause: CauseQuery = None,
+    branch: BranchFilterQuery = None,
+    limit: Limit = DEFAULT_LIMIT,
     before: Cursor = None,
 ) -> dict[str, Any]:
-    """Return what was queued and what commands ran by themselves, newest first."""
-    wanted = Filter(state, cause, branch)
-    found = store.db.read(lambda connection: listed(connection, wanted, limit, before))
-    return page(found, limit, lambda one: one.id, item_json)
+    """Return queued runs, and runs of commands without the queue, newest first."""
+    run_filter = RunFilter(state, cause, branch)
+    records = store.db.read(lambda connection: list_run_records(connection, run_filter, limit, before))
+    return build_page(records, limit, lambda record: record.id, item_json)
 
 
 @router.post(
-    "/runs", status_code=202, response_model=RunShown, summary="Ask for a run", responses=problems(400, 404, 409, 413)
+    "/runs",
+    status_code=202,
+    response_model=RunView,
+    summary="Ask for a run",
+    responses=error_responses(400, 404, 409, 413),
 )
-def ask(
+def submit_run(
     request: Request,
     response: Response,
-    store: StoreHere,
-    lake: LakeHere,
+    store: StoreDependency,
+    lake: LakeDependency,
     caller: Caller,
-    key: Key = None,
-    body: Wanted | None = None,
+    key: IdempotencyKey = None,
+    body: RunRequestBody | None = None,
 ) -> dict[str, Any]:
-    """Queue a run; a worker takes it. `Location` says where to look for it."""
-    asked = body or Wanted()
-    store.db.read(lambda connection: branches.branch(connection, asked.branch))
-    wish = Wish(tuple(asked.select), tuple(asked.exclude), asked.branch, asked.full_refresh, asked.verify)
-    if asked.author is not None and caller.scope != ADMIN:
+    """Queue a run for a worker. The header `Location` has its URL."""
+    options = body or RunRequestBody()
+    store.db.read(lambda connection: branches.get_branch(connection, options.branch))
+    run_request = RunRequest(
+        tuple(options.select), tuple(options.exclude), options.branch, options.full_refresh, options.verify
+    )
+    if options.author is not None and caller.scope != ADMIN:
         what = f"the token `{caller.name}` may not ask in the name of somebody else"
         raise Mistake("AUTHOR_FORBIDDEN", what, fix=f"leave `author` out, or use a token of scope {ADMIN}")
-    if asked.now and not store.db.read(lambda connection: workers.are_there(connection, lake.settings.name)):
+    if options.now and not store.db.read(lambda connection: workers.has_worker(connection, lake.settings.name)):
         fix = "`runnel worker` starts one; without `now` the run waits for one"
         raise Conflict("NO_WORKER", "no worker is there to take the run", fix=fix)
-    author = asked.author or store.author
-    entry = Entry(Asked(wish, asked.message, tuple(asked.set_)).json(), author, asked.branch)
-    return _submitted(request, response, store, entry)
+    author = options.author or store.author
+    entry = QueueRequest(
+        SubmittedRequest(run_request, options.message, tuple(options.set_)).json(), author, options.branch
+    )
+    return _submit_entry(request, response, store, entry)
 
 
-@router.get("/runs/{run}", response_model=RunWhole, summary="Show a run", responses=problems(404))
-def run(store: StoreHere, run: RunId) -> dict[str, Any]:
-    """Return what became of a run: its state, its attempts, and what it did to each table."""
-    return whole_json(store.db.read(lambda connection: one(connection, run)))
+@router.get("/runs/{run}", response_model=RunDetailView, summary="Show a run", responses=error_responses(404))
+def show_run(store: StoreDependency, run: RunId) -> dict[str, Any]:
+    """Return a run: its state, its attempts, and what it did to each table."""
+    return run_detail_json(store.db.read(lambda connection: find_run_record(connection, run)))
 
 
 @router.post(
-    "/runs/{run}/cancel", response_model=RunShown, summary="Stop a run", responses=problems(400, 404, 409, 413)
+    "/runs/{run}/cancel", response_model=RunView, summary="Stop a run", responses=error_responses(400, 404, 409, 413)
 )
-def cancel(store: StoreHere, run: RunId, key: Key = None) -> dict[str, Any]:
-    """Stop a run: one that waits at once, one that runs as soon as its worker hears of it."""
-    return entry_json(run_queue.cancel(store.db, _queued(store, run).id))
+def cancel_run(store: StoreDependency, run: RunId, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Stop a run: a queued one at once, a running one as soon as its worker notices."""
+    return entry_json(run_queue.cancel(store.db, _find_entry(store, run).id))
 
 
 @router.post(
     "/runs/{run}/retry",
     status_code=202,
-    response_model=RunShown,
+    response_model=RunView,
     summary="Repeat a run",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def retry(request: Request, response: Response, store: StoreHere, run: RunId, key: Key = None) -> dict[str, Any]:
-    """Queue the same wish once more, as a run of its own."""
-    found = _queued(store, run)
-    if found.is_open:
-        what = f"run {found.id} has not ended: it is {found.state}"
+def retry_run(
+    request: Request, response: Response, store: StoreDependency, run: RunId, key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Queue the same request again, as a new run."""
+    entry = _find_entry(store, run)
+    if entry.is_open:
+        what = f"run {entry.id} has not ended: it is {entry.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")
-    wish = {name: value for name, value in found.wish.items() if name != "trace"}
-    again = Entry(wish, store.author, found.branch, found.kind, retries=found.retries)
-    return _submitted(request, response, store, replace(again, timeout_seconds=found.timeout_seconds))
+    request_json = {name: value for name, value in entry.request.items() if name != "trace"}
+    new_entry = QueueRequest(request_json, store.author, entry.branch, entry.kind, retries=entry.retries)
+    return _submit_entry(request, response, store, replace(new_entry, timeout_seconds=entry.timeout_seconds))
 
 
-def _queued(store: StoreHere, text: str) -> Queued:
-    """Return the entry of a run that was queued."""
-    found = store.db.read(lambda connection: one(connection, text))
-    if found.entry is None:
-        what = f"run {found.id} was not queued: a command ran it by itself"
+def _find_entry(store: StoreDependency, run_id: str) -> QueueEntry:
+    """Return the queue entry of a run; raise if the run was not queued."""
+    record = store.db.read(lambda connection: find_run_record(connection, run_id))
+    if record.entry is None:
+        what = f"run {record.id} was not queued: a command ran it by itself"
         raise Mistake("RUN_NOT_QUEUED", what, fix="repeat or stop the command")
-    return found.entry
+    return record.entry
 
 
-def _submitted(request: Request, response: Response, store: StoreHere, entry: Entry) -> dict[str, Any]:
-    """Queue an entry. A request with a key is queued once, even where its first answer was lost with the service."""
+def _submit_entry(request: Request, response: Response, store: StoreDependency, entry: QueueRequest) -> dict[str, Any]:
+    """Queue an entry. A request with a key is queued once, even if the service crashed before it answered."""
     key = getattr(request.state, "key", None)
     slot = f"request/{key}" if key else None
     run_queue.submit(store.db, replace(entry, slot=slot))
-    found = store.db.read(lambda c: run_queue.in_slot(c, slot) if slot else run_queue.find(c, entry.id))
-    response.headers["Location"] = f"{PREFIX}/runs/{found.id}"
-    return entry_json(found)
+    stored_entry = store.db.read(lambda c: run_queue.find_by_slot(c, slot) if slot else run_queue.find(c, entry.id))
+    response.headers["Location"] = f"{API_PREFIX}/runs/{stored_entry.id}"
+    return entry_json(stored_entry)

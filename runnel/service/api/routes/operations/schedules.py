@@ -1,4 +1,4 @@
-"""Schedules: what is due when, and pausing one."""
+"""Routes for schedules: list, pause and resume."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -7,21 +7,21 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from runnel.lake.control import schedules as calendar
-from runnel.project.inspection.schedule_list import line_of
-from runnel.service.api.dependencies import StoreHere
-from runnel.service.api.middleware.idempotency import Key
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import Name
-from runnel.service.api.problem_json import problems
+from runnel.project.inspection.schedule_list import build_schedule_status
+from runnel.service.api.dependencies import StoreDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import NamePath
+from runnel.service.api.problem_json import error_responses
 
 if TYPE_CHECKING:
-    from runnel.lake.control.schedules import Standing
+    from runnel.lake.control.schedules import ScheduleRecord
 
 router = APIRouter(tags=["schedules"])
 
 
-class ScheduleShown(BaseModel):
-    """A schedule: what its project declares, how far it has come, and whether it is paused."""
+class ScheduleView(BaseModel):
+    """A schedule: its declaration, what it queued last, and whether it is paused."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -43,42 +43,44 @@ class ScheduleShown(BaseModel):
     gone_at: str | None = Field(description="Since when it is no longer declared")
 
 
-@router.get("/schedules", response_model=Page[ScheduleShown], summary="List schedules", responses=problems())
-def schedules(store: StoreHere) -> dict[str, Any]:
+@router.get("/schedules", response_model=ListPage[ScheduleView], summary="List schedules", responses=error_responses())
+def list_schedules(store: StoreDependency) -> dict[str, Any]:
     """Return all schedules by name."""
-    return whole([_json(store, one) for one in store.db.read(calendar.standing)])
+    return build_single_page(
+        [_schedule_to_json(store, schedule) for schedule in store.db.read(calendar.list_schedules)]
+    )
 
 
 @router.post(
     "/schedules/{name}/pause",
-    response_model=ScheduleShown,
+    response_model=ScheduleView,
     summary="Pause a schedule",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def pause(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
-    """Let a schedule queue nothing until it is resumed."""
-    return _json(store, calendar.pause(store.db, name, store.author))
+def pause_schedule(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Pause a schedule: it queues nothing until it is resumed."""
+    return _schedule_to_json(store, calendar.pause(store.db, name, store.author))
 
 
 @router.post(
     "/schedules/{name}/resume",
-    response_model=ScheduleShown,
+    response_model=ScheduleView,
     summary="Resume a schedule",
-    responses=problems(400, 404, 409, 413),
+    responses=error_responses(400, 404, 409, 413),
 )
-def resume(store: StoreHere, name: Name, key: Key = None) -> dict[str, Any]:
-    """Let a paused schedule go on."""
-    return _json(store, calendar.pause(store.db, name, store.author, resume=True))
+def resume_schedule(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
+    """Resume a paused schedule."""
+    return _schedule_to_json(store, calendar.pause(store.db, name, store.author, resume=True))
 
 
-def _json(store: StoreHere, one: "Standing") -> dict[str, Any]:
-    line = store.db.read(lambda connection: line_of(connection, one, datetime.now(UTC)))
+def _schedule_to_json(store: StoreDependency, schedule: "ScheduleRecord") -> dict[str, Any]:
+    schedule_status = store.db.read(lambda connection: build_schedule_status(connection, schedule, datetime.now(UTC)))
     return {
-        "schedule": one.name,
-        "declared": dict(one.declared),
-        "cursor": dict(one.cursor),
-        "seen_at": one.seen_at,
-        "paused_at": one.paused_at,
-        "gone_at": one.gone_at,
-        **line.json(),
+        "schedule": schedule.name,
+        "declared": dict(schedule.declared),
+        "cursor": dict(schedule.cursor),
+        "seen_at": schedule.seen_at,
+        "paused_at": schedule.paused_at,
+        "gone_at": schedule.gone_at,
+        **schedule_status.json(),
     }

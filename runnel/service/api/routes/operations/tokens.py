@@ -1,4 +1,4 @@
-"""Tokens: who may ask, made and revoked by whoever has one of scope admin; and what one's own may do."""
+"""Routes for tokens: list, create and revoke, with scope admin; and what the caller's own token may do."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,17 +8,17 @@ from pydantic import BaseModel, Field, StringConstraints
 from runnel import __version__
 from runnel.errors import Conflict
 from runnel.lake.control import tokens as kept
-from runnel.service.api.dependencies import Caller, LakeHere, StoreHere
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.parameters import Body, Name, Ref
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.parameters import NamePath, Ref, RequestBody
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["tokens"])
-Pattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}$")]
+TablePattern = Annotated[str, StringConstraints(pattern=r"^[a-z*][a-z0-9_*]{0,62}\.[a-z*][a-z0-9_*]{0,62}$")]
 
 
-class TokenShown(BaseModel):
-    """A token without its text. A limited one has the `tables` or the `branch` that it is for."""
+class TokenView(BaseModel):
+    """A token without its text. `tables` and `branch` are its limits, if it has any."""
 
     token: str
     scope: str = Field(description="read, write or admin")
@@ -28,56 +28,62 @@ class TokenShown(BaseModel):
     revoked_at: str | None
 
 
-class TokenMade(TokenShown):
+class NewTokenView(TokenView):
     """A token with its text, which is never shown again."""
 
     secret: str
 
 
-class Own(TokenShown):
-    """The token that asks, and what it opens."""
+class OwnTokenView(TokenView):
+    """The caller's token, with the project and the version of the service."""
 
     project: str
     version: str
 
 
-class NewToken(Body):
-    """A token to make; `tables` and `branch` limit one of scope read."""
+class NewToken(RequestBody):
+    """A token to create; `tables` and `branch` limit a token of scope read."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$")]
     scope: Literal["read", "write", "admin"] = "read"
-    tables: Annotated[list[Pattern], Field(min_length=1, max_length=100)] | None = Field(
+    tables: Annotated[list[TablePattern], Field(min_length=1, max_length=100)] | None = Field(
         default=None, examples=[["dws.*"]]
     )
     branch: Ref | None = None
 
 
-@router.get("/token", response_model=Own, summary="Show the token that asks", responses=problems())
-def own(lake: LakeHere, caller: Caller) -> dict[str, Any]:
-    """Return what the token that came with the request may do, and of which project."""
+@router.get("/token", response_model=OwnTokenView, summary="Show the token that asks", responses=error_responses())
+def show_own_token(lake: LakeDependency, caller: Caller) -> dict[str, Any]:
+    """Return what the caller's token may do, and in which project."""
     return {**caller.json(), "project": lake.settings.name, "version": __version__}
 
 
-@router.get("/tokens", response_model=Page[TokenShown], summary="List tokens", responses=problems())
-def tokens(store: StoreHere) -> dict[str, Any]:
-    """Return all tokens by name, those that were revoked too. Needs scope admin."""
-    return whole([one.json() for one in store.db.read(kept.tokens)])
+@router.get("/tokens", response_model=ListPage[TokenView], summary="List tokens", responses=error_responses())
+def list_tokens(store: StoreDependency) -> dict[str, Any]:
+    """Return all tokens by name, including revoked ones. Needs scope admin."""
+    return build_single_page([token.json() for token in store.db.read(kept.list_tokens)])
 
 
 @router.post(
-    "/tokens", status_code=201, response_model=TokenMade, summary="Make a token", responses=problems(400, 404, 413)
+    "/tokens",
+    status_code=201,
+    response_model=NewTokenView,
+    summary="Make a token",
+    responses=error_responses(400, 404, 413),
 )
-def make(store: StoreHere, body: NewToken) -> dict[str, Any]:
-    """Make a token; its text is in this answer, and nowhere else. Needs scope admin."""
+def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
+    """Create a token; its text is only in this answer. Needs scope admin."""
     tables = tuple(body.tables) if body.tables is not None else None
     secret = kept.create(store.db, body.name, body.scope, tables=tables, branch=body.branch)
-    made = store.db.read(lambda connection: kept.find(connection, body.name))
-    return {**made.json(), "secret": secret}
+    token = store.db.read(lambda connection: kept.find(connection, body.name))
+    return {**token.json(), "secret": secret}
 
 
-@router.delete("/tokens/{name}", response_model=TokenShown, summary="Revoke a token", responses=problems(404, 409))
-def revoke(store: StoreHere, caller: Caller, name: Name) -> dict[str, Any]:
-    """Let a token open nothing any more. Needs scope admin; the token that asks can't revoke itself."""
+@router.delete(
+    "/tokens/{name}", response_model=TokenView, summary="Revoke a token", responses=error_responses(404, 409)
+)
+def revoke_token(store: StoreDependency, caller: Caller, name: NamePath) -> dict[str, Any]:
+    """Revoke a token. Needs scope admin; the caller's own token can't be revoked."""
     if name == caller.name:
         what = f"`{name}` is the token that asks"
         raise Conflict("TOKEN_OWN", what, fix="ask with another, so that you are not locked out by mistake")

@@ -1,4 +1,4 @@
-"""Who works for the lake, and how the service is."""
+"""Routes for workers and the status of the service."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from pydantic import BaseModel
 from runnel import __version__
 from runnel.lake.control import change_signal
 from runnel.lake.control import workers as crew
-from runnel.service.api.dependencies import LakeHere, StoreHere
-from runnel.service.api.pagination import Page, whole
-from runnel.service.api.problem_json import problems
+from runnel.service.api.dependencies import LakeDependency, StoreDependency
+from runnel.service.api.pagination import ListPage, build_single_page
+from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["service"])
 
 
-class WorkerShown(BaseModel):
-    """A process that computes, or answers."""
+class WorkerView(BaseModel):
+    """A worker process, or a server process."""
 
     worker: str
     kind: str
@@ -26,36 +26,38 @@ class WorkerShown(BaseModel):
     detail: dict[str, Any]
 
 
-class Depth(BaseModel):
-    """How many runs wait, and how many go on."""
+class QueueDepthView(BaseModel):
+    """How many runs are queued, and how many are running."""
 
     queued: int
     running: int
 
 
-class Status(BaseModel):
-    """How the service is."""
+class ServiceStatusView(BaseModel):
+    """The status of the service."""
 
     project: str
     version: str
-    queue: Depth
-    workers: list[WorkerShown]
+    queue: QueueDepthView
+    workers: list[WorkerView]
 
 
-@router.get("/workers", response_model=Page[WorkerShown], summary="List workers", responses=problems())
-def workers(store: StoreHere) -> dict[str, Any]:
-    """Return the processes that are there now, the oldest first."""
-    return whole([_json(one) for one in store.db.read(crew.present)])
+@router.get("/workers", response_model=ListPage[WorkerView], summary="List workers", responses=error_responses())
+def list_workers(store: StoreDependency) -> dict[str, Any]:
+    """Return the running processes, oldest first."""
+    return build_single_page([_worker_to_json(worker) for worker in store.db.read(crew.list_alive)])
 
 
-@router.get("/status", response_model=Status, summary="Show how the service is", responses=problems())
-def status(lake: LakeHere) -> dict[str, Any]:
-    """Return the version, who works, and how many runs wait and go on."""
-    depth, found = lake.store.db.read(lambda connection: (change_signal.depths(connection), crew.present(connection)))
-    told = {"project": lake.settings.name, "version": __version__}
-    return {**told, "queue": depth, "workers": [_json(one) for one in found]}
+@router.get("/status", response_model=ServiceStatusView, summary="Show how the service is", responses=error_responses())
+def show_status(lake: LakeDependency) -> dict[str, Any]:
+    """Return the version, the running processes, and how many runs are queued and running."""
+    depth, present_workers = lake.store.db.read(
+        lambda connection: (change_signal.count_open_requests(connection), crew.list_alive(connection))
+    )
+    summary = {"project": lake.settings.name, "version": __version__}
+    return {**summary, "queue": depth, "workers": [_worker_to_json(worker) for worker in present_workers]}
 
 
-def _json(one: crew.Worker) -> dict[str, Any]:
-    told = {"worker": one.id, "kind": one.kind, "state": one.state}
-    return {**told, "started_at": one.started_at, "renewed_at": one.renewed_at, "detail": dict(one.detail)}
+def _worker_to_json(worker: crew.WorkerRecord) -> dict[str, Any]:
+    identity = {"worker": worker.id, "kind": worker.kind, "state": worker.state}
+    return {**identity, "started_at": worker.started_at, "renewed_at": worker.renewed_at, "detail": dict(worker.detail)}

@@ -30,7 +30,7 @@ demo: $(READY) ## Tell the story of a flow: run, a new file, failing checks, a b
 	@$(BIN)/python demo/story.py
 
 test: $(READY) ## Run all tests
-	@$(BIN)/python -m tests.room $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests runnel
+	@$(BIN)/python -m tests.tmpfs_runner $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests runnel
 
 check: $(READY) ## Check format, lint, types, layers, doctests and the fast tests, in under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run $(BIN)/ruff format"; exit 1; }
@@ -40,7 +40,7 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_naming.py tests/test_docs.py
 
 test-faults: $(READY) ## Kill the lake and the service at 700 random moments, try random histories; SEED=n repeats, ONLY=word picks a part
-	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.many
+	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.run_faults
 
 test-conformance: $(READY) ## Run suites that others wrote: Spark's golden SQL files on DuckDB (10 minutes); ONLY=word picks files
 	@ONLY=$(ONLY) $(BIN)/python -m tests.conformance.golden

@@ -86,10 +86,10 @@ _HOMES = {
 _ROOMS = ("kit", "testing")
 
 
-if not TYPE_CHECKING:  # who checks types is told of a name that does not exist
+if not TYPE_CHECKING:  # type checkers must report names that do not exist
 
     def __getattr__(name: str) -> object:
-        # Loaded on first use, so that importing Runnel costs next to nothing.
+        # Import each name on first use, so that `import runnel` stays fast.
         from importlib import import_module
 
         if name in _HOMES:

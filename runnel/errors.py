@@ -1,6 +1,6 @@
-"""The one tree of errors that users see.
+"""Define all errors that users see, in one class hierarchy.
 
-Every error keeps its parts as attributes, so that the command line, REST and the console show the same thing.
+Every error keeps its parts as attributes, so that the command line, REST and the console show the same text.
 Imports nothing.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 class RunnelError(Exception):
-    """A mistake or failure, told so that its reader knows what to do.
+    """A mistake or failure, described so that the reader knows what to do.
 
-    `code` is stable; scripts rely on it. `exit_code` is what the command line ends with.
+    `code` is stable; scripts rely on it. The command line exits with `exit_code`.
     """
 
     exit_code = 1
@@ -41,19 +41,19 @@ class RunnelError(Exception):
         return {"code": self.code, "what": self.what, "at": self.at, "fix": self.fix}
 
     def to_json_with_kind(self) -> dict[str, str | int | None]:
-        """Return the error with its kind, so that another process can raise the same; see `error_of`."""
+        """Return the error as JSON with its class, so that another process can raise it; see `error_from_json`."""
         kind = next(base.__name__ for base in type(self).__mro__ if not base.__name__.startswith("_"))
         return {**self.to_json(), "kind": kind, "exit_code": self.exit_code}
 
 
 class Mistake(RunnelError):
-    """Something that was typed or declared is wrong; trying again unchanged fails again."""
+    """The user typed or declared something wrong; an unchanged retry fails again."""
 
     exit_code = 2
 
 
 class Conflict(RunnelError):
-    """Two writers changed the same thing, and nothing but a person can decide."""
+    """Two writers changed the same thing, and only a person can resolve it."""
 
 
 class VersionConflict(RunnelError):
@@ -70,24 +70,24 @@ class VersionConflict(RunnelError):
 
 
 class CorruptData(RunnelError):
-    """Stored data is not what its metadata promises."""
+    """Stored data does not match its metadata."""
 
 
 class Unreachable(RunnelError):
-    """A system that is needed does not answer, or it is unknown whether it did what was asked."""
+    """A required system does not answer, or it is unknown whether it carried out the request."""
 
     exit_code = 3
-    was_retried = False  # whether it was asked again already, as often as is worth it
+    was_retried = False  # whether the request was already retried as often as is useful
 
 
 class NoRoom(Unreachable):
-    """A disk is full. What was begun is not published, and goes well once there is room."""
+    """A disk is full. Nothing was published; the same command works once there is space."""
 
     exit_code = 1
 
 
 class Cancelled(RunnelError):
-    """The user stopped it."""
+    """The user cancelled the command or run."""
 
     exit_code = 130
 
@@ -108,7 +108,7 @@ def error_from_json(fields: Mapping[str, object] | None) -> RunnelError:
         error_type.exit_code: error_type for error_type in (Mistake, Unreachable, Cancelled)
     }
     kind = kinds.get(fields.get("kind")) or by_exit_code.get(fields.get("exit_code"), RunnelError)
-    while kind.__str__ is not RunnelError.__str__:  # its text is made of more than is told
+    while kind.__str__ is not RunnelError.__str__:  # the JSON lacks the parts that its text needs
         kind = next(error_type for error_type in kind.__mro__[1:] if issubclass(error_type, RunnelError))
     error = kind.__new__(kind, str(fields["what"]))
     at, fix = (None if fields.get(name) is None else str(fields[name]) for name in ("at", "fix"))

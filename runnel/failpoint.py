@@ -1,8 +1,8 @@
 """Fail on purpose at a named step, so that tests can show what a crash there leaves behind.
 
 `RUNNEL_FAIL=point:kill` ends the process with SIGKILL when it reaches `point`; `point:error` raises, `point:sleep=3`
-waits, `point:enospc` raises "no space left on device". `point:kill@4` acts at the fourth passing. Several are
-separated by commas. Without the variable a failpoint costs one dictionary look-up.
+waits, `point:enospc` raises "no space left on device". `point:kill@4` acts the fourth time. Separate several
+with commas. Without the variable a failpoint costs one dictionary look-up.
 """
 
 import errno
@@ -12,15 +12,15 @@ import time
 from functools import lru_cache
 
 POINTS: dict[str, str] = {}
-"""Every declared point and what has just happened when it is reached."""
+"""Every declared failpoint, with what the code has just done when it reaches it."""
 
 
 class InjectedFault(OSError):
-    """The error that a failpoint raises; no code of ours catches it by name."""
+    """The error that a failpoint raises; Runnel never catches it by name."""
 
 
 def declare(name: str, when: str) -> str:
-    """Register a point, once per module, and return its name."""
+    """Register a failpoint, once per module, and return its name."""
     POINTS[name] = when
     return name
 
@@ -39,7 +39,7 @@ _passed: dict[str, int] = {}
 
 
 def reach(name: str) -> None:
-    """Act if this point is armed."""
+    """Fail as configured if this failpoint is armed."""
     text = os.environ.get("RUNNEL_FAIL")
     if not text:
         return

@@ -1,7 +1,7 @@
-"""Names of columns that Runnel's own queries add to the columns of a table, and names that no new column may have.
+"""Name the columns that Runnel's own queries add to those of a table, and the names that no new column may have.
 
 Every such column is named here, and all names begin with a character that no column of a table can have: loads, sources
-and tasks refuse column names with control characters. So whatever users call their columns, theirs are theirs.
+and tasks refuse column names with control characters. So internal names never collide with users' columns.
 """
 
 from unicodedata import category
@@ -15,11 +15,11 @@ INTERNAL_WORDS = frozenset(_WORDS.split())
 ICEBERG_COLUMNS = frozenset(
     ("_file", "_pos", "_spec_id", "_partition", "_deleted", "_row_id", "_last_updated_sequence_number")
 )
-"""Iceberg's own columns, which say where a row is stored. Spark reads no table with another column of such a name."""
+"""Iceberg's metadata columns, which say where a row is stored. Spark can't read a table that has a column so named."""
 
 
 def internal_column(word: str, number: int | None = None) -> str:
-    r"""Return the name of a column that exists in a query of Runnel's only.
+    r"""Return the name of a column that exists only in Runnel's own queries.
 
     >>> internal_column("slice", 2)
     '\x1frunnel slice 2'
@@ -29,7 +29,7 @@ def internal_column(word: str, number: int | None = None) -> str:
 
 
 def is_internal(name: str) -> bool:
-    """Tell whether a column's name could be that of an internal column."""
+    """Tell whether a column name may belong to an internal column."""
     return name.startswith(INTERNAL_MARK)
 
 

@@ -1,4 +1,4 @@
-"""Names of tables, branches, tags and commits, with the one rule that they obey."""
+"""Parse and validate names of tables, branches, tags and commits, all by one rule."""
 
 import re
 import secrets
@@ -26,7 +26,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str) -> "TableName":
-        """Return the name that a user typed, refusing what breaks the rule.
+        """Parse a table name that a user typed; raise a mistake if it breaks the rule.
 
         >>> TableName.parse("ods.orders")
         TableName(layer='ods', name='orders')
@@ -42,7 +42,7 @@ class TableName:
 
     @classmethod
     def parse_unchecked(cls, text: str) -> "TableName":
-        """Return a name as the catalog holds it; another engine may have chosen it, so it may break the rule."""
+        """Parse a name stored in the catalog; another engine may have chosen it, so it may break the rule."""
         layer, _, name = text.rpartition(".")
         return cls(layer, name)
 
@@ -62,7 +62,7 @@ def quote_value(text: object, max_length: int = 60) -> str:
 
 
 def validate_branch_name(text: str) -> str:
-    """Return `text` if a branch may be called that."""
+    """Return `text` if it is a valid branch name; raise a mistake otherwise."""
     if not _BRANCH.match(text):
         fix = "use lower-case ASCII letters, digits, _ and -, starting with a letter, at most 63 characters"
         raise Mistake("NAME_BRANCH", f"{quote_value(text)} is not a branch name", fix=fix)
@@ -73,7 +73,7 @@ def validate_branch_name(text: str) -> str:
 
 
 def validate_tag_name(text: str) -> str:
-    """Return `text` if a tag may be called that."""
+    """Return `text` if it is a valid tag name; raise a mistake otherwise."""
     if not _TAG.match(text):
         fix = "use lower-case ASCII letters, digits, _, - and ., starting with a letter, at most 63 characters"
         raise Mistake("NAME_TAG", f"{quote_value(text)} is not a tag name", fix=fix)
@@ -86,10 +86,10 @@ def looks_like_commit(text: str) -> bool:
 
 
 def new_commit_id() -> str:
-    """Return a fresh commit id; it is chosen before the transaction that stores it."""
+    """Return a new commit id, chosen before the transaction that stores it."""
     return secrets.token_hex(COMMIT_LENGTH // 2)
 
 
 def new_run_id(at: datetime) -> str:
-    """Return a fresh id of a run, which sorts by time."""
+    """Return a new run id; run ids sort by time."""
     return f"{at:%Y%m%dt%H%M%S}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""Values as HTML, for notebooks: plain tables, everything escaped. Imports nothing."""
+"""Render values as HTML for notebooks: plain tables, everything escaped. Imports nothing."""
 
 from collections.abc import Collection, Iterable, Sequence
 from html import escape

@@ -1,6 +1,6 @@
-"""Where time goes: a clock per thread that is always in one phase.
+"""Measure how much time a run spends in each phase, with one clock per thread.
 
-Whoever works says `with phase("write")`; where nobody keeps a clock that costs nothing. Imports nothing.
+Code marks its phase by `with measure_phase("write")`; without a clock on the thread that does nothing. Imports nothing.
 """
 
 import time
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-PASS = "pass"  # one pass of Spark, which reads, computes, checks rows and writes at once
-WAITS = ("queue", "inputs", "slot", "spark", "pause")  # what may be waited for
-PHASES = ("wait", "plan", "read", "compute", "check", "write", "publish")  # as people see them, in this order
+PASS = "pass"  # one Spark pass that reads, computes, checks rows and writes at once
+WAITS = ("queue", "inputs", "slot", "spark", "pause")  # what a run may wait for
+PHASES = ("wait", "plan", "read", "compute", "check", "write", "publish")  # as shown to users, in this order
 
 
 @dataclass(frozen=True)
 class PhaseSegment:
-    """A while in one phase; times are seconds since 1970."""
+    """A stretch of time in one phase; times are seconds since 1970."""
 
     phase: str
     start: float
@@ -24,12 +24,12 @@ class PhaseSegment:
 
     @property
     def seconds(self) -> float:
-        """Return how long it was."""
+        """Return the duration in seconds."""
         return self.end - self.start
 
 
 class PhaseClock:
-    """Segments without gaps, from when it is made. Not shared by threads; a jump of the system's clock does no harm."""
+    """Records phases without gaps from its creation on. For one thread; changes of the system clock don't affect it."""
 
     def __init__(self, phase: str) -> None:
         self.segments: list[PhaseSegment] = []
@@ -38,12 +38,12 @@ class PhaseClock:
         self._segment_start = self.now()
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the current time in seconds since 1970."""
         return time.monotonic() + self._offset
 
     @contextmanager
     def enter_phase(self, name: str) -> Iterator[None]:
-        """Be in another phase while the block runs."""
+        """Switch to a phase while the block runs, then back."""
         self._close_segment()
         self._phases.append(name)
         try:
@@ -72,7 +72,7 @@ _CLOCK: ContextVar[PhaseClock | None] = ContextVar("runnel_clock", default=None)
 
 @contextmanager
 def record_phases(phase: str) -> Iterator[PhaseClock]:
-    """Keep a clock for this thread, in a phase to begin with."""
+    """Record the phases of this thread while the block runs, starting in `phase`."""
     clock = PhaseClock(phase)
     token = _CLOCK.set(clock)
     try:
@@ -83,7 +83,7 @@ def record_phases(phase: str) -> Iterator[PhaseClock]:
 
 @contextmanager
 def measure_phase(name: str) -> Iterator[None]:
-    """Let the time of a block go to a phase, if this thread has a clock."""
+    """Count the time of a block towards a phase, if this thread has a clock."""
     clock = _CLOCK.get()
     if clock is None:
         yield

@@ -1,4 +1,4 @@
-"""What is to be done before this process ends, each part within a bounded time. Imports nothing."""
+"""Run hooks before this process ends; each hook must finish in bounded time. Imports nothing."""
 
 import atexit
 from collections.abc import Callable
@@ -8,14 +8,14 @@ _HOOKS: list[Callable[[], object]] = []
 
 
 def register(hook: Callable[[], object]) -> None:
-    """Have something done before the process ends, in whatever way it does."""
+    """Register a hook to run before the process ends."""
     if not _HOOKS:
         atexit.register(run_hooks)
     _HOOKS.append(hook)
 
 
 def run_hooks() -> None:
-    """Do it now, once."""
+    """Run all registered hooks now, each once."""
     while _HOOKS:
-        with suppress(Exception):  # it must not hold up the end
+        with suppress(Exception):  # a failing hook must not keep the process from ending
             _HOOKS.pop()()

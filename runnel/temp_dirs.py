@@ -1,7 +1,7 @@
-"""Folders for temporary files that go with their process, also with one that was killed.
+"""Create folders for temporary files that are removed after their process ends, even if it was killed.
 
-A process has one folder, below one of its user, and holds the lock of a file in it for as long as it lives: whoever
-makes the next one removes those that nobody holds. The kernel drops a lock with its process.
+Each process has one folder, below a folder of its user, and locks a file in it while it lives. The next process that
+creates such a folder removes those whose lock is free: the kernel releases a lock when its process ends.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from runnel.errors import RunnelError
 
 @dataclass(frozen=True)
 class OwnedDir:
-    """A folder that is ours as long as `handle`, the open lock file in it, is."""
+    """A folder that this process owns while `handle`, the lock file in it, is open."""
 
     path: Path
     handle: int
@@ -32,7 +32,7 @@ class OwnedDir:
 
 
 def create_owned_dir(kind: str) -> OwnedDir:
-    """Make a folder with a lock of its own, and remove those whose owners have died."""
+    """Create a folder with its own lock, and remove the folders of processes that have ended."""
     root = _ensure_root()
     with _hold_lock(root / ".lock"):
         _remove_orphans(root)
@@ -43,12 +43,12 @@ def create_owned_dir(kind: str) -> OwnedDir:
 
 
 def create_scoped(kind: str) -> "tempfile.TemporaryDirectory[str]":
-    """Return a new folder of this process, removed when its block ends."""
+    """Create a folder of this process that is removed when its `with` block ends."""
     return tempfile.TemporaryDirectory(prefix=f"{kind}-", dir=_ensure_process_dir())
 
 
 def create(kind: str) -> str:
-    """Return a new folder of this process, for whoever removes it."""
+    """Create a folder of this process; the caller removes it."""
     return tempfile.mkdtemp(prefix=f"{kind}-", dir=_ensure_process_dir())
 
 
@@ -58,7 +58,7 @@ _own: OwnedDir | None = None
 
 
 def _ensure_process_dir() -> Path:
-    """Return the folder of this process, made anew where somebody cleared the system's folder in the meantime."""
+    """Return the folder of this process; create it again if the system's temporary folder was cleared."""
     global _own
     with _guard:
         if _own is None or not _own.path.is_dir():
@@ -75,11 +75,11 @@ def _remove_process_dir() -> None:
 
 
 def _reset_after_fork() -> None:
-    """Give a forked child a folder of its own: its parent's goes with the parent."""
+    """Let a forked child create its own folder: the parent removes its folder when it ends."""
     global _guard, _own
     _guard = threading.Lock()
     if _own is not None:
-        os.close(_own.handle)  # the parent holds the lock by its own
+        os.close(_own.handle)  # the parent keeps the lock through its own handle
     _own = None
 
 
@@ -98,10 +98,10 @@ def _ensure_root() -> Path:
 
 def _remove_orphans(root: Path) -> None:
     for candidate in root.glob("*-*"):
-        with suppress(OSError):  # its owner may be removing it at this moment
+        with suppress(OSError):  # its owner may be removing it right now
             handle = _open_lock_file(candidate / _LOCK_FILE)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where somebody holds it
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if a process holds the lock
                 shutil.rmtree(candidate, ignore_errors=True)
             finally:
                 os.close(handle)

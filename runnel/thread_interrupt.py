@@ -1,8 +1,8 @@
-"""End the work of another thread: raise an exception in it, again and again, until it has ended.
+"""Interrupt the work of another thread: raise an exception in it repeatedly, until the work has ended.
 
 Python delivers such an exception when the thread next runs Python code: a loop ends at once, a call that waits in C
-(`time.sleep`, a socket) only when it returns. Whoever can't wait for that abandons the thread; the exception waits for
-it, and the process is to end soon, because nothing else can end the thread. Imports nothing.
+(`time.sleep`, a socket) only when it returns. A caller that can't wait for that abandons the thread: the exception
+stays pending, and the process should end soon, because nothing else can end the thread. Imports nothing.
 """
 
 import threading
@@ -15,11 +15,11 @@ _abandoned: list[threading.Thread] = []
 
 
 class Interrupted(BaseException):
-    """The work of this thread is to end. No Exception, so that `except Exception` in a task does not swallow it."""
+    """The work of this thread must end. A BaseException, so that `except Exception` in a task does not swallow it."""
 
 
 class Interruption:
-    """How to interrupt one thread while it does one piece of work."""
+    """A handle to interrupt one thread while it does one piece of work."""
 
     def __init__(self) -> None:
         self._thread_id = threading.get_ident()
@@ -27,7 +27,7 @@ class Interruption:
         self._is_over = False
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` in the thread, unless it is in a call that must not be torn: then the next time."""
+        """Raise `Interrupted` in the thread, unless it has deferred interrupts: then call this again later."""
         if self._gate.acquire(blocking=False):
             try:
                 if not self._is_over:
@@ -36,7 +36,7 @@ class Interruption:
                 self._gate.release()
 
     def close(self) -> None:
-        """Let the thread, which calls this, not be interrupted any more; what was raised and not delivered is void."""
+        """Stop interrupts of the calling thread, and discard one that was raised but not delivered yet."""
         while not self._is_over:
             try:
                 with self._gate:
@@ -48,7 +48,7 @@ class Interruption:
 
 @contextmanager
 def allow_interrupts() -> Iterator[Interruption]:
-    """Let the current thread be interrupted for as long as the block runs."""
+    """Allow interrupting the current thread while the block runs."""
     interruption = _current.interruption = Interruption()
     try:
         yield interruption
@@ -59,7 +59,7 @@ def allow_interrupts() -> Iterator[Interruption]:
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Put off an interruption of the current thread until the block has ended: half of it would do harm."""
+    """Defer interrupts of the current thread until the block has ended, because the block must not run partially."""
     interruption: Interruption | None = getattr(_current, "interruption", None)
     if interruption is None:
         yield
@@ -69,19 +69,19 @@ def defer_interrupts() -> Iterator[None]:
 
 
 def abandon_thread(thread: threading.Thread) -> None:
-    """Remember that nobody waits for a thread any more, although it has not ended."""
+    """Record that nobody waits for a thread any more, although it still runs."""
     with _guard:
         _abandoned.append(thread)
 
 
 def list_abandoned_threads() -> list[str]:
-    """Return the names of abandoned threads of this process that have not ended."""
+    """Return the names of abandoned threads of this process that still run."""
     with _guard:
         return [thread.name for thread in _abandoned if thread.is_alive()]
 
 
 def _set_async_exception(thread_id: int, kind: type[BaseException] | None) -> None:
-    """Let a thread raise an exception when it next runs Python code, or none after all."""
+    """Make a thread raise an exception when it next runs Python code; None withdraws a pending one."""
     import ctypes
 
     set_exception = ctypes.pythonapi.PyThreadState_SetAsyncExc

@@ -17,8 +17,8 @@ from runnel.lake.store import Store
 from tests.spark.fixtures import spark  # noqa: F401
 
 if TYPE_CHECKING:
-    from tests.kafka import Server
-    from tests.s3 import Store as Objects
+    from tests.servers.kafka import Server
+    from tests.servers.s3 import Store as Objects
 
 os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 # The timeout of each test says which one it was, but it cannot end what hangs outside of Python, nor the end of the
@@ -71,7 +71,7 @@ def unused_failpoints() -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Start PostgreSQL without root and yield the address of its server, over TCP as a team would use it."""
-    from tests.postgres import Server
+    from tests.servers.postgres import Server
 
     with Server() as server:
         yield server.url
@@ -80,7 +80,7 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def kafka() -> "Iterator[Server]":
     """Start Kafka without root, one node on loopback."""
-    from tests.kafka import Server
+    from tests.servers.kafka import Server
 
     with Server() as server:
         yield server
@@ -89,7 +89,7 @@ def kafka() -> "Iterator[Server]":
 @pytest.fixture(scope="session")
 def s3() -> "Iterator[Objects]":
     """Start an object store without root, with one bucket on loopback."""
-    from tests.s3 import Store as Objects
+    from tests.servers.s3 import Store as Objects
 
     with Objects() as store:
         yield store

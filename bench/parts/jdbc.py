@@ -20,7 +20,7 @@ import psycopg
 import runnel as rn
 from bench.figure import Figure
 from bench.peers import CATALOG, Stock, runnel
-from tests.postgres import Server
+from tests.servers.postgres import Server
 
 ROWS = 10_000_000
 NEW = 1_000  # one row in so many is changed

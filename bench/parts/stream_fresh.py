@@ -32,7 +32,7 @@ from runnel.lake.catalog.database import parse_time
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.names import TableName
 from runnel.project.inspection.stream_health import read_measures
-from tests.kafka import Server
+from tests.servers.kafka import Server
 
 RATE, SECONDS = 1_000, 600
 WARM_SECONDS, SHORT_SECONDS = 20, 60

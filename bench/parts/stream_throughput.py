@@ -26,7 +26,7 @@ from runnel.names import TableName
 from runnel.project.inspection.stream_health import read_measures
 from runnel.project.planning.plan_project import load_project_flow
 from runnel.service.worker.loops.loop_supervisor import LoopSupervisor
-from tests.kafka import Server
+from tests.servers.kafka import Server
 
 EVENTS = 5_000_000
 WARM = 1_000

@@ -1,4 +1,4 @@
-"""Find the line of the user's own file that is being executed. Looks at the stack only."""
+"""Find the line of the user's file that is being executed. Inspects only the call stack."""
 
 import os
 import sys
@@ -13,17 +13,17 @@ _INTERNAL_PREFIXES = (_PACKAGE, "<frozen ")
 
 
 class LineIndex:
-    """Knows the line of a frame. Python looks for it from the start of the code each time, which long files feel."""
+    """Looks up the line of a frame. Python searches from the start of the code each time: slow in long files."""
 
     def __init__(self) -> None:
         self._line_tables: dict[int, tuple[CodeType, list[int], list[int | None]]] = {}
 
     def line_of(self, frame: FrameType) -> int:
-        """Return the line that a frame is at."""
+        """Return the line that a frame is executing."""
         code = frame.f_code
         if len(code.co_linetable) < _LONG_LINE_TABLE:
             return frame.f_lineno
-        if id(code) not in self._line_tables:  # by identity: equal code would have to be compared whole
+        if id(code) not in self._line_tables:  # by identity: comparing code objects for equality is slow
             table = list(code.co_lines())
             self._line_tables[id(code)] = (code, [start for start, _, _ in table], [line for _, _, line in table])
         _, starts, line_numbers = self._line_tables[id(code)]
@@ -31,7 +31,7 @@ class LineIndex:
 
 
 def find_caller_location(root: str | None, line_index: LineIndex) -> SourceLocation:
-    """Return the innermost line inside the project's folder, or else outside of Runnel."""
+    """Return the innermost line inside the project's folder, or the innermost one outside Runnel if there is none."""
     frame: FrameType | None = sys._getframe(1)
     fallback: SourceLocation | None = None
     while frame is not None:
@@ -45,7 +45,7 @@ def find_caller_location(root: str | None, line_index: LineIndex) -> SourceLocat
 
 
 def find_project_lines(trace: TracebackType | None, root: str) -> list[tuple[SourceLocation, str]]:
-    """Return the lines of a trace that are the project's own, outermost first, each with its function's name."""
+    """Return the project's lines in a traceback, outermost first, each with its function's name."""
     located_functions = []
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -69,5 +69,5 @@ def is_project_file(file: str, root: str) -> bool:
 
 
 def relative_path(file: str, root: str | None) -> str:
-    """Return a file as people name it: from the project's folder on, where it is inside."""
+    """Return a file's path relative to the project's folder if it is inside, else unchanged."""
     return file[len(root.rstrip(os.sep)) + 1 :] if root is not None and is_project_file(file, root) else file

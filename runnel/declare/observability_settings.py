@@ -1,4 +1,4 @@
-"""Settings of what other tools are told: lineage and traces. Pure."""
+"""Read the settings for lineage and traces that Runnel sends to other tools. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from runnel.errors import Mistake
 
 @dataclass(frozen=True)
 class LineageSettings:
-    """Where OpenLineage events go: a server, or `file:` and a path. Empty: where the client's own variables say."""
+    """Where OpenLineage events go: a server, or `file:` and a path. If empty, the client's own variables decide."""
 
     url: str = ""
     namespace: str = ""
@@ -17,20 +17,20 @@ class LineageSettings:
 
 @dataclass(frozen=True)
 class TelemetrySettings:
-    """Where OpenTelemetry traces go: the base address of an OTLP collector. Empty: where OTEL_* variables say."""
+    """Where OpenTelemetry traces go: the base address of an OTLP collector. If empty, OTEL_* variables decide."""
 
     endpoint: str = ""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def lineage_settings(url: str, namespace: str, api_key: str, project: str) -> LineageSettings:
-    """Return the settings of lineage, checked; jobs and tables are called after the project unless told."""
+    """Return the checked settings of lineage; the namespace defaults to the project's name."""
     _refuse_invalid_address("openlineage.url", url, ("http://", "https://", "file:"))
     return LineageSettings(url, namespace or project, api_key)
 
 
 def telemetry_settings(endpoint: str, headers: Mapping[str, str]) -> TelemetrySettings:
-    """Return the settings of traces, checked."""
+    """Return the checked settings of traces."""
     _refuse_invalid_address("telemetry.endpoint", endpoint, ("http://", "https://"))
     return TelemetrySettings(endpoint, tuple(sorted(headers.items())))
 

@@ -1,6 +1,6 @@
-"""What is being declared now, and by whom.
+"""Collect declarations while flow files are loaded.
 
-A loader collects into a registry of its own. Outside of one, as in a notebook or a unit test, declarations go to a
+A loader collects into its own registry. Without a loader, as in a notebook or a unit test, declarations go to a
 default registry: declaring a table again replaces it, and a mistake is raised at once instead of collected.
 """
 
@@ -20,10 +20,10 @@ from runnel.names import TableName
 
 @dataclass
 class Registry:
-    """Declared tasks, sources, sinks, schedules and alerts, in order, with the mistakes made on the way.
+    """Declared tasks, sources, sinks, schedules and alerts, in order, with the mistakes in them.
 
     `root` is the project's folder while a loader collects. `claimed` are tables, or last parts of their names, whose
-    declaration was wrong: who reads them made no mistake.
+    declaration was wrong: reading them is no further mistake.
     """
 
     root: str | None = None
@@ -37,7 +37,7 @@ class Registry:
     _line_index: LineIndex = field(default_factory=LineIndex, repr=False)
 
     def add(self, declaration: TaskDraft | Source | Sink | Schedule | Alert) -> None:
-        """Keep what was declared; outside of a loader it replaces what had its name."""
+        """Add a declaration; without a loader it replaces the one with the same name."""
         if isinstance(declaration, TaskDraft | Source) and self.root is None:
             self.tasks[:] = [task for task in self.tasks if task.table != declaration.table]
             self.sources[:] = [source for source in self.sources if source.table != declaration.table]
@@ -57,15 +57,15 @@ class Registry:
         return self.schedules if isinstance(declaration, Schedule) else self.alerts
 
     def find_source(self, table: TableName) -> Source | None:
-        """Return the source that was last declared for a table."""
+        """Return the last declared source of a table."""
         return next((source for source in reversed(self.sources) if source.table == table), None)
 
     def find_task(self, table: TableName) -> TaskDraft | None:
-        """Return the task that was last declared for a table."""
+        """Return the last declared task of a table."""
         return next((task for task in reversed(self.tasks) if task.table == table), None)
 
     def report_mistake(self, mistake: RunnelError, place: SourceLocation | None = None) -> None:
-        """Keep a mistake, with its place if it has none yet; outside of a loader raise it."""
+        """Record a mistake, adding the location if it has none; without a loader raise it."""
         if mistake.at is None and place is not None:
             mistake.at = str(place)
         if self.root is None:
@@ -73,24 +73,24 @@ class Registry:
         self.mistakes.append(mistake)
 
     def reject(self, code: str, what: str, *, at: SourceLocation | None, fix: str | None = None) -> None:
-        """Keep a new mistake; outside of a loader raise it."""
+        """Create and record a mistake; without a loader raise it."""
         self.report_mistake(Mistake(code, what, fix=fix), at)
 
     def claim(self, name: object) -> None:
-        """Remember that someone meant to make this table."""
+        """Remember that a failed declaration was meant to create this table."""
         if isinstance(name, str):
             self.claimed.update((name, name.rpartition(".")[2]))
 
     def caller_location(self) -> SourceLocation:
-        """Return the user's line that is declaring."""
+        """Return the user's line that is making the current declaration."""
         return find_caller_location(self.root, self._line_index)
 
     def save_position(self) -> tuple[int, ...]:
-        """Return where it stands, for `rewind`."""
+        """Return the current position, to pass to `rewind`."""
         return tuple(len(declarations) for declarations in self._all_lists())
 
     def rewind(self, position: tuple[int, ...]) -> None:
-        """Forget what was declared since."""
+        """Remove the declarations added since a position."""
         for declarations, length in zip(self._all_lists(), position, strict=True):
             del declarations[length:]
 
@@ -103,13 +103,13 @@ _CURRENT: ContextVar[Registry] = ContextVar("runnel_registry", default=_DEFAULT)
 
 
 def current_registry() -> Registry:
-    """Return the registry that declarations go to now."""
+    """Return the registry that currently collects declarations."""
     return _CURRENT.get()
 
 
 @contextmanager
 def collect_declarations(root: str) -> Iterator[Registry]:
-    """Let declarations go to a new registry for the project in `root`."""
+    """Collect the declarations made in the block in a new registry for the project in `root`."""
     registry = Registry(root)
     token = _CURRENT.set(registry)
     try:

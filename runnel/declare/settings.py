@@ -1,6 +1,6 @@
-"""The settings of a project: runnel.toml, the file of an environment, the environment's variables, `--set`.
+"""Load the settings of a project: runnel.toml, the file of an environment, environment variables, `--set`.
 
-Later ones win. Pure but for reading the project's own files; the caller passes the environment in.
+Later ones win. Pure except for reading the project's own files; the caller passes in the environment variables.
 """
 
 import tomllib
@@ -35,12 +35,12 @@ _ENVIRONMENT, FROM_SET = "the environment", "--set"
 _TYPE_NAMES = {
     str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a table",
 }  # fmt: skip
-_OPEN_SECTIONS = {"params"}  # sections whose keys are the user's
+_OPEN_SECTIONS = {"params"}  # sections whose keys the user chooses
 
 
 @dataclass(frozen=True)
 class ParamOrigin:
-    """Where the value of a parameter stands: a file's path, `the environment` or `--set`. It may be a secret."""
+    """Where the value of a parameter is set: a file's path, `the environment` or `--set`. It may be a secret."""
 
     at: str
     is_hidden: bool
@@ -48,7 +48,7 @@ class ParamOrigin:
 
 @dataclass(frozen=True)
 class Settings:
-    """A project's settings, complete, with paths made absolute. `secrets` are the values that must never be shown."""
+    """A project's complete settings, with absolute paths. `secrets` are the values that must never be shown."""
 
     root: Path
     name: str
@@ -74,7 +74,7 @@ class Settings:
 
 
 def find_root(start: Path) -> Path:
-    """Return the project folder that `start` is in, going up as git does."""
+    """Return the project folder that contains `start`, searching upwards as git does."""
     start = start.absolute()
     for folder in (start, *start.parents):
         if (folder / SETTINGS_FILE).is_file():
@@ -89,7 +89,7 @@ def find_root(start: Path) -> Path:
 def load_settings(
     root: Path, *, env: str | None = None, environ: Mapping[str, str] | None = None, overrides: Sequence[str] = ()
 ) -> Settings:
-    """Return the settings of the project in `root`."""
+    """Load the settings of the project in `root`."""
     values = {section: dict(keys) for section, keys in _DEFAULTS.items()}
     origins: dict[str, ParamOrigin] = {}
 
@@ -146,7 +146,7 @@ def _check_type(name: str, value: Any, default: Any, at: str) -> Any:
         return value
     if isinstance(default, int) and isinstance(value, str) and value.isdigit():
         return int(value)
-    if type(value) is not type(default):  # what it is goes untold: it may be a secret
+    if type(value) is not type(default):  # don't show the value: it may be a secret
         what = f"`{name}` must be {_describe_type(default)}, not {_describe_type(value)}"
         fix = (
             f"write a [{name}] section in {SETTINGS_FILE}"
@@ -162,7 +162,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _is_pointer(value: Any) -> bool:
-    """Tell whether a value says only where the value is."""
+    """Tell whether a value only points to the real one: `{ env = }` or `{ file = }`."""
     return isinstance(value, dict) and set(value) in ({"env"}, {"file"})
 
 
@@ -176,7 +176,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return `section.key=value` as a setting and `name=value` as a parameter."""
+    """Parse `section.key=value` as a setting and `name=value` as a parameter."""
     sections: dict[str, dict[str, Any]] = {}
     for text in overrides:
         name, equals, value = text.partition("=")
@@ -210,7 +210,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         name: str(_resolve_value(f"telemetry.headers.{name}", value, root, environ, secrets))
         for name, value in values["telemetry"]["headers"].items()
     }
-    secrets.update(secret for secret in (key, *headers.values()) if secret)  # also where they stand in a file
+    secrets.update(secret for secret in (key, *headers.values()) if secret)  # also if they are written in a file
     return Settings(
         root=root,
         name=name,
@@ -237,7 +237,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
 
 
 def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str], secrets: set[str]) -> Any:
-    """Return a value, taken from where `{ env = }` or `{ file = }` points."""
+    """Return a value; read it from where `{ env = }` or `{ file = }` points."""
     if not _is_pointer(value):
         return value
     if "env" in value:

@@ -1,4 +1,4 @@
-"""Days whose slices are asked for, although nothing changed: a backfill's range, its chunks, what it means for a table.
+"""Parse and hold the date range of a backfill, its chunks, and the slices of a table in it.
 
 Pure: text and values in, values out.
 """
@@ -17,14 +17,14 @@ _CHUNK = "write a number of days: 7d, 30 days"
 
 @dataclass(frozen=True)
 class DateRange:
-    """Days from `first` to `last`, both included. With the start of a backfill go tasks without slices by date."""
+    """The days from `first` to `last`, both included. Tasks without slices by date are computed only if `is_start`."""
 
     first: dt.date
     last: dt.date
     is_start: bool = True
 
     def __str__(self) -> str:
-        """Return the days as people read them."""
+        """Return the range as text for people."""
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
     @property
@@ -50,7 +50,7 @@ class DateRange:
 
 @dataclass(frozen=True)
 class RequestedDays:
-    """What a step computes because it was asked for; `column` is the date that names slices, None without one."""
+    """The days that a backfill requests of a step; `column` is the date column of its slices, None without one."""
 
     days: DateRange
     column: str | None = None
@@ -58,9 +58,9 @@ class RequestedDays:
 
 @dataclass(frozen=True)
 class DateSlices:
-    """The slices of some days that a table has: its one column of type date, how many there are, and their keys.
+    """A table's slices of some days: the only column of type date, their number, and their keys.
 
-    None is a number that is not known, or keys that are too many to list.
+    The number is None if it is not known, the keys are None if there are too many to list.
     """
 
     column: str

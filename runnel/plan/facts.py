@@ -1,4 +1,4 @@
-"""The facts that a plan is made from. Whoever plans asks for them as it goes, so that a skip costs next to nothing."""
+"""Define the facts that a plan is made from. The planner requests each when needed, so that a skip costs little."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ from runnel.plan.slices import ChangedSlice
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task once made of some inputs; known on every branch, and also when its run failed elsewhere.
+    """What a task computed from some inputs; usable on every branch, even if another task made that run fail.
 
     `inputs` are the versions used. `code` is the fingerprint as it was stored, `columns` the columns of each input
-    that were used. `why_whole` says why a change of its inputs always needs a full computation; it is empty where the
-    changed slices or rows are enough, and None where that was not looked at.
+    that were used. `full_reason` says why a change of its inputs always needs a full computation; it is empty if
+    computing the changed slices or rows is enough, and None if that was not analysed.
     """
 
     table: TableName
@@ -31,17 +31,17 @@ class TaskResult:
     quarantine: TableVersion | None = None
     columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
     tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
-    slices: int | None = None  # how many it has, where it is computed by slices
-    extends: str | None = None  # an earlier content that this is, but for columns that came
+    slices: int | None = None  # the number of slices, if it is computed by slices
+    extends: str | None = None  # an earlier content that differs only by added columns
     full_reason: str | None = None
-    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who made it how, beside the inputs
+    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who created it and how
 
 
 @dataclass(frozen=True)
 class ChangeSize:
-    """How a table changed between two versions, counted in files: rows that came, rows that went.
+    """How a table changed between two versions: the rows in files that were added and removed.
 
-    `is_known` is false where the older version is gone. Rewritten files count on both sides.
+    `is_known` is false if the older version no longer exists. Rewritten files count on both sides.
     """
 
     rows_added: int = 0
@@ -50,15 +50,15 @@ class ChangeSize:
     files_removed: int = 0
     bytes_added: int = 0
     bytes_removed: int = 0
-    deletes: bool = False  # delete files came or went
+    deletes: bool = False  # delete files were added or removed
     columns_added: tuple[str, ...] = ()
-    columns_changed: bool = False  # a column went, was renamed or retyped
+    columns_changed: bool = False  # a column was removed, renamed or retyped
     is_known: bool = True
 
 
 @dataclass(frozen=True)
 class VersionSize:
-    """How much a table holds."""
+    """The size of a table version."""
 
     rows: int
     bytes: int
@@ -67,18 +67,18 @@ class VersionSize:
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """What a source has that its table has not: how many files, and what the table's content will be."""
+    """The changes of a source that its table lacks: how many files, and the table's next content."""
 
     new: int = 0
     changed: int = 0
     removed: int = 0
-    renamed: int = 0  # their rows are there already; only the position moves
+    renamed: int = 0  # their rows exist already; only the position changes
     bytes: int = 0
-    content: str | None = None  # of the table afterwards, where it can be said without reading
-    existing_version: TableVersion | None = None  # a version that has this content already
+    content: str | None = None  # of the table afterwards, if it is known without reading
+    existing_version: TableVersion | None = None  # a version that already has this content
     problem: str | None = None  # such as: the glob matches no file
-    unfinished_files: tuple[str, ...] = ()  # files that are left alone, since they are still being written
-    description: str | None = None  # of a source that is no files: what it has
+    unfinished_files: tuple[str, ...] = ()  # files that are skipped because they are still being written
+    description: str | None = None  # what a source other than files has
     rows: int | None = None
 
     @property
@@ -88,19 +88,19 @@ class SourceChanges:
 
 
 class Facts(Protocol):
-    """What a planner may ask. Answers don't change while one plan is made."""
+    """The facts that a planner may request. They don't change while one plan is made."""
 
     def head(self, table: TableName) -> TableVersion | None:
-        """Return a table as it is on the branch, or None where there is none."""
+        """Return the current version of a table on the branch, or None if it does not exist."""
 
     def results(self, keys: Iterable[tuple[TableName, str]]) -> Mapping[tuple[TableName, str], TaskResult]:
-        """Return the results that are known for these keys."""
+        """Return the existing results for these keys."""
 
     def latest_result(self, table: TableName, head: TableVersion) -> TaskResult | None:
-        """Return the newest result whose content is the table's, or None where a task did not make it."""
+        """Return the newest result with the table's content, or None if no task created it."""
 
     def recent_results(self, table: TableName) -> Sequence[TaskResult]:
-        """Return the last few results of a table, on any branch and of failed runs too, newest first."""
+        """Return the last few results of a table on any branch, including those of failed runs, newest first."""
 
     def find_versions(self, table: TableName, content: str) -> Sequence[TableVersion]:
         """Return a few retained versions of a table that have this content, newest first."""
@@ -111,27 +111,27 @@ class Facts(Protocol):
     def changed_slices(
         self, table: TableName, before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
     ) -> tuple[ChangedSlice, ...] | None:
-        """Return the slices in which two versions differ, known by expressions; None where their files don't tell."""
+        """Return the slices in which two versions differ, named by expressions; None if file metadata can't tell."""
 
     def slice_count(self, table: TableName, head: TableVersion, expressions: tuple[str, ...]) -> int | None:
-        """Return how many slices a version has, known by expressions; None where only Spark can tell."""
+        """Return how many slices a version has, named by expressions; None if only Spark can count them."""
 
     def date_slices(
         self, table: TableName, head: TableVersion, by: tuple[str, ...], days: DateRange
     ) -> DateSlices | None:
-        """Return the slices of a version that lie in some days, where exactly one column of `by` is a date."""
+        """Return a version's slices of some days; None unless exactly one column of `by` is a date."""
 
     def columns(self, table: TableName, head: TableVersion) -> tuple[str, ...]:
         """Return the names of a version's columns."""
 
     def size(self, table: TableName, head: TableVersion) -> VersionSize | None:
-        """Return how much a version holds, where it is known."""
+        """Return the size of a version, or None if it is not known."""
 
     def source_changes(self, table: TableName) -> SourceChanges:
-        """Return what the source of a table has for it."""
+        """Return the changes of a table's source that the table lacks."""
 
     def stream_positions(self, table: TableName) -> Mapping[TableName, str] | None:
-        """Return the content of each table that a stream has read up to; None where it has not begun."""
+        """Return the content of each table that a stream has read up to; None if it has not started."""
 
     def find_version(self, table: TableName, content: str) -> TableVersion | None:
-        """Return a version of a table with this content, on any branch, or None where none is retained."""
+        """Return a version of a table with this content, on any branch, or None if none is retained."""

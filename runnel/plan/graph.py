@@ -1,6 +1,6 @@
-"""The graph of a flow's tables: an order to compute them in, and what lies above and below a table.
+"""Build the graph of a flow's tables: the order to compute them in, and what is upstream and downstream of a table.
 
-Pure. The loader has refused cycles before a flow gets here.
+Pure. The loader has already rejected cycles.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from runnel.names import TableName
 
 
 class Graph:
-    """The tables of a flow and who reads whom. Tables that the flow does not declare are no part of it."""
+    """The tables of a flow and their dependencies, without tables that the flow does not declare."""
 
     def __init__(self, flow: Flow) -> None:
         names = {*flow.sources, *flow.tasks}
@@ -23,7 +23,7 @@ class Graph:
 
     @cached_property
     def levels(self) -> tuple[tuple[TableName, ...], ...]:
-        """Return the tables in groups, by name; a table reads only tables of groups before its own."""
+        """Return the tables in groups, sorted by name; a table reads only tables of earlier groups."""
         waiting = {table: len(above) for table, above in self.inputs.items()}
         ready = sorted(table for table, count in waiting.items() if not count)
         groups = []
@@ -40,15 +40,15 @@ class Graph:
 
     @cached_property
     def order(self) -> tuple[TableName, ...]:
-        """Return every table after all that it reads, by name where that leaves a choice."""
+        """Return the tables in dependency order, by name within a level."""
         return tuple(table for level in self.levels for table in level)
 
     def upstream_of(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
-        """Return what is needed to make `start`, at most `depth` steps away, without `start` itself."""
+        """Return the tables that `start` depends on, at most `depth` steps away, without `start` itself."""
         return _walk_edges(self.inputs, start, depth)
 
     def downstream_of(self, start: TableName | Iterable[TableName], depth: int | None = None) -> frozenset[TableName]:
-        """Return what is made from `start`, at most `depth` steps away, without `start` itself."""
+        """Return the tables that depend on `start`, at most `depth` steps away, without `start` itself."""
         return _walk_edges(self.readers, start, depth)
 
     def _invert_inputs(self) -> dict[TableName, tuple[TableName, ...]]:

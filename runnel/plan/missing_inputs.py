@@ -1,4 +1,4 @@
-"""Inputs that do not exist and that nothing makes now: what is wrong, and what to do."""
+"""Describe missing inputs, which do not exist and which this plan does not create, and how to create them."""
 
 from collections.abc import Iterable
 
@@ -22,12 +22,12 @@ def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
 
 
 def describe_missing_input(flow: Flow, task: Task, table: TableName, selected: frozenset[TableName]) -> Mistake:
-    """Return the mistake of a task that reads a table which does not exist, with the way to make it."""
+    """Return the mistake of a task that reads a table that does not exist, with how to create it."""
     source = flow.sources.get(table)
     what = f"{task.table} reads {table}, which does not exist yet"
     if source is not None and isinstance(source.origin, Manual):
         what, fix = f"{what}: people fill it by hand", f"runnel load {table} FILE"
-    elif table in selected:  # nothing to read, and nothing read before: what was read is reverted
+    elif table in selected:  # nothing new to read, and the version read before was reverted
         fix = f"runnel rewind {table} --to REF reads its files again"
     elif source is not None or table in flow.tasks:
         what, fix = f"{what} and is not selected", f"select it too: -s {table}, or -s +{task.table}; or exclude less"
@@ -37,7 +37,7 @@ def describe_missing_input(flow: Flow, task: Task, table: TableName, selected: f
 
 
 def describe_missing_log(source: Source, log: TableName) -> Mistake:
-    """Return the mistake of a table whose log has nothing in it and gets nothing."""
+    """Return the mistake of a table whose change log is empty and gets no rows."""
     what = f"{source.table} follows from its log {log}, which does not exist"
     return Mistake(
         "PLAN_INPUT_MISSING", what, at=str(source.place), fix=f"runnel rewind {log} --to REF reads its source again"
@@ -45,7 +45,7 @@ def describe_missing_log(source: Source, log: TableName) -> Mistake:
 
 
 def describe_no_files(source: Source, changes: SourceChanges) -> Mistake:
-    """Return the mistake of a source that has nothing to read and never had."""
+    """Return the mistake of a source that never had anything to read."""
     problem = changes.problem or ""
     if not isinstance(source.origin, Files):
         fix = f"run again when there is something; what was read before a revert, runnel rewind {source.table} --to REF"

@@ -1,6 +1,6 @@
-"""A plan as the text that `runnel plan` prints. Plain: no colour, aligned, made for 80 columns.
+"""Format a plan as the text that `runnel plan` prints: no colour, aligned, for 80 columns by default.
 
-Pure. The form is stable: tests compare it as a whole.
+Pure. The format is stable: tests compare the whole text.
 """
 
 import re
@@ -14,16 +14,16 @@ from runnel.plan.steps import Plan, PlanStep
 
 WIDTH = 80
 _AMOUNT = re.compile(r"(?<=\d) (?=[A-Za-z])")
-_UNBROKEN = "\u00a0"  # textwrap breaks no line here
-_NARROWEST = 30  # a column of reasons narrower than this is hard to read: they get lines of their own
+_UNBROKEN = "\u00a0"  # textwrap does not break lines here
+_NARROWEST = 30  # if the column of reasons were narrower, each reason gets its own line
 _EXPECTED = "~ expected: decided again when its inputs are there"
 _ANALYSED = "? analysed first: skipped where the task does not use what changed"
 
 
 def format_plan(plan: Plan, *, all_steps: bool = False, width: int = WIDTH) -> str:
-    """Return a plan for people, ending in one sentence that sums it up.
+    """Format a plan for people, ending in a one-sentence summary.
 
-    Skipped tables are only counted unless `all_steps` asks for them; one with an unusual reason is always shown.
+    Skipped tables are only counted unless `all_steps` is set; one with an unusual reason is always listed.
     """
     steps = [
         step for step in plan.steps if all_steps or step.action != "skip" or step.reason not in reasons.QUIET_REASONS
@@ -47,7 +47,7 @@ def format_bytes(number: int) -> str:
 
 
 def _format_table(steps: Sequence[PlanStep], width: int) -> list[str]:
-    """Return the steps as lines. A long reason goes on in its column, or below where that is too narrow."""
+    """Format the steps as lines. A long reason wraps in its column, or goes below if the column is too narrow."""
     if not steps:
         return []
     rows = [
@@ -71,7 +71,7 @@ def _format_table(steps: Sequence[PlanStep], width: int) -> list[str]:
 
 
 def _wrap_text(text: str, width: int, indent: str = "") -> list[str]:
-    """Return a text in lines, with numbers and their units together."""
+    """Wrap a text into lines, keeping numbers and their units together."""
     unbroken_text = _AMOUNT.sub(_UNBROKEN, text)
     lines = wrap(unbroken_text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return [line.replace(_UNBROKEN, " ") for line in lines]
@@ -91,7 +91,7 @@ def _format_amount(rows: int | None, size_bytes: int | None) -> str:
 
 
 def summarize_plan(plan: Plan) -> str:
-    """Return a plan as one sentence."""
+    """Summarize a plan in one sentence."""
     counts_by_action = Counter(
         "compute" if step.computes and step.action != "ingest" else step.action for step in plan.steps
     )
@@ -109,7 +109,7 @@ def summarize_plan(plan: Plan) -> str:
 
 
 def _format_total(plan: Plan) -> str:
-    """Return how much is read; a step whose amount is unknown makes it a lower bound."""
+    """Format how much the plan reads; it is a lower bound if the amount of a step is unknown."""
     steps = [step for step in plan.steps if step.computes]
     amount = _format_amount(sum(step.rows or 0 for step in steps), sum(step.bytes or 0 for step in steps))
     is_lower_bound = any(step.bytes is None for step in steps)

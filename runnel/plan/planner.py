@@ -1,7 +1,7 @@
-"""Make a plan: for every selected table what to do and why, level by level through the graph.
+"""Make a plan: decide for every selected table what to do and why, level by level through the graph.
 
-Pure: asks the facts, changes nothing. Results are looked up for many tasks at once: first for all tasks as if nothing
-had changed, then for those of a level whose inputs turn out to be others.
+Pure: reads the facts, changes nothing. Results are looked up for many tasks at once: first for all tasks as if nothing
+had changed, then for those of a level whose inputs have changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +40,7 @@ def make_plan(
     full_refresh: bool = False,
     days: DateRange | None = None,
 ) -> Plan:
-    """Return what to do for the selected tables; the others are read as they stand.
+    """Plan the steps of the selected tables; the other tables are read at their current versions.
 
     `fingerprints` is called once for each selected task. All missing inputs are raised at once.
     """
@@ -57,7 +57,7 @@ def make_plan(
 
 @dataclass
 class _Planner:
-    """One plan in the making. `heads` has the tables whose content is known, `pending` those whose version is not."""
+    """The state of making one plan. `heads` has the tables of known content, `pending` those not computed yet."""
 
     flow: Flow
     facts: Facts
@@ -74,7 +74,7 @@ class _Planner:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def look_up_current_results(self, tables: Iterable[TableName]) -> None:
-        """Look up what every task makes of its inputs as they are now: the one look-up of a plan that skips."""
+        """Look up the results of every task on its current inputs, the only look-up if everything is skipped."""
         cases = []
         for table in tables:
             task = self.flow.tasks[table]
@@ -84,7 +84,7 @@ class _Planner:
         self.look_up_results(cases)
 
     def plan_level(self, level: Iterable[TableName]) -> None:
-        """Decide the tables of a level; all that they read is decided."""
+        """Decide the steps of a level's tables; those of earlier levels are decided already."""
         cases = []
         for table in level:
             if table in self.flow.tasks:
@@ -111,7 +111,7 @@ class _Planner:
             self.pending[table] = PendingTable(step, changes)
 
     def plan_change_log(self, table: TableName) -> None:
-        """Decide a table that follows from a log, which is decided; a log that is not selected stays as it is."""
+        """Decide the step of a table with a change log, after the log's own; a log that is not selected stays as is."""
         source, log_table = self.flow.sources[table], log_table_of(table)
         log = self.heads.get(log_table) if log_table in self.steps else self.facts.head(log_table)
         pending = self.pending.get(log_table)
@@ -127,7 +127,7 @@ class _Planner:
             self.pending[table] = PendingTable(step)
 
     def plan_stream(self, case: TaskCase) -> None:
-        """Decide a stream. What reads its table is decided again once it has gone on."""
+        """Decide the step of a stream. Steps that read its table are decided again after it has run."""
         task = case.task
         step = decide_stream(task, case.inputs, self.pending.keys() & set(task.input_tables), self.facts)
         step = self.steps[task.table] = replace(
@@ -163,7 +163,7 @@ class _Planner:
             self.pending[task.table] = PendingTable(step)
 
     def build_task_case(self, task: Task) -> TaskCase:
-        """Return a task with the inputs that are there; one that will not be there is noted as a mistake."""
+        """Return the case of a task with the inputs that exist; record a mistake for each one that never will."""
         inputs = {}
         for table in task.input_tables:
             head = self.heads.get(table) if table in self.steps else self.facts.head(table)
@@ -171,9 +171,7 @@ class _Planner:
                 inputs[table] = head
             elif table not in self.pending:
                 self.mistakes.append(describe_missing_input(self.flow, task, table, self.selected))
-                self.pending[table] = PendingTable(
-                    PlanStep(table, "full", "missing")
-                )  # said once; what reads it is unknown
+                self.pending[table] = PendingTable(PlanStep(table, "full", "missing"))  # report it only once
         return self.build_case(task, inputs)
 
     def build_case(self, task: Task, inputs: Mapping[TableName, TableVersion]) -> TaskCase:
@@ -183,7 +181,7 @@ class _Planner:
         return len(case.inputs) == len(case.task.input_tables)
 
     def look_up_results(self, cases: Iterable[TaskCase]) -> None:
-        """Ask for the results of cases that have all inputs, each once."""
+        """Look up the results of cases that have all inputs, each once."""
         lookup_keys = [
             (case.task.table, case.key) for case in cases if self.has_all_inputs(case) and not case.forced_reason
         ]

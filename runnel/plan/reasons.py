@@ -1,4 +1,4 @@
-"""Why a table is computed or not, in words for people. Pure text."""
+"""Describe for people why a table is computed or not. Pure text."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,7 @@ UNCHANGED = "nothing changed"
 NO_NEW_FILES = "no new files"
 NOTHING_NEW = "nothing new"
 BY_HAND = "filled by hand"
-QUIET_REASONS = frozenset(
-    {UNCHANGED, NO_NEW_FILES, NOTHING_NEW, BY_HAND}
-)  # why most tables are skipped: not worth a line each
+QUIET_REASONS = frozenset({UNCHANGED, NO_NEW_FILES, NOTHING_NEW, BY_HAND})  # ordinary reasons to skip, not listed
 VOLATILE = "volatile: never skipped"
 REFRESH = "asked for by --full-refresh"
 NOT_YET = "not computed yet"
@@ -31,23 +29,23 @@ def format_count(number: int, noun: str) -> str:
 
 
 def describe_outside_change(table: TableName) -> str:
-    """Return that a table holds what no task made."""
+    """Return the reason that a table's content was written outside Runnel's tasks."""
     return f"{table} was changed outside Runnel"
 
 
 def describe_backfill(days: DateRange) -> str:
-    """Return that days are computed because somebody asked for them."""
+    """Return the reason that a backfill requested these days."""
     return f"asked for by backfill, {days}"
 
 
 def describe_known_result(result: TaskResult, branch: str | None) -> str:
-    """Return where a result comes from, with its branch where that is another than `branch`."""
+    """Describe where an existing result comes from, with its branch if that is not `branch`."""
     elsewhere = branch is not None and result.branch != branch
     return f"known since run {result.run}" + (f" on branch {result.branch}" if elsewhere else "")
 
 
 def describe_start(result: TaskResult, branch: str | None) -> str:
-    """Return which result a table is computed on from, where it is another than the one that the table holds."""
+    """Describe the result that a step starts from, if the table does not hold it."""
     elsewhere = branch is not None and result.branch != branch
     origin = f" on branch {result.branch}" if elsewhere else ", which was not published"
     return f"starting from the result of run {result.run}{origin}"
@@ -61,7 +59,7 @@ def describe_change(table: TableName, change: ChangeSize) -> str:
     """
     if not change.is_known:
         return f"the version of {table} last used is gone (retention)"
-    # A rewritten file counts on both sides, so with files on both the numbers are bounds.
+    # A rewritten file counts as added and removed, so the numbers are upper bounds if there are both.
     up_to = "up to " if change.files_added and change.files_removed else ""
     phrases = []
     if change.columns_changed:

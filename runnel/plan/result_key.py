@@ -1,4 +1,4 @@
-"""The key by which a result is known: what a task is, and what it read."""
+"""Compute the key of a result from the task's fingerprint and the content of its inputs."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def compute_task_key(task: "Task", digest: str, inputs: "Mapping[TableName, TableVersion]") -> str:
-    """Return the key of what a task makes of its inputs; references don't count, as they alone recompute nothing."""
+    """Compute the key of a task's result; references don't count, because their changes alone recompute nothing."""
     return compute_result_key(
         digest, {table: version.content for table, version in inputs.items() if not is_reference(task, table)}
     )

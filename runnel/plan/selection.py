@@ -1,6 +1,6 @@
-"""Which tables a selection means: names, globs, methods such as `tag:`, and the `+` on either side of each.
+"""Resolve selections of tables: names, globs, methods such as `tag:`, and `+` before or after each.
 
-Pure. A space is union, a comma is intersection.
+Pure. A space means union, a comma intersection.
 """
 
 import re
@@ -23,7 +23,7 @@ _GRAMMAR = "write names and globs such as dws.*, +x, x+, 2+x+1, tag:daily, path:
 
 @dataclass(frozen=True)
 class Selector:
-    """One selector: a method with its value, and how far to go up and down. A depth of None has no end.
+    """One selector: a method with its value, and how far to follow the graph up and down. None means unlimited depth.
 
     The method of a plain name or glob is empty.
     """
@@ -44,10 +44,10 @@ def select_tables(
     exclude: Sequence[str] = (),
     modified: Callable[[], set[TableName]] | None = None,
 ) -> frozenset[TableName]:
-    """Return the tables that are meant; no `include` means all of them.
+    """Return the selected tables; an empty `include` selects all.
 
-    `modified` returns the tables whose declaration changed and is called only where `state:modified` asks. A selector
-    that matches nothing is a mistake, but for states: that nothing was modified is an answer.
+    `modified` returns the tables whose declaration changed; it is called only for `state:modified`. A selector that
+    matches nothing is a mistake, except a state: nothing may be modified.
     """
     resolver = _SelectionResolver(graph, flow, modified)
     chosen = _add_change_logs(flow, resolver.resolve_union(include)) if include else frozenset(graph.inputs)
@@ -59,14 +59,14 @@ def select_tables(
 
 
 def _add_change_logs(flow: Flow, tables: frozenset[TableName]) -> frozenset[TableName]:
-    """Return tables so that one which follows from a log and its log go together: they are published together."""
+    """Add the change log of each selected table, and the table of each selected log: both are published together."""
     applied = [table for table, source in flow.sources.items() if isinstance(source.origin, Changes)]
     pairs = [{table, log_table_of(table)} for table in applied]
     return tables.union(*(pair for pair in pairs if not tables.isdisjoint(pair)))
 
 
 def parse_selector(text: str) -> Selector:
-    """Return what one selector says.
+    """Parse the text of one selector.
 
     >>> parse_selector("2+tag:daily+")
     Selector(text='2+tag:daily+', method='tag', value='daily', up=True, down=True, above=2, below=None)
@@ -89,7 +89,7 @@ def parse_selector(text: str) -> Selector:
 
 
 class _SelectionResolver:
-    """Answers the selectors of one command."""
+    """Resolves the selectors of one command."""
 
     def __init__(self, graph: Graph, flow: Flow, modified: Callable[[], set[TableName]] | None) -> None:
         self.graph, self.flow, self.modified = graph, flow, modified
@@ -121,7 +121,7 @@ class _SelectionResolver:
         return frozenset(selected)
 
     def find_start_tables(self, selector: Selector) -> frozenset[TableName]:
-        """Return what a selector names by itself, before its + are followed."""
+        """Return the tables that a selector names by itself, without following its `+`."""
         if selector.method == "state":
             return self.find_modified(selector)
         if selector.method == "tag":
@@ -160,7 +160,7 @@ class _SelectionResolver:
         }
 
     def find_named(self, value: str) -> set[TableName]:
-        """Return the tables with a name. Without a layer it means the last part of the name, as in a task's inputs."""
+        """Return the tables that match a name. A name without a layer means the last part, as in a task's inputs."""
         if _GLOB.search(value):
             return {table for table in self.graph.inputs if fnmatchcase(str(table), value)}
         if "." in value:
@@ -189,7 +189,7 @@ def _is_in_path(file: str, path: str) -> bool:
 
 
 def _list_paths(files: dict[TableName, str]) -> set[str]:
-    """Return every file with the folders above it."""
+    """Return every file and the folders that contain it."""
     return {
         "/".join(parts[:end])
         for file in files.values()

@@ -1,4 +1,4 @@
-"""Slices of a task's data: what names them in each input, which of them a change touches, and how that reads. Pure."""
+"""Find and describe slices of a task's data: their expressions in each input, and those that a change affects. Pure."""
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from runnel.declare.options.expression_list import split_expressions
 from runnel.declare.sql.literals import quote_column
 from runnel.names import TableName
 
-MOST = 0.6  # past this share of changed slices all of them are computed
+MOST = 0.6  # above this share of changed slices everything is computed
 SHOWN_KEYS = 100
 _SHOWN_SLICES = 3
 
@@ -20,7 +20,7 @@ SliceValue = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class ChangedSlice:
-    """A slice of an input that changed: its key, and how many rows came and went."""
+    """A slice of an input that changed: its key, and how many rows were added and removed."""
 
     key: SliceValue
     rows_added: int = 0
@@ -29,25 +29,25 @@ class ChangedSlice:
 
 @dataclass(frozen=True)
 class SliceSelection:
-    """The slices of a task to compute, and how many it has. `keys` is None where Spark finds them during the run."""
+    """The slices of a task to compute, and how many it has. `keys` is None if Spark finds them during the run."""
 
     keys: tuple[SliceValue, ...] | None
     total: int | None = None
 
     @property
     def is_most(self) -> bool:
-        """Tell whether so many changed that computing all is cheaper."""
+        """Tell whether so many slices changed that computing everything is cheaper."""
         return self.keys is not None and is_most_slices(len(self.keys), self.total)
 
     @property
     def share(self) -> float | None:
-        """Return which part of the slices changed, where that is known."""
+        """Return the share of slices that changed, or None if it is not known."""
         if self.keys is None or not self.total:
             return None
         return min(1.0, len(self.keys) / self.total)
 
     def json(self) -> dict[str, Any]:
-        """Return what scripts rely on; of very many keys only the first."""
+        """Return the JSON that scripts rely on, with only the first keys if there are very many."""
         first_keys = [[to_json_value(part) for part in key] for key in (self.keys or ())[:SHOWN_KEYS]]
         keys = [key[0] if len(key) == 1 else key for key in first_keys]
         number = None if self.keys is None else len(self.keys)
@@ -64,15 +64,15 @@ def is_most_slices(changed: int, total: int | None) -> bool:
 
 
 def slice_expressions(task: Task, table: TableName, columns: Collection[str]) -> tuple[str, ...] | None:
-    """Return what names the slice of a row of an input, as Spark SQL, one for each of the task's `by`.
+    """Return the Spark SQL expressions that name the slice of an input's row, one for each column of the task's `by`.
 
-    None where nothing does: then any change of the input concerns all slices, unless it is a reference.
+    None if the input has none: then any change of it affects all slices, unless it is a reference.
     """
     if is_reference(task, table):
         return None
     input_expressions = {dict(task.options.by_input).get(parameter) for parameter in _input_parameters(task, table)}
     if len(input_expressions) != 1:
-        return None  # one table under two names that are sliced in different ways
+        return None  # one table is used for two inputs with different expressions
     text = input_expressions.pop()
     if text is not None:
         return split_expressions(text)
@@ -122,7 +122,7 @@ def add_preceding_keys(keys: Iterable[SliceValue], number: int) -> tuple[SliceVa
 
 
 def union_keys(key_groups: Iterable[Iterable[SliceValue]]) -> tuple[SliceValue, ...]:
-    """Return every key once, in order where there is one; null comes last."""
+    """Return every key once, sorted if the values can be ordered, with null last."""
     keys = list(dict.fromkeys(key for group in key_groups for key in group))
     try:
         return tuple(
@@ -133,9 +133,9 @@ def union_keys(key_groups: Iterable[Iterable[SliceValue]]) -> tuple[SliceValue, 
 
 
 def find_touched_keys(task: Task, changes: Mapping[TableName, Sequence[ChangedSlice]]) -> tuple[SliceValue, ...] | None:
-    """Return the keys that a task has to compute for changed slices of its inputs: theirs, and those that look back.
+    """Return the keys that a task must compute after slices of its inputs changed: theirs, and those that look back.
 
-    None where a lookback can't be counted on from them.
+    None if a lookback is set and the keys have no next value.
     """
     key_groups: list[Sequence[SliceValue]] = []
     for table, slices in changes.items():
@@ -161,13 +161,13 @@ def describe_slices(changes: Mapping[TableName, Sequence[ChangedSlice]], count: 
 
 
 def to_json_value(part: Any) -> Any:
-    """Return a part of a key as JSON has it."""
+    """Convert a value of a key to JSON."""
     return part if part is None or isinstance(part, bool | int | float | str) else str(part)
 
 
 def _describe_slice_changes(slices: Sequence[ChangedSlice]) -> str:
     texts: list[str] = []
-    noun = " row"  # only the first number says what it counts
+    noun = " row"  # only the first number gets the noun
     for changed_slice in slices[:_SHOWN_SLICES]:
         net = changed_slice.rows_added - changed_slice.rows_removed
         rows = noun + ("s" if noun and abs(net) != 1 else "")
@@ -192,7 +192,7 @@ def _shift_keys(keys: Iterable[SliceValue], steps: range) -> tuple[SliceValue, .
         if len(key) > 1 or (first is not None and _countable_type(first) is None):
             return None
         for step in steps:
-            with suppress(OverflowError):  # before the first day that there is, and after the last
+            with suppress(OverflowError):  # outside the range of dates
                 shifted_keys[(first if first is None or not step else _shift_value(first, step),)] = None
     return tuple(shifted_keys)
 
@@ -202,7 +202,7 @@ def _shift_value(value: Any, step: int) -> Any:
 
 
 def _countable_type(value: Any) -> type | None:
-    """Return the type of a value that has a next one."""
+    """Return the type of a value that can be counted up, such as a date; else None."""
     if isinstance(value, bool | dt.datetime):
         return None
     return next((kind for kind in (int, dt.date) if isinstance(value, kind)), None)

@@ -1,4 +1,4 @@
-"""A plan as a value: one step for each table, with what to do and why."""
+"""Define a plan as a value: one step for each table, with what to do and why."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,18 +18,18 @@ COMPUTING_ACTIONS = ("rows", "slices", "full", "stream", "ingest")
 class PlanStep:
     """What to do for one table.
 
-    `key` and `head` are unknown (None) where an input is still to be computed: then `action` is what is expected, and
-    it is decided again when the inputs are there. A `head` without a location is predicted: the content is known, the
-    version is not there yet. `base` is the result that `rows` and `slices` build on, or that an
-    analysis may leave in place.
+    `key` and `head` are None if an input is still to be computed: then `action` is only expected, and the run decides
+    again once the inputs exist. A `head` without a location is predicted: its content is known, but the version does
+    not exist yet. `base` is the result that `rows` and `slices` start from, or that stays current if an analysis
+    shows that the task does not use what changed.
     """
 
     table: TableName
     action: Action
     reason: str
-    needs: tuple[TableName, ...] = ()  # steps of this plan that must be done before
+    needs: tuple[TableName, ...] = ()  # steps of this plan that must run before
     key: str | None = None
-    head: TableVersion | None = None  # what the table will be: known for skip and reuse, and for some sources
+    head: TableVersion | None = None  # the table's next version: known for skip, reuse and some sources
     existing_result: TaskResult | None = field(default=None, repr=False)  # for skip and reuse of a task
     base: TaskResult | None = field(default=None, repr=False)
     slices: SliceSelection | None = None
@@ -37,9 +37,9 @@ class PlanStep:
     rows: int | None = None  # estimate of rows to read
     bytes: int | None = None
     is_expected: bool = False  # decided again during the run
-    requested_days: RequestedDays | None = None  # days that are computed although nothing changed
-    has_detached_base: bool = False  # `base` is not what the table holds: the step starts from the version of `base`
-    analyse: bool = False  # no row moved: skipped where the analysed plan does not use what changed
+    requested_days: RequestedDays | None = None  # days that a backfill computes
+    has_detached_base: bool = False  # the table does not hold `base`: start from its version
+    analyse: bool = False  # no row changed: skip if the analysed query plan does not use what changed
 
     @property
     def computes(self) -> bool:
@@ -62,13 +62,13 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps in an order in which they can be done. `jvm` tells whether Spark is needed."""
+    """All steps in an order in which they can run. `jvm` tells whether Spark is needed."""
 
     branch: str
     commit: str
     steps: tuple[PlanStep, ...]
     jvm: bool
-    notes: tuple[str, ...] = ()  # what a reader should know besides
+    notes: tuple[str, ...] = ()  # additional remarks for the reader
 
     @property
     def work(self) -> tuple[PlanStep, ...]:

@@ -15,9 +15,9 @@ from runnel.declare.model.flow import Source
 from runnel.declare.model.source_location import SourceLocation
 from runnel.lake.store import Store
 from runnel.names import TableName
-from tests.connect.ingesting import ORDERS, Ingesting
-from tests.connect.lakes import quick_lakes  # noqa: F401
-from tests.connect.shops import database, lite, pg, shop, small  # noqa: F401
+from tests.connect.cached_migrations import quick_lakes  # noqa: F401
+from tests.connect.ingest.file_source import ORDERS, Ingesting
+from tests.connect.jdbc.source_databases import database, lite, pg, shop, small  # noqa: F401
 
 Loading = Callable[..., LoadResult]
 Writing = Callable[[str, str | bytes], str]

@@ -28,12 +28,12 @@ from runnel.lake.upkeep.erase.erase import erase
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from runnel.plan.decisions.change_log import compute_content_id
-from tests.connect.applying import CUSTOMERS, Applying, customers
-from tests.http_server import Server
-from tests.lake.changes import branch, delete_rows, files
+from tests.connect.changes.change_log import CUSTOMERS, Applying, customers
 from tests.lake.factories import add, create, iceberg_schema, read
+from tests.lake.table_changes import branch, delete_rows, files
 from tests.query_names import query_names
 from tests.run.project import Project, did
+from tests.servers.http_server import Server
 
 OURS = query_names()
 STORED = (*OURS, *sorted(ICEBERG_COLUMNS))  # an older Runnel, or another engine, may have made such tables

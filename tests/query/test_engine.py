@@ -21,7 +21,8 @@ from runnel.lake.store import Store
 from runnel.lake.table_writer import publish_edit
 from runnel.names import TableName
 from runnel.query.engine import DuckdbLimits, run_query
-from tests.lake.changes import (
+from tests.lake.factories import add, create, rows
+from tests.lake.table_changes import (
     branch,
     columns,
     delete_rows,
@@ -32,7 +33,6 @@ from tests.lake.changes import (
     partitions,
     written,
 )
-from tests.lake.factories import add, create, rows
 
 T = "ods.orders"
 

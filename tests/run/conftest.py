@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.run.contexts import context  # noqa: F401
-from tests.run.law.mutations import swift
+from tests.run.equivalence.mutations import swift
 from tests.run.project import Project
+from tests.run.task_context import context  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ import pytest
 
 from runnel.run.results.run_result import RunResult
 from tests.run.project import Project, did
-from tests.run.slicing import step_of
+from tests.run.run_inspection import step_of
 
 FLOW = """
 FACTOR = {factor}

@@ -25,7 +25,7 @@ from runnel.project.planning.run_request import RunRequest
 from runnel.service import instance_file
 from runnel.service.local_handover import hand_over_run
 from tests.cli import conftest as commands
-from tests.stream.crash import Up, below, tail, until
+from tests.service.running_service import Up, below, tail, until
 
 Cli = Callable[..., commands.Done]
 cli = commands.cli

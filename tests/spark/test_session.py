@@ -8,7 +8,7 @@ from runnel.errors import Mistake
 from runnel.spark.catalog_conf import CatalogSettings
 from runnel.spark.doctor import diagnose_spark
 from runnel.spark.session import SparkSettings, create_slot_session, start_spark
-from tests.spark.running import child, gone, line_from, outcome
+from tests.spark.program_runner import child, gone, line_from, outcome
 
 pytestmark = pytest.mark.spark
 

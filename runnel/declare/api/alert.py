@@ -1,4 +1,4 @@
-"""`rn.alert`: declare who is told when something is wrong."""
+"""`rn.alert`: declare who is notified when something goes wrong."""
 
 import re
 import shlex
@@ -35,13 +35,13 @@ def alert(
     select: str | Sequence[str] | None = None,
     **unknown: object,
 ) -> None:
-    """Declare who is told when something is wrong, once, and again when it is over.
+    """Declare who is notified when something goes wrong: once when it starts, and again when it is over.
 
     One of: `webhook="https://..."`, which gets a POST of JSON, with `headers`; `email=["ada@example.org"]` through
     `smtp="smtp://user@host:25"` (or smtps://), with `password=rn.secret(...)` and perhaps a `sender`; or
-    `command="notify.sh"`, which gets the JSON on standard input. `on` says what about: "failed", "late",
-    "schedule", "stream", "sink", "worker", "disk", all by default. With `select` only what
-    concerns those tables is told.
+    `command="notify.sh"`, which gets the JSON on standard input. `on` lists the kinds of alarms: "failed", "late",
+    "schedule", "stream", "sink", "worker", "disk", all by default. `select` limits the alert to alarms about the
+    selected tables.
     """
     registry = current_registry()
     place = registry.caller_location()
@@ -92,7 +92,7 @@ def _read_alarm_kinds(reader: OptionReader) -> tuple[str, ...]:
 
 
 def _check_url(reader: OptionReader, url: object) -> str | Secret | None:
-    """Return an address; messages don't show it, since it may be what nobody should see."""
+    """Check a webhook address; messages don't show it, because it may contain a secret."""
     if url is None or isinstance(url, Secret) or (isinstance(url, str) and _URL.match(url)):
         return url
     fix = 'write webhook="https://host/path", or webhook=rn.secret("HOOK_URL") where the address is a secret'

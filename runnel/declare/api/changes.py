@@ -1,4 +1,4 @@
-"""`rn.changes`: a log of changes, applied by key."""
+"""`rn.changes`: declare a change log that is applied by key."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -42,13 +42,13 @@ def changes(
     schema: str | None = None,
     **unknown: object,
 ) -> Changes | InvalidEndpoint:
-    """Apply a log of changes by key: `rn.changes(rn.files("cdc/*.jsonl", schema=...), key="id", sequence_by="ts")`.
+    """Apply a change log by key: `rn.changes(rn.files("cdc/*.jsonl", schema=...), key="id", sequence_by="ts")`.
 
-    `source` is any other origin, or a function with its `schema`. Its rows are kept in `<table>__changes`; the table
-    itself follows from them, whatever order they came in and however often.
+    `source` is any other origin, or a function with its `schema`. Its rows are stored in `<table>__changes`. The table
+    is computed from them and does not depend on the order in which they arrived, or on duplicates.
 
-    - `key`: the columns that say what a row is about. `sequence_by`: those that say what comes after what.
-    - `delete_when`: a condition in SQL over a row of the log, true for a delete: `"op = 'D'"`.
+    - `key`: the columns that identify a row. `sequence_by`: the columns that order the changes of a key.
+    - `delete_when`: a SQL condition on a row of the log that is true for a delete: `"op = 'D'"`.
     - `scd=1`: the last row of each key. `scd=2`: every version, with `valid_from` and `valid_to`.
     """
     registry = current_registry()
@@ -79,7 +79,7 @@ def changes(
 
 
 def add_change_logs(sources: Iterable[Source], reject: Callable[[Source, str, str], None]) -> Iterator[Source]:
-    """Yield sources; before one that applies changes, the source of its log."""
+    """Yield sources; before each source that applies a change log, yield the source of that log."""
     for source in sources:
         origin = source.origin
         if isinstance(origin, Changes):
@@ -117,7 +117,7 @@ def _read_origin(
     if isinstance(source, Manual | Changes):
         label = "rn.manual()" if isinstance(source, Manual) else "another rn.changes(...)"
         reader.reject("source", f"changes can't come from {label}", _ORIGINS)
-    elif not isinstance(source, InvalidEndpoint):  # what is wrong with that was told
+    elif not isinstance(source, InvalidEndpoint):  # its mistake was already reported
         reader.reject("source", f"changes can't come from {quote_value(source)}", _ORIGINS)
     return None
 
@@ -129,7 +129,7 @@ def _read_required(reader: OptionReader, name: str, value: object, example: str)
 
 
 def _check_columns(reader: OptionReader, declaration: Changes) -> Changes:
-    """Return what was declared with its columns spelled as the schema has them; what they can't be is told."""
+    """Return the declaration with columns spelled as in the schema; report columns that can't be used."""
     columns = {column.name.lower(): column for column in declaration.origin.schema or ()}
     has_unlisted_columns = not columns or (isinstance(declaration.origin, Kafka) and bool(declaration.origin.include))
     key = _match_column_names(reader, "key", declaration.key, columns, has_unlisted_columns)

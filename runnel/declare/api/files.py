@@ -36,15 +36,15 @@ def files(
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
 ) -> Files | InvalidEndpoint:
-    """Name files as an origin, by a glob from the project's folder on, or in an object store: `s3://bucket/*.csv`.
+    """Declare files as an origin, by a glob relative to the project's folder or in an object store: `s3://b/*.csv`.
 
-    `format` is taken from the ending; `.gz`, `.zst`, `.bz2`, `.xz` and `.zip` after it are unpacked. `schema` is needed
-    for CSV, JSON, JSON lines and XML. A changed file always replaces its rows; a vanished one's stay
-    (`removed="keep"`) or go (`"delete"`). `records="data.items"` says where the rows stand in a JSON document, and
-    `row_tag="order"` which element of XML is one. The rest says how CSV is written.
+    `format` defaults to the file's ending; files with `.gz`, `.zst`, `.bz2`, `.xz` or `.zip` after it are decompressed.
+    CSV, JSON, JSON lines and XML need a `schema`. A changed file always replaces its rows; the rows of a deleted file
+    stay (`removed="keep"`) or are deleted (`"delete"`). `records="data.items"` is the path of the rows in a JSON
+    document, `row_tag="order"` the XML element of a row. The other options describe how CSV is written.
 
-    As a sink, a path is one file, and one that ends with / a folder, laid out by the columns of `partition`; `compress`
-    says how its files are packed.
+    As a sink, a path is one file; a path that ends with / is a folder, partitioned by the columns of `partition`.
+    `compress` sets the compression of its files.
     """
     registry = current_registry()
     place = registry.caller_location()
@@ -70,7 +70,7 @@ def files(
 
 
 def _infer_format(reader: OptionReader, glob: Any) -> str | None:
-    """Return the format that a glob's ending names. A format that was given wrongly has been told already."""
+    """Infer the format from a glob's ending, unless the user set a wrong format: that was already reported."""
     if not isinstance(glob, str) or not glob.strip():
         reader.reject("glob", f"{quote_value(glob)} is not a glob", 'write rn.files("data/orders/*.csv")')
         return None

@@ -1,4 +1,4 @@
-"""`rn.http`: a REST API that is polled or, without an address, events that are pushed to the service."""
+"""`rn.http`: declare a REST API to poll or, without an address, events that programs push to the service."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -50,19 +50,19 @@ def http(
 ) -> Http | Push | InvalidEndpoint:
     """Poll a REST API: `rn.http("https://api.example.com/orders", records="data.items", paging="page", schema=...)`.
 
-    Without an address, let other programs push events: `rn.http(schema="id long, kind string")` takes what is posted
-    to `/api/v1/sources/TABLE/events`. `key="id"` knows an event that comes again; `keep="7 days"` is how long events
-    and keys are kept after they were taken in.
+    Without an address, let other programs push events: `rn.http(schema="id long, kind string")` receives what is posted
+    to `/api/v1/sources/TABLE/events`. `key="id"` detects events that are sent twice; `keep="7 days"` is how long events
+    and keys are kept after they were ingested.
 
-    - `records`: where the list of records stands in an answer; without it the answer is the list, or NDJSON.
-    - `paging`: `"page"` (from `first`=1 on) and `"offset"`, until a page is empty or `more` says so; `"cursor"`, which
-      stands at `cursor`; `"link"`, the header Link or the URL at `next`. `param` takes the page, offset or cursor;
-      `size={"per_page": 100}` asks for larger pages.
-    - `since={"updated_since": "updated_at"}`: ask only for what is new: the parameter gets the greatest value of the
-      field so far. `key`: records take the place of earlier ones; without it, they are appended. Without `since` an
-      answer is all there is and replaces all rows, unless there is a `key` or `append=True`.
+    - `records`: the path of the list of records in a response; without it the response is the list, or NDJSON.
+    - `paging`: `"page"` (from `first`=1 on) and `"offset"`, until a page is empty or `more` is false; `"cursor"`, read
+      from the path `cursor`; `"link"`, the header Link or the URL at the path `next`. `param` is the query parameter
+      for the page, offset or cursor; `size={"per_page": 100}` requests larger pages.
+    - `since={"updated_since": "updated_at"}`: request only new records: the parameter gets the greatest value of the
+      field so far. `key`: records replace earlier ones; without it, they are appended. Without `since` a response is
+      complete and replaces all rows, unless there is a `key` or `append=True`.
     - `token`, `user` and `password`, and secrets in `headers`, `params` and `json` are `rn.secret(...)`.
-    - `method="POST"` sends `json` and the parameters of paging as its body.
+    - `method="POST"` sends `json` and the paging parameters as its body.
     - `rate="10 per second"`, `timeout="30 seconds"`, `retries=4`, `max_pages=10_000`.
     """
     registry = current_registry()
@@ -109,7 +109,7 @@ def _read_http(reader: OptionReader, values: Mapping[str, Any]) -> Http:
 
 
 def _describe_url(url: object) -> str:
-    """Return how messages call the API; what may hold a password or a key is left out."""
+    """Return the name of the API in messages, without parts that may contain a password or a key."""
     if isinstance(url, Secret):
         return str(url)
     return quote_value(url.partition("?")[0]) if isinstance(url, str) and "@" not in url else ""
@@ -138,7 +138,7 @@ def _read_paging_options(reader: OptionReader, values: Mapping[str, Any], paging
 def _read_pair(
     reader: OptionReader, name: str, value: object, default: str, kind: type, fix: str
 ) -> tuple[str, Any] | None:
-    """Return a parameter and a value, of a mapping with one entry or of a value for the parameter `default`."""
+    """Return a parameter and its value, from a mapping with one entry or from a bare value for `default`."""
     if value is None:
         return None
     entries = list(value.items()) if isinstance(value, Mapping) else [(default, value)]

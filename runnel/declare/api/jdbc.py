@@ -1,4 +1,4 @@
-"""`rn.jdbc`: a table or a query of a database, as the origin of a source or as the target of a sink. Pure."""
+"""`rn.jdbc`: declare a table or query of a database as the origin of a source or the target of a sink. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -37,16 +37,16 @@ def jdbc(
     schema: str | None = None,
     **unknown: object,
 ) -> Jdbc | InvalidEndpoint:
-    """Name a table or a query of PostgreSQL, MySQL, MariaDB or SQLite, to read from or to write to.
+    """Declare a table or a query of PostgreSQL, MySQL, MariaDB or SQLite, to read from or to write to.
 
     - `table="public.orders"`, or `query="select ..."` of a source.
-    - `watermark`: a column that only grows, such as `updated_at`; then only rows that came since are read.
-      `overlap="10 minutes"`: how far back to look again for rows that came late. It needs a `key`.
-    - `key`: the columns that identify a row. A row that is read again takes the place of the earlier one, and one that
-      has vanished from the database goes; with `removed="keep"` it stays, and nobody has to count rows to see it.
-    - `partitions`: how many connections read a whole table at once.
+    - `watermark`: a column that only grows, such as `updated_at`; then a run reads only rows with greater values.
+      `overlap="10 minutes"`: how far back to read again for late rows. It needs a `key`.
+    - `key`: the columns that identify a row. A row that is read again replaces the earlier one, and a row deleted
+      from the database is deleted; `removed="keep"` keeps it, and saves counting rows to detect deletes.
+    - `partitions`: how many connections read a whole table in parallel.
     - `mode` of a sink: `"append"`, `"overwrite"`, or `"upsert"` by `key`.
-    - `url` may be `rn.secret(...)`; a `password` always is.
+    - `url` may be `rn.secret(...)`; `password` must be.
     """
     registry = current_registry()
     place = registry.caller_location()
@@ -80,7 +80,7 @@ def jdbc(
 
 
 def _describe_owner(url: object) -> str:
-    """Return how messages call it; whatever could hold a password is left out."""
+    """Return the name of the database in messages, without parts that may contain a password."""
     if not isinstance(url, str):
         return f"rn.jdbc({quote_value(url)})" if isinstance(url, Secret) else "rn.jdbc"
     return f"rn.jdbc({quote_value(re.sub(r'//[^/]*@', '//', url).split('?')[0])})"
@@ -112,7 +112,7 @@ def _check_secrets(reader: OptionReader, user: object, password: object) -> None
 
 
 def _read_overlap(reader: OptionReader, value: object) -> str | None:
-    """Return a duration, or a number, as text."""
+    """Read the overlap, a duration or a number, as text."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:

@@ -1,4 +1,4 @@
-"""`rn.kafka`: topics of Kafka, as the origin of a source, or one of them as the target of a sink. Pure."""
+"""`rn.kafka`: declare Kafka topics as the origin of a source, or one topic as the target of a sink. Pure."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _INCLUDE_SCHEMA = (
 )
 INCLUDE_COLUMNS = dict(
     zip(INCLUDE_NAMES, parse_columns(_INCLUDE_SCHEMA), strict=True)
-)  # `_partition` is a column of Iceberg's own
+)  # `_partition` is a metadata column of Iceberg
 RAW_COLUMNS = parse_columns(
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers string"
 )
@@ -54,15 +54,15 @@ def kafka(
     options: Mapping[str, str | int | bool | Secret] | None = None,
     **unknown: object,
 ) -> Kafka | InvalidEndpoint:
-    """Name one topic of Kafka, several, or those that fit a `pattern`: `rn.kafka("clicks", servers="kafka:9092")`.
+    """Declare Kafka topics, by name or by a `pattern` that they match: `rn.kafka("clicks", servers="kafka:9092")`.
 
     - `format`: of messages, `"json"`, `"avro"` or `"raw"`. JSON needs a `schema`; Avro needs `avro`, the Avro schema as
       JSON or the path of a file with it; raw gives key, value, topic, partition, offset, timestamp and headers.
-    - `include=["key", "offset"]`: what else becomes columns, called `_key`, `_offset` and so on.
-    - `start`: where the first run starts: `"earliest"`, `"latest"` or a time. Later runs go on where the last ended.
-    - `expired`: when messages are gone before they were read: `"stop"`, or `"skip"` them.
+    - `include=["key", "offset"]`: message metadata to add as columns, named `_key`, `_offset` and so on.
+    - `start`: where the first run starts: `"earliest"`, `"latest"` or a time. Later runs continue where the last ended.
+    - `expired`: what to do if messages expired before they were read: `"stop"`, or `"skip"` them.
     - `key` of a sink: the columns that make up a message's key.
-    - `options`: of the client, such as `{"security.protocol": "SASL_SSL", "sasl.password": rn.secret("KAFKA")}`.
+    - `options`: Kafka client options, such as `{"security.protocol": "SASL_SSL", "sasl.password": rn.secret("KAFKA")}`.
     """
     registry = current_registry()
     place = registry.caller_location()

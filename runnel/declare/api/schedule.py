@@ -1,4 +1,4 @@
-"""`rn.schedule`: declare when to run what."""
+"""`rn.schedule`: declare when to run which tables."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, cast
@@ -13,7 +13,7 @@ from runnel.names import quote_value
 
 OPTION_NAMES: tuple[str, ...] = ("cron", "tz", "every", "on_change", "at_most_every", "min_rows", "min_bytes", "select")
 OPTION_NAMES += ("branch", "catch_up", "priority", "retries", "timeout")
-_ON_CHANGE_OPTIONS = ("at_most_every", "min_rows", "min_bytes")  # what only goes with on_change
+_ON_CHANGE_OPTIONS = ("at_most_every", "min_rows", "min_bytes")  # allowed only with on_change
 
 
 def schedule(
@@ -34,12 +34,12 @@ def schedule(
     timeout: str | None = None,
     **unknown: object,
 ) -> None:
-    """Declare when to run what `select` selects (everything, if it is left out).
+    """Declare when to run the tables of `select` (all tables by default).
 
-    One of: `cron="0 2 * * *"` with `tz="Asia/Shanghai"` (UTC without), `every="10 minutes"`, or
-    `on_change="ods.orders"`, then perhaps `at_most_every="1 minute"`, and `min_rows` or `min_bytes` that must have
-    come or gone. Times that were missed: `catch_up="last"` makes up for the last one, `"all"` for each, `"none"` for
-    none. Of what waits, the higher `priority` goes first. `retries` counts tries after failures that may pass, and
+    One of: `cron="0 2 * * *"` with `tz="Asia/Shanghai"` (UTC by default), `every="10 minutes"`, or
+    `on_change="ods.orders"`, optionally with `at_most_every="1 minute"` and with `min_rows` or `min_bytes`, the least
+    change that starts a run. Missed times: `catch_up="last"` runs the last one, `"all"` each, `"none"` none.
+    Waiting runs with a higher `priority` start first. `retries` is how often to retry after temporary failures;
     `timeout="2 hours"` stops a run.
     """
     registry = current_registry()

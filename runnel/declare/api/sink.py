@@ -1,4 +1,4 @@
-"""`rn.sink`: declare where a table is handed on to."""
+"""`rn.sink`: declare where a table is delivered to."""
 
 import hashlib
 import inspect
@@ -31,7 +31,7 @@ _OBJECT_STORE_SCHEMES = (
     "wasb",
     "wasbs",
     "oss",
-)  # where an object is there whole
+)  # atomic writes
 
 
 @overload
@@ -52,13 +52,13 @@ def sink(
 
 
 def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] | None:
-    """Declare that the table `layer.name` is handed on to `target`, or to the function that this decorates.
+    """Declare that the table `layer.name` is delivered to `target`, or to the decorated function.
 
-    The function gets the rows that came as an Arrow table: `def send(rows): ...`. With a keyword parameter `change` it
-    also gets what went, and the key by which a delivery that comes twice is known.
+    The function gets the added rows as an Arrow table: `def send(rows): ...`. With a keyword parameter `change` it
+    also gets the removed rows, and a key that detects a repeated delivery.
 
-    - `name`: by which it is known how far the sink has come; by default made of the table and where it goes.
-    - `branch`: whose commits are delivered, main by default. `retries`: how often a run tries again, 2 by default.
+    - `name`: the name under which the sink's progress is stored; by default made of the table and the target.
+    - `branch`: the branch whose commits are delivered, main by default. `retries`: per run, 2 by default.
     """
     registry = current_registry()
     place = registry.caller_location()
@@ -93,7 +93,7 @@ def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] 
 
 
 def _accepts_rows(target: Files | Jdbc | Kafka | Webhook, reader: OptionReader) -> bool:
-    """Tell whether a target can take rows; where not it is told."""
+    """Tell whether a target accepts rows; report a mistake if it does not."""
     problem: tuple[str, str, str] | None = None
     if isinstance(target, Files):
         problem = _check_files(target)
@@ -188,7 +188,7 @@ def _has_row_parameter(function: Callable[..., Any], reader: OptionReader) -> bo
 
 
 def _default_name(table: TableName, target: Target) -> str:
-    """Return a name that stays the same while the sink goes to the same place, whatever its password is."""
+    """Return a name that depends only on the table and the destination, not on the password."""
     if isinstance(target, Function):
         return f"{table}:{getattr(target.function, '__name__', 'function')}"
     if isinstance(target, Files):

@@ -1,4 +1,4 @@
-"""`rn.source`: declare a table that comes from outside."""
+"""`rn.source`: declare a table whose rows come from outside the lake."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -67,13 +67,13 @@ def source(
 def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F] | None:
     """Declare that the table `layer.name` comes from outside: `rn.source("ods.orders", rn.files("data/*.csv", ...))`.
 
-    Without an origin it decorates a function: of its last state, `None` at first, it returns the rows that are new,
-    and the new state. One that takes no state returns all rows that there are. A parameter named `spark` gets the
+    Without an origin it decorates a function: the function gets its last state, `None` at first, and returns the new
+    rows and the new state. A function without a state parameter returns all rows. A parameter named `spark` gets the
     session.
 
     - `on_bad`: what to do with rows that can't be read: `"stop"`, `"drop"` or `"quarantine"`.
-    - `on_new_column`: what to do when a file has more columns: `"add"`, `"ignore"` or `"stop"`.
-    - `poll="1 minute"`: how often `runnel up` looks; `"continuous"`: on and on. `partition`, `key`: of the table.
+    - `on_new_column`: what to do if a file has more columns: `"add"`, `"ignore"` or `"stop"`.
+    - `poll="1 minute"`: how often `runnel up` polls; `"continuous"`: without pause. `partition`, `key`: of the table.
     - `tags`, `owner`, `description`: for people and selections.
     """
     registry = current_registry()
@@ -101,7 +101,7 @@ def source(table: str, origin: object = None, **options: Any) -> Callable[[F], F
 
 
 def read_function_origin(function: Callable[..., Any], reader: OptionReader) -> Function | InvalidEndpoint:
-    """Return a function as an origin, its schema being among the options."""
+    """Return a function as an origin, with the schema from the options."""
     columns = reader.schema()
     try:
         parameters = inspect.signature(function).parameters

@@ -46,19 +46,19 @@ def task(
     checks: Sequence[Check | str] | None = None,
     **unknown: object,
 ) -> Callable[[F], F]:
-    """Declare that a function makes the table `layer.name`; it stays callable as it is.
+    """Declare that a function makes the table `layer.name`; the function stays callable as before.
 
-    Positional parameters of the function are tables: `orders` means the one table of the project whose last name part
-    is that; `inputs={"o": "ods.orders"}` says it explicitly. Keyword-only parameters are parameters, with defaults.
-    A parameter named `spark` gets the session. The function returns a Spark frame.
+    Positional parameters of the function are tables: `orders` means the only table of the project whose name ends in
+    `.orders`; `inputs={"o": "ods.orders"}` names it explicitly. Keyword-only parameters are parameters, with defaults.
+    A parameter named `spark` gets the session. The function returns a Spark DataFrame.
 
     - `by`: columns of the output that name its slices; `by_input` gives the expression for an input that lacks them,
       `reference` names inputs whose changes alone recompute nothing, `lookback` how many earlier slices a slice reads.
-      `trust_by` promises that each slice is made of its own rows alone where Runnel can't see it.
+      `trust_by` promises that each slice depends on its own rows only, if Runnel can't prove it.
     - `rowwise`: each output row comes from one input row. `key`: the columns that identify a row.
     - `volatile`: never skipped.
-    - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` how late their rows may be,
-      `output="update"` that a row takes the place of the one with its `key`, `trigger` how often at most to go on.
+    - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` is how late their rows may be,
+      `output="update"` makes a row replace the one with its `key`, `trigger` is the least time between batches.
     - `schema`, `partition`, `sort`, `properties`: of the table. `tags`, `owner`: for people and selections.
     - `retries`, `timeout="10 minutes"`, `deadline="06:30 Asia/Shanghai"`: of its runs.
     - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.
@@ -77,7 +77,7 @@ def task(
         registry.reject(
             "DECLARE_TASK", f"the task on {quote_value(_function_name(table))} has no table", at=place, fix=fix
         )
-        return table  # `@rn.task` without brackets: the function itself
+        return table  # `@rn.task` without parentheses: `table` is the function
 
     def declare(function: F) -> F:
         _declare_task(registry, place, table, function, inputs, values, list(unknown))

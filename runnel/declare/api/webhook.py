@@ -1,4 +1,4 @@
-"""`rn.webhook`: an address that is told of changes."""
+"""`rn.webhook`: declare an address that gets a request for each change."""
 
 import re
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ def webhook(
     timeout: str | float | None = None,
     **unknown: object,
 ) -> Webhook | InvalidEndpoint:
-    """Name an address as a sink: it gets one POST of JSON for each commit, or several of up to `batch` rows.
+    """Declare an address as a sink: it gets one POST of JSON for each commit, or several of up to `batch` rows.
 
-    `rows=False` sends only how many rows came and went. `token` is sent as `Authorization: Bearer`; with `secret` every
-    request is signed. `timeout` is how long an answer may take, 10 seconds by default.
+    `rows=False` sends only how many rows were added and removed. `token` is sent as `Authorization: Bearer`; with
+    `secret` every request is signed. `timeout` is how long a response may take, 10 seconds by default.
     """
     registry = current_registry()
     place = registry.caller_location()

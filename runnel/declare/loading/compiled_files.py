@@ -1,6 +1,6 @@
-"""Source files, parsed and compiled once for each content: to import them, and to look into them afterwards.
+"""Parse and compile source files, once for each content, for importing and for later inspection.
 
-Not through Python's cache of compiled files: it can't see a change of equal size within a second.
+Does not use Python's cache of compiled files, which misses a change of equal size within the same second.
 """
 
 import ast
@@ -10,7 +10,7 @@ from types import CodeType
 
 @dataclass(frozen=True)
 class CompiledFile:
-    """A file's text as it was read, its syntax, and what is executed."""
+    """A file's text as it was read, its syntax tree and its code object."""
 
     text: bytes
     tree: ast.Module
@@ -21,9 +21,9 @@ _cache: dict[str, CompiledFile] = {}
 
 
 def compile_file(filename: str, text: bytes) -> CompiledFile:
-    """Return a text as the content of a file; what was compiled before is taken where it is the same text.
+    """Compile the text of a file, or return the cached result if the text is the same as before.
 
-    Raises what Python raises for broken source.
+    Raises Python's own error, such as SyntaxError, if the source is invalid.
     """
     entry = _cache.get(filename)
     if entry is None or entry.text != text:
@@ -33,12 +33,12 @@ def compile_file(filename: str, text: bytes) -> CompiledFile:
 
 
 def cached_text(filename: str) -> bytes | None:
-    """Return the text of a file as it was last compiled, or None where it was not."""
+    """Return the text of a file as it was last compiled, or None if it never was."""
     entry = _cache.get(filename)
     return entry.text if entry else None
 
 
 def cached_tree(filename: str) -> ast.Module | None:
-    """Return the syntax of a file as it was last compiled, or None where it was not."""
+    """Return the syntax tree of a file as it was last compiled, or None if it never was."""
     entry = _cache.get(filename)
     return entry.tree if entry else None

@@ -1,4 +1,4 @@
-"""Find tasks that need each other. Pure."""
+"""Find cycles of tasks that depend on each other. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from runnel.names import TableName
 
 
 def check_flow(flow: Flow) -> list[Mistake]:
-    """Return one mistake for each circle of tasks, with the tables in the order in which data would flow."""
+    """Return one mistake for each cycle of tasks, with the tables in the order in which data would flow."""
     dependencies = {
         table: (*task.input_tables, *(other for other in task.referenced_tables if other != table))
         for table, task in flow.tasks.items()
@@ -24,9 +24,9 @@ def check_flow(flow: Flow) -> list[Mistake]:
 
 
 def find_cycles(reads: Mapping[TableName, tuple[TableName, ...]]) -> list[list[TableName]]:
-    """Return circles, so many that each table that is on one, or needs one, is explained by one.
+    """Return enough cycles to explain every table that is on a cycle or depends on one.
 
-    Without recursion, as graphs may be deep.
+    Iterates instead of recursing, because graphs may be deep.
     """
     done: set[TableName] = set()
     cycles: list[list[TableName]] = []
@@ -51,7 +51,7 @@ def find_cycles(reads: Mapping[TableName, tuple[TableName, ...]]) -> list[list[T
 
 
 def _order_by_flow(cycle: list[TableName]) -> list[TableName]:
-    """Return a circle of readers as one of feeders, from its first name on."""
+    """Reverse a cycle into the order in which data flows, starting with its first name."""
     feeders = cycle[::-1]
     first = feeders.index(min(feeders))
     return feeders[first:] + feeders[:first]

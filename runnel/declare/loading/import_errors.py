@@ -1,4 +1,4 @@
-"""Tell what went wrong while a flow file was imported, at the user's line."""
+"""Describe errors raised while importing a flow file, with the user's line."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _NO_SESSION = ("SESSION_OR_CONTEXT_NOT_EXISTS", "NO_ACTIVE_OR_DEFAULT_SESSION", 
 
 
 def to_mistake(error: BaseException, file: str, root: str) -> RunnelError:
-    """Return an exception that a flow file raised as a mistake."""
+    """Convert an exception that a flow file raised into a mistake."""
     project_lines = find_project_lines(error.__traceback__, root)
     place = project_lines[-1][0] if project_lines else SourceLocation(relative_path(file, root), 1)
     if isinstance(error, RunnelError):
@@ -40,7 +40,7 @@ def to_mistake(error: BaseException, file: str, root: str) -> RunnelError:
 
 
 def is_missing_session(error: BaseException) -> bool:
-    """Tell whether PySpark raised this because there is no session: `F.col("x")` outside of a function."""
+    """Tell whether PySpark raised an error because there is no session, as for `F.col("x")` outside a function."""
     pyspark = sys.modules.get("pyspark")
     if pyspark is None or pyspark.SparkContext._active_spark_context is not None:
         return False
@@ -55,7 +55,7 @@ def is_missing_session(error: BaseException) -> bool:
 
 
 def find_project_line(error: BaseException, root: str) -> SourceLocation | None:
-    """Return the innermost line of the project in an exception's trace."""
+    """Return the innermost line of the project in an exception's traceback."""
     project_lines = find_project_lines(error.__traceback__, root)
     return project_lines[-1][0] if project_lines else None
 

@@ -1,6 +1,6 @@
-"""Link what was declared: every input to the table that it names, every parameter to its value.
+"""Link the declarations of a project: every input to the table that it names, every parameter to its value.
 
-Pure. Returns the flow together with all mistakes found; the flow is whole only where there are none.
+Pure. Returns the flow together with all mistakes; the flow is complete only if there are none.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ from runnel.names import TableName, quote_value
 
 @dataclass
 class _Linker:
-    """The tables that are made, by name and by last name part, and the mistakes so far."""
+    """The declared tables, by name and by the last part of the name, and the mistakes so far."""
 
     claimed: set[str]
     makers: dict[TableName, TaskDraft | Source] = field(default_factory=dict)
@@ -133,7 +133,7 @@ def _link_task(
 
 
 def _resolve_input(linker: _Linker, draft: TaskDraft, parameter: str, table_name: str | None) -> TableName | None:
-    """Return the table of an input. Its own table is never meant by a last name part alone."""
+    """Return the table of an input. The last part of a name never means the task's own table."""
     text = table_name or parameter
     if "." in text:
         table = TableName.parse_unchecked(text)
@@ -177,7 +177,7 @@ def _report_unknown_input(linker: _Linker, draft: TaskDraft, parameter: str, tex
 
 
 def _resolve_check(linker: _Linker, draft: TaskDraft, check: Check) -> Check:
-    """Return a check whose `table` argument is a whole name."""
+    """Return a check whose `table` argument is a full table name."""
     table_name = dict(check.arguments).get("table")
     if table_name is None:
         return check
@@ -210,7 +210,7 @@ def _refuse_shared_quarantines(linker: _Linker, flow: Flow) -> None:
 
 
 def _refuse_unknown_tables(linker: _Linker, flow: Flow) -> None:
-    """Tell which sinks and schedules name tables that nothing makes, and what shares a name."""
+    """Report sinks and schedules that name unknown tables, and declarations that share a name."""
     references: list[tuple[str, str, SourceLocation]] = [
         (f"sink of `{sink.table}`", str(sink.table), sink.place) for sink in flow.sinks
     ]

@@ -1,6 +1,6 @@
-"""Load a project: import its flow files, collect what they declare and every mistake, and link it to a flow.
+"""Load a project: import its flow files, collect their declarations and mistakes, and link them into a flow.
 
-Runs the user's files and nothing else: no Spark unless a file needs it and the caller knows how to start it.
+Runs only the user's files: no Spark, unless a file needs it and the caller passes in how to start it.
 """
 
 import linecache
@@ -47,14 +47,14 @@ def load_flow(settings: Settings, start_spark: Callable[[], object] | None = Non
 
 
 def find_flow_files(root: Path) -> list[Path]:
-    """Return the flow files of a project, sorted; what starts with a dot is left out."""
+    """Return the flow files of a project, sorted; skip names that start with a dot."""
     folder = root / FLOWS
     files = [path for path in folder.rglob("*") if path.suffix in (".py", ".sql") and path.is_file()]
     return sorted(path for path in files if not any(part[0] == "." for part in path.relative_to(folder).parts))
 
 
 class _ProjectLoad:
-    """One load under way."""
+    """The state of loading one project."""
 
     def __init__(
         self, root: Path, registry: Registry, modules: ProjectModules, start_spark: Callable[[], object] | None
@@ -67,7 +67,7 @@ class _ProjectLoad:
         self._start_spark = start_spark
 
     def read_file(self, file: Path) -> None:
-        """Declare what a file declares."""
+        """Import a flow file and collect its declarations; record a failure."""
         if file.suffix == ".sql":
             self._read_sql(file)
             return
@@ -105,7 +105,7 @@ class _ProjectLoad:
             raise error
         self.has_failed_file = True
         self.registry.report_mistake(import_errors.to_mistake(error, str(file), str(self.root)))
-        # Who reads a table that the rest of a broken file may make has made no mistake.
+        # Reading a table that the rest of a broken file may declare is no mistake.
         with suppress(OSError):
             for name in _TABLE.findall(file.read_text(encoding="utf-8", errors="replace")):
                 self.registry.claim(name)

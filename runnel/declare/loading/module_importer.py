@@ -1,8 +1,8 @@
 """Import the modules of a project: flow files and what they import from the project, fresh for each load.
 
-Each file is one module, whether it is imported as `flows.shared` or as `shared`. While a project is loaded its modules
-stand in `sys.modules`, afterwards no more: the next load sees changed code, and functions travel to Spark's workers by
-value, where the project's files may not be. An import that runs later, inside a task, still finds them.
+Each file is one module, whether it is imported as `flows.shared` or as `shared`. Its modules are in `sys.modules` only
+while the project is loaded: so the next load sees changed code, and functions are pickled by value for Spark's workers,
+which may lack the project's files. An import that runs later, inside a task, still finds them.
 """
 
 import sys
@@ -21,7 +21,7 @@ _FOREIGN_PACKAGES = frozenset(sys.stdlib_module_names) | {"runnel", "pyspark", "
 
 
 class ProjectModules(MetaPathFinder, Loader):
-    """The modules of one load. `loaded` are (file, module) in the order in which they were first wanted."""
+    """The modules of one load. `loaded` are (file, module) in the order in which they were first imported."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -31,11 +31,11 @@ class ProjectModules(MetaPathFinder, Loader):
         self._names: set[str] = set()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """Stay behind when a module is pickled by value."""
+        """Leave this loader out when a module is pickled by value."""
         return object, ()
 
     def load(self, file: Path) -> None:
-        """Import one file of the project, unless that has been done."""
+        """Import one file of the project, unless it is already imported."""
         name = self._module_name(file)
         spec = ModuleSpec(name, self, origin=str(file))
         module = self.create_module(spec)
@@ -43,7 +43,7 @@ class ProjectModules(MetaPathFinder, Loader):
         self.exec_module(module)
 
     def forget(self, files_to_keep: Sequence[str]) -> None:
-        """Forget every file but these, so that the rest is imported again."""
+        """Forget every file except `files_to_keep`, so that the others are imported again."""
         for file in [file for file in self.loaded if file not in files_to_keep]:
             module = self.loaded.pop(file)
             self._started.discard(file)
@@ -52,7 +52,7 @@ class ProjectModules(MetaPathFinder, Loader):
         self.failed.clear()
 
     def unregister(self) -> None:
-        """Take the modules out of `sys.modules`."""
+        """Remove the project's modules from `sys.modules`."""
         for name in self._names:
             if _is_project_module(sys.modules.get(name)):
                 del sys.modules[name]
@@ -60,7 +60,7 @@ class ProjectModules(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a module of the project is, or None for all others."""
+        """Return the spec of a module of the project, or None for any other module."""
         parent, _, _ = fullname.rpartition(".")
         if fullname.partition(".")[0] in _FOREIGN_PACKAGES or (
             parent and not _is_project_module(sys.modules.get(parent))
@@ -70,7 +70,7 @@ class ProjectModules(MetaPathFinder, Loader):
         file = self.find_file(fullname)
         if file is not None:
             if file.parent.name == FLOWS and not parent and self._is_installed(fullname):
-                return None  # flows/requests.py must not stand in for the library
+                return None  # flows/requests.py must not replace the library
             spec = ModuleSpec(fullname, self, origin=str(file), is_package=file.name == "__init__.py")
         else:
             folders = [str(folder) for folder in self._candidates(fullname) if folder.is_dir()]
@@ -84,7 +84,7 @@ class ProjectModules(MetaPathFinder, Loader):
         return spec
 
     def find_file(self, name: str) -> Path | None:
-        """Return the file of the project that is imported by a name."""
+        """Return the project's file that a module name imports, or None."""
         for path in self._candidates(name):
             for file in (path / "__init__.py", path.with_name(path.name + ".py")):
                 if file.is_file():
@@ -92,7 +92,7 @@ class ProjectModules(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the one module of a file."""
+        """Return the single module of a file."""
         if spec.origin is None:
             return ModuleType(spec.name)
         if spec.origin not in self.loaded:
@@ -110,7 +110,7 @@ class ProjectModules(MetaPathFinder, Loader):
         return self.loaded[spec.origin]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute a file, once; a file that failed fails again."""
+        """Execute a file once; if it failed, raise the same error again."""
         file = module.__file__ if "__file__" in module.__dict__ else None
         if file is None:
             return
@@ -141,9 +141,9 @@ class ProjectModules(MetaPathFinder, Loader):
 
 @contextmanager
 def project_imports(root: Path) -> Iterator[ProjectModules]:
-    """Let imports find the modules of the project in `root`, none of them imported before."""
+    """Let imports find the modules of the project in `root` while the block runs, starting with none imported."""
     for finder in [finder for finder in sys.meta_path if isinstance(finder, ProjectModules)]:
-        finder.unregister()  # what a task imported since
+        finder.unregister()  # modules that a task imported since
         sys.meta_path.remove(finder)
     modules = ProjectModules(root)
     displaced = _displace_modules(modules)
@@ -156,10 +156,10 @@ def project_imports(root: Path) -> Iterator[ProjectModules]:
 
 
 def _displace_modules(modules: ProjectModules) -> dict[str, ModuleType]:
-    """Take modules of this project that somebody else imported out of `sys.modules`, and return them."""
+    """Remove this project's modules that other code imported from `sys.modules`, and return them."""
     displaced: dict[str, ModuleType] = {}
     root = str(modules.root)
-    # Thousands: what is cheap comes first, and no list of pairs is made, which would wake the garbage collector.
+    # There are thousands: test the cheap condition first, and build no list of pairs, which would trigger the GC.
     for name, module in sys.modules.copy().items():
         file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
         if not isinstance(file, str) or not file.startswith(root) or name.partition(".")[0] in _FOREIGN_PACKAGES:

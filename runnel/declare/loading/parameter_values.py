@@ -1,6 +1,6 @@
-"""Give a task's parameters their values: what the project's settings say, else the function's default.
+"""Resolve the values of a task's parameters: from the project's settings, else the function's default.
 
-Pure. Text, as it comes from `--set` and the environment, becomes what the parameter's annotation or default asks for.
+Pure. Text from `--set` and the environment is converted to the type of the parameter's annotation or default.
 """
 
 import types
@@ -26,7 +26,7 @@ _BOOL_WORDS = {"true": True, "1": True, "yes": True, "on": True, "false": False,
 
 
 def resolve_value(param: Param, settings: Mapping[str, Any], owner: str, *, is_hidden: bool = False) -> Any:
-    """Return the value in force for a parameter, or say what is wrong with it; a hidden value is not told."""
+    """Return the effective value of a parameter; raise a mistake if it is wrong, without the value if `is_hidden`."""
     kind = infer_type(param)
     if param.name in settings:
         value, origin = settings[param.name], "is set to"
@@ -86,7 +86,7 @@ def convert_value(value: Any, kind: type | None) -> Any:
         raise ValueError
     if kind in (float, Decimal) and isinstance(value, int | float | Decimal):
         return kind(str(value))
-    if isinstance(value, kind) and kind is not date:  # a datetime is a date to Python, but not to a user
+    if isinstance(value, kind) and kind is not date:  # Python's datetime is a subclass of date
         return value
     raise ValueError
 

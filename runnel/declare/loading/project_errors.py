@@ -9,7 +9,7 @@ _AT = re.compile(r"(?P<file>.+?):(?P<line>\d+)")
 
 
 class ProjectMistakes(Mistake):
-    """Every mistake of a project, in the order of files and lines; its own parts are those of the first one."""
+    """Every mistake of a project, in the order of files and lines; `code`, `what` and so on are the first one's."""
 
     def __init__(self, mistakes: Iterable[RunnelError]) -> None:
         unique = {(mistake.code, mistake.what, mistake.at): mistake for mistake in mistakes}
@@ -18,7 +18,7 @@ class ProjectMistakes(Mistake):
         super().__init__(first.code, first.what, at=first.at, fix=first.fix)
 
     def __str__(self) -> str:
-        """Return each mistake as a user reads it, then how many there are."""
+        """Return the text of each mistake, then their number."""
         texts = [str(mistake) for mistake in self.all]
         return "\n\n".join(texts if len(texts) == 1 else [*texts, f"{len(texts)} mistakes"])
 

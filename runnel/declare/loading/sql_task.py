@@ -1,4 +1,4 @@
-"""A file of SQL below flows/ as a task: flows/dws/seller_day.sql makes dws.seller_day."""
+"""Declare a SQL file below flows/ as a task: flows/dws/seller_day.sql makes dws.seller_day."""
 
 import re
 from collections.abc import Sequence

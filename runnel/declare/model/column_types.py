@@ -1,6 +1,6 @@
-"""The types of columns as users write them: Spark's, such as `order_id long not null, amount decimal(12,2)`.
+"""Parse column types as users write them, in Spark's syntax: `order_id long not null, amount decimal(12,2)`.
 
-Pure: text in, values out. What a type becomes in Iceberg, Spark or DuckDB is the business of their rooms.
+Pure: text in, values out. Other packages convert types to those of Iceberg, Spark and DuckDB.
 """
 
 import re
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w$]*|\d+|[
 
 @dataclass(frozen=True)
 class SparkType:
-    """A type of Spark's. `children` are an array's element, a map's key and value, or a struct's fields."""
+    """A Spark type. `children` are an array's element, a map's key and value, or a struct's fields."""
 
     kind: str
     precision: int = 0
@@ -39,7 +39,7 @@ class SparkType:
     children: tuple["Column", ...] = ()
 
     def __str__(self) -> str:
-        """Return it as Spark writes it, such as `array<decimal(12,2)>`."""
+        """Return the type in Spark's syntax, such as `array<decimal(12,2)>`."""
         if self.kind == "decimal":
             return f"decimal({self.precision},{self.scale})"
         if self.kind == "struct":
@@ -86,7 +86,7 @@ def parse_type(text: str) -> SparkType:
 
 
 class _SchemaParser:
-    """Reads the words of a schema from left to right."""
+    """Parses the tokens of a schema from left to right."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -97,7 +97,7 @@ class _SchemaParser:
         return self.tokens[self.position] if self.position < len(self.tokens) else None
 
     def accept(self, *expected: str) -> bool:
-        """Step over the next words if they are these."""
+        """Skip the next tokens if they are the expected ones, and return whether they are."""
         next_tokens = [token.lower() for token in self.tokens[self.position : self.position + len(expected)]]
         if next_tokens != list(expected):
             return False

@@ -1,7 +1,7 @@
-"""What a project declares, as values: a Flow of sources, tasks, checks, sinks, schedules and alerts.
+"""Define what a project declares, as values: a Flow of sources, tasks, checks, sinks, schedules and alerts.
 
-Pure: what users call makes these (`task`, `source`, ...), the loader collects and links them, and every later room
-reads them.
+Pure: the functions that users call (`task`, `source`, ...) create these values, the loader collects and links them,
+and all other packages read them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,15 +18,15 @@ from runnel.names import TableName
 OnFail = Literal["stop", "warn", "drop", "quarantine"]
 QUARANTINE_LAYER = "quarantine"
 LOG_SUFFIX = "__changes"
-CONTINUOUS = "continuous"  # how often to look at a source: on and on
-ALARM_KINDS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what people can be told about
+CONTINUOUS = "continuous"  # poll a source without pause
+ALARM_KINDS = ("failed", "late", "schedule", "stream", "sink", "worker", "disk")  # what alerts can notify about
 
 
 @dataclass(frozen=True)
 class Check:
     """A claim about a table. A row check has a `condition`; without one it is about the whole table.
 
-    A row fails where its condition is false; null passes, as in SQL's own CHECK. `arguments` are what the kind needs,
+    A row fails if its condition is false; null passes, as in SQL's own CHECK. `arguments` are those of the kind,
     such as min and max.
     """
 
@@ -40,19 +40,19 @@ class Check:
 
     @property
     def is_row_check(self) -> bool:
-        """Tell whether it is about each row by itself."""
+        """Tell whether the check applies to each row by itself."""
         return self.condition is not None
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What a task may say about itself. Pairs instead of mappings, so that it is a value."""
+    """The options of a task. Pairs instead of mappings, so that it is hashable."""
 
     by: tuple[str, ...] = ()
     by_input: tuple[tuple[str, str], ...] = ()  # parameter, expression
     reference: tuple[str, ...] = ()
     lookback: tuple[tuple[str, int], ...] = ()
-    trust_by: bool = False  # each slice is made of its own rows alone, though the plan does not show it
+    trust_by: bool = False  # the user promises that each slice depends on its own rows only
     rowwise: bool = False
     key: tuple[str, ...] = ()
     volatile: bool = False
@@ -75,7 +75,7 @@ class TaskOptions:
 class Task:
     """One small computation that makes one table. Either `function` or `sql` is set.
 
-    `inputs` are (parameter, table), `params` (keyword parameter, value in force).
+    `inputs` are (parameter, table), `params` (keyword parameter, effective value).
     """
 
     table: TableName
@@ -92,24 +92,24 @@ class Task:
 
     @property
     def input_tables(self) -> tuple[TableName, ...]:
-        """Return the tables that it reads, each once."""
+        """Return the tables that the task reads, each once."""
         return tuple(dict.fromkeys(table for _, table in self.inputs))
 
     @property
     def referenced_tables(self) -> tuple[TableName, ...]:
-        """Return the tables that its checks compare with, each once: they must be there when it is checked."""
+        """Return the tables that the task's checks refer to, each once; they must exist when the checks run."""
         table_names = (dict(check.arguments).get("table") for check in self.checks if check.kind == "references")
         return tuple(dict.fromkeys(TableName.parse_unchecked(table) for table in table_names if table))
 
     @property
     def quarantine_table(self) -> TableName | None:
-        """Return the table of rows set aside, where a check asks for it."""
+        """Return the table of quarantined rows, or None if no check quarantines rows."""
         return quarantine_table_of(self.table) if any(check.on_fail == "quarantine" for check in self.checks) else None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table that comes from outside."""
+    """A table whose rows come from outside the lake."""
 
     table: TableName
     origin: Origin | Manual
@@ -122,29 +122,29 @@ class Source:
     tags: tuple[str, ...] = ()
     owner: str | None = None
     description: str = ""
-    never_null: tuple[str, ...] = ()  # columns whose rows are bad where they are null, whatever the schema says
+    never_null: tuple[str, ...] = ()  # rows with null in these columns are bad, even if the schema allows null
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Where a table is handed on to. By its `name` it is known how far it has come."""
+    """A target that a table is delivered to. Its progress is stored under its `name`."""
 
     table: TableName
     target: Target
     place: SourceLocation
     name: str
     branch: str = "main"
-    retries: int = 2  # within a run; the next one goes on
+    retries: int = 2  # within a run; the next run continues
 
     @property
     def needs_each_commit(self) -> bool:
-        """Tell whether it wants the change of each commit by itself; else it follows the newest version."""
+        """Tell whether the sink needs the change of each commit separately; otherwise it follows the newest version."""
         return isinstance(self.target, Kafka | Webhook | Function)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to run what. `catch_up` says which of the times that were missed are made up for."""
+    """When to run which tables. `catch_up` says which missed times are run later."""
 
     name: str
     select: str
@@ -163,14 +163,14 @@ class Schedule:
     timeout: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """Return what the catalog keeps of it."""
+        """Return the JSON that the catalog stores."""
         fields = {name: value for name, value in vars(self).items() if value not in (None, ())}
         return {**fields, "on_change": list(self.on_change), "place": str(self.place)}
 
 
 @dataclass(frozen=True)
 class Alert:
-    """Who is told when something is wrong, and how: one of `webhook`, `email` and `command` is set."""
+    """Who is notified when something goes wrong, and how: one of `webhook`, `email` and `command` is set."""
 
     name: str
     place: SourceLocation
@@ -185,7 +185,7 @@ class Alert:
     command: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """Return what the catalog keeps of it: of a secret its name alone."""
+        """Return the JSON that the catalog stores, with the names of secrets instead of their values."""
         fields = {name: _hide_secret(value) for name, value in vars(self).items() if value not in (None, ())}
         fields |= {"headers": [[name, _hide_secret(value)] for name, value in self.headers], "email": list(self.email)}
         return {**fields, "on": list(self.on), "place": str(self.place)}
@@ -193,7 +193,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Flow:
-    """Everything that a project declares, linked: every input names a table that something makes."""
+    """Everything that a project declares, linked: every input is a table of some task or source."""
 
     root: Path
     tasks: Mapping[TableName, Task] = field(default_factory=dict)
@@ -201,8 +201,8 @@ class Flow:
     sinks: tuple[Sink, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     alerts: tuple[Alert, ...] = ()
-    started_spark: SourceLocation | None = None  # the line of a flow file that needed a session while it was imported
-    files: tuple[str, ...] = field(default=(), compare=False)  # the files of Python that were imported from it
+    started_spark: SourceLocation | None = None  # the line of a flow file that needed a Spark session during import
+    files: tuple[str, ...] = field(default=(), compare=False)  # the project's imported Python files
 
     def __iter__(self) -> Iterator[Task | Source]:
         """Yield sources, then tasks."""
@@ -210,14 +210,14 @@ class Flow:
         yield from self.tasks.values()
 
     def inputs_of(self, table: TableName) -> tuple[TableName, ...]:
-        """Return what a table is made from."""
+        """Return the tables that a table is computed from."""
         if table in self.tasks:
             return self.tasks[table].input_tables
         source = self.sources.get(table)
         return (log_table_of(table),) if source is not None and isinstance(source.origin, Changes) else ()
 
     def is_derived(self, table: TableName) -> bool:
-        """Tell whether a table is made from others: by a task, or by applying a log of changes."""
+        """Tell whether a table is computed from others: by a task, or by applying a change log."""
         return table in self.tasks or bool(self.inputs_of(table))
 
 

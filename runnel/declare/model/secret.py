@@ -1,4 +1,4 @@
-"""A secret by name: it can be passed around and printed without being told."""
+"""Refer to secrets by name, so that they can be passed around and printed without revealing their values."""
 
 import os
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Secret:
     name: str
 
     def __repr__(self) -> str:
-        """Return its name, never its value."""
+        """Return the secret's name, never its value."""
         return f"secret({self.name})"
 
     def reveal(self) -> str:
-        """Return its value, read now."""
+        """Read the secret's value from the environment."""
         value = os.environ.get(self.name)
         if value is None:
             what = f"the secret {self.name} comes from the variable {self.name}, which is not set"
@@ -43,7 +43,7 @@ def reveal_if_secret(value: str | Secret | None, at: str | None = None) -> str |
 
 
 def reveal_if_secret(value: str | Secret | None, at: str | None = None) -> str | None:
-    """Return a value that may be a secret; `at` is where a user named it, for the one that is not set."""
+    """Return a value, revealed if it is a secret; the error about an unset secret names its location `at`."""
     if not isinstance(value, Secret):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Where in the user's files something is declared."""
+"""Name the line of the user's files where something is declared."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A task as it was declared: its inputs and parameters still have to be linked to tables and values."""
+"""Hold a task as declared, before its inputs and parameters are linked to tables and values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ NO_DEFAULT = Parameter.empty
 
 @dataclass(frozen=True)
 class Param:
-    """A keyword parameter of a task. `annotation` is as written: a type, text or nothing (`NO_DEFAULT`)."""
+    """A keyword parameter of a task. `annotation` is as the user wrote it: a type, text or nothing (`NO_DEFAULT`)."""
 
     name: str
     default: Any = NO_DEFAULT
@@ -23,9 +23,9 @@ class Param:
 
 @dataclass(frozen=True)
 class TaskDraft:
-    """A declared task. `inputs` are (parameter, the table that was named for it, or None for the parameter's name).
+    """A declared task. `inputs` are pairs: a parameter, and its table or None if the parameter names the table.
 
-    What `rn.task` leaves on the function, as `__runnel_task__`.
+    `rn.task` stores it on the function as `__runnel_task__`.
     """
 
     table: TableName
@@ -42,5 +42,5 @@ class TaskDraft:
 
     @property
     def display_name(self) -> str:
-        """Return how messages call it: by its function's name where that is also its table's."""
+        """Return the name used in messages: the function's name if the table has the same name."""
         return self.name if self.name == self.table.name else str(self.table)

@@ -1,4 +1,4 @@
-"""Checks as text, as SQL tasks write them: `not_null(order_id)`, `accepted(status, ['a', 'b'])`, `revenue >= 0`."""
+"""Parse checks that SQL tasks write as text: `not_null(order_id)`, `accepted(status, ['a', 'b'])`, `revenue >= 0`."""
 
 import ast
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from runnel.declare.options import checks
 from runnel.errors import Mistake
 from runnel.names import quote_value
 
-_MIN_SIMILARITY = 0.85  # below, it may well be a function of Spark's: isnotnull(x)
+_MIN_SIMILARITY = 0.85  # below this similarity the name may be a Spark function: isnotnull(x)
 
 
 def parse_check(text: str) -> Check:
@@ -56,13 +56,13 @@ def _call_constructor(constructor: Callable[..., Check], text: str, call: ast.Ca
 
 
 def _unwrap(constructor: Callable[..., Check]) -> Callable[..., Check]:
-    """Return the function below the one that keeps mistakes at the caller's line: here the line is another."""
+    """Return the constructor without the wrapper that records mistakes: a SQL task reports them at another line."""
     inner: Callable[..., Check] = constructor.__wrapped__  # type: ignore[attr-defined]
     return inner
 
 
 def _parse_argument(node: ast.expr, text: str) -> Any:
-    """Return a literal, or a name or dotted name as text: a column."""
+    """Return the value of a literal, or the text of a name or dotted name: a column."""
     if isinstance(node, ast.Name | ast.Attribute):
         return ast.unparse(node)
     try:

@@ -1,7 +1,7 @@
-"""Checks as users write them: `rn.not_null("seller_id")`, `rn.check("revenue >= 0", on_fail="quarantine")`.
+"""Declare checks: `rn.not_null("seller_id")`, `rn.check("revenue >= 0", on_fail="quarantine")`.
 
-Pure: each makes a value, with its condition as Spark SQL where it is about single rows. A mistake in one is kept in
-the registry, and what it returns then always holds.
+Pure: each function returns a `Check` value; checks of single rows hold their condition as Spark SQL. A mistake is
+recorded in the registry, and the function then returns a check that always passes.
 """
 
 import functools
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--|/\*|['\"
 
 
 def _report_mistakes(constructor: Callable[P, Check]) -> Callable[P, Check]:
-    """Keep the mistakes of a check in the registry, and the user's line in the check."""
+    """Wrap a constructor so that it records mistakes in the registry, and the user's line in the check."""
 
     @functools.wraps(constructor)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Check:
@@ -35,7 +35,7 @@ def _report_mistakes(constructor: Callable[P, Check]) -> Callable[P, Check]:
             return replace(constructor(*args, **kwargs), place=place)
         except Mistake as mistake:
             registry.report_mistake(mistake, place)
-        except TypeError as error:  # a wrong call, such as an option that there is not
+        except TypeError as error:  # a wrong call, such as an unknown option
             registry.reject("DECLARE_CHECK", str(error), at=place, fix=f"see help(rn.{constructor.__name__})")
         return Check("condition", constructor.__name__, condition="true", place=place)
 
@@ -44,7 +44,7 @@ def _report_mistakes(constructor: Callable[P, Check]) -> Callable[P, Check]:
 
 @_report_mistakes
 def check(condition: str, *, on_fail: OnFail = "stop") -> Check:
-    """Claim that a condition in Spark SQL holds for each row; where it is null, it passes."""
+    """Claim that a Spark SQL condition holds for each row; a row for which it is null passes."""
     if not isinstance(condition, str) or not condition.strip():
         raise Mistake(
             "DECLARE_CHECK", f"{quote_value(condition)} is not a condition", fix='write rn.check("revenue >= 0")'
@@ -97,7 +97,7 @@ def between(name: str, low: Any = None, high: Any = None, *, on_fail: OnFail = "
 
 @_report_mistakes
 def matches(name: str, pattern: str, *, on_fail: OnFail = "stop") -> Check:
-    """Claim that a regular expression is found in a column's text."""
+    """Claim that a regular expression matches somewhere in a column's text."""
     if not isinstance(pattern, str):
         raise Mistake(
             "DECLARE_CHECK", f"{quote_value(pattern)} is not a pattern", fix='write rn.matches("code", "^[A-Z]+$")'
@@ -110,7 +110,7 @@ def matches(name: str, pattern: str, *, on_fail: OnFail = "stop") -> Check:
 
 @_report_mistakes
 def references(name: str, target: str, *, on_fail: OnFail = "stop") -> Check:
-    """Claim that each value of a column is in another table's: `rn.references("seller_id", "ods.sellers.id")`."""
+    """Claim that each value of a column exists in another table: `rn.references("seller_id", "ods.sellers.id")`."""
     quote_column(name)
     table, _, other = target.rpartition(".") if isinstance(target, str) else ("", "", "")
     if not table or not other or table.count(".") > 1:
@@ -144,7 +144,7 @@ BY_NAME: dict[str, Callable[..., Check]] = {
 
 
 def refuse_unbalanced(condition: str) -> None:
-    """Raise where a condition would swallow the text around it: an open quote or bracket, a comment, a semicolon."""
+    """Raise if a condition can't be embedded in a query: an open quote or bracket, a comment, a semicolon."""
     expected_closers: list[str] = []
     for match in _TOKEN.finditer(condition):
         token = match[0]

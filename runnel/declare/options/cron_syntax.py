@@ -1,4 +1,4 @@
-"""Check the five fields of a cron text: minute, hour, day of month, month, day of week. Pure."""
+"""Validate the five fields of a cron expression: minute, hour, day of month, month, day of week. Pure."""
 
 import re
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def validate_cron(text: object) -> None:
 
 
 def _is_ever_due(text: str) -> bool:
-    """Tell whether a time ever comes, as the library sees it that schedules go by.
+    """Tell whether a cron expression is ever due, by the library that also computes the times of schedules.
 
     >>> _is_ever_due("0 0 29 2 *"), _is_ever_due("0 0 30 2 *"), _is_ever_due("0 0 30 2 mon")
     (True, False, True)

@@ -1,4 +1,4 @@
-"""How dates and times are written in files, as Spark says it (`dd/MM/yyyy`) or as strftime does (`%d/%m/%Y`). Pure."""
+"""Translate patterns of dates and times, from Spark's form (`dd/MM/yyyy`) or strftime's (`%d/%m/%Y`). Pure."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Deadlines of tasks as users write them: `08:00`, `08:00 Asia/Shanghai`, or `2 hours`. Pure."""
+"""Parse deadlines of tasks as users write them: `08:00`, `08:00 Asia/Shanghai`, or `2 hours`. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FIX = "write a time of day, 06:30 or 06:30 Asia/Shanghai, or a duration, 2 hours
 
 @dataclass(frozen=True)
 class Deadline:
-    """A time of each day in a zone, or so many seconds after its schedule is due."""
+    """A time of each day in a time zone, or a number of seconds after the schedule is due."""
 
     clock: time | None = None
     zone: "ZoneInfo | None" = None
@@ -48,7 +48,7 @@ def parse_deadline(text: object) -> Deadline:
 
 
 def find_time_zone(name: object) -> "ZoneInfo | None":
-    """Return a time zone, or None where there is none of that name."""
+    """Return the time zone of a name, or None if there is none."""
     from zoneinfo import ZoneInfo
 
     try:

@@ -1,4 +1,4 @@
-"""Durations as users write them: `30 days`, `12 hours`, `90s`. Pure: text in, seconds out."""
+"""Parse durations as users write them: `30 days`, `12 hours`, `90s`. Pure: text in, seconds out."""
 
 import re
 

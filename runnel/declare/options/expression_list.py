@@ -1,4 +1,4 @@
-"""A list of SQL expressions as users write it, with commas. Pure."""
+"""Split a comma-separated list of SQL expressions. Pure."""
 
 
 def split_expressions(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The formats of files, by name and by ending, and what may be said about each. Pure."""
+"""Define the file formats, by name and by ending, and the options that each takes. Pure."""
 
 from pathlib import PurePosixPath
 
@@ -18,8 +18,8 @@ ENDINGS = {
     ".log": "text",
 }
 COMPRESSED_ENDINGS = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_TEXT_FORMATS = ("csv", "jsonl", "json", "xml")  # formats of text that is read into types
-OPTION_FORMATS = {  # which option is about which formats
+_TEXT_FORMATS = ("csv", "jsonl", "json", "xml")  # text formats whose values are converted to types
+OPTION_FORMATS = {  # the formats that each option applies to
     "delimiter": ("csv",),
     "header": ("csv",),
     "null": ("csv",),

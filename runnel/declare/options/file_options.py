@@ -1,4 +1,4 @@
-"""What `rn.files` may say about how files are written, checked and kept as text. Pure."""
+"""Read and check the options of `rn.files` that describe how files are written. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _TEXT_OPTIONS = ("encoding", "records", "row_tag")
 
 
 def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
-    """Return the options that were given, as pairs; those that are wrong, or about another format, are told."""
+    """Return the options that are set, as pairs of text; report wrong ones and those of another format."""
     options: list[tuple[str, str]] = []
     for name, formats in OPTION_FORMATS.items():
         if values.get(name) is None:

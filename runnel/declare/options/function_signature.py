@@ -13,7 +13,7 @@ SESSION_PARAM = "spark"
 
 @dataclass(frozen=True)
 class FunctionSignature:
-    """The tables, the parameters, and whether the Spark session is wanted."""
+    """The tables and parameters of a function, and whether it takes the Spark session."""
 
     tables: tuple[str, ...]
     params: tuple[Param, ...]
@@ -21,7 +21,7 @@ class FunctionSignature:
 
 
 def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], None]) -> FunctionSignature:
-    """Return the signature of a function; what a task can't have is told and left out."""
+    """Read the signature of a function; report and leave out what a task can't have."""
     problem = _describe_invalid_task(function)
     if problem:
         report(Mistake("DECLARE_TASK", f"{owner}: {problem}", fix="write a `def` that returns a frame"))

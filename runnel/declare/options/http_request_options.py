@@ -1,6 +1,6 @@
-"""What `rn.http` sends: an address, headers, parameters, a body, and who asks. What is secret must be a secret.
+"""Read what `rn.http` sends: an address, headers, parameters, a body and credentials. Secrets must be `rn.secret`.
 
-No mistake shows a value: it may be what nobody should see.
+No mistake shows a value, because it may be a secret.
 """
 
 import json
@@ -21,7 +21,7 @@ _SECRET_PARAM = re.compile(r"(api|access|auth|private)[-_]?(key|token)|token|(cl
 
 
 def read_url(reader: OptionReader, url: object) -> str | Secret:
-    """Return the address of an API, in which nothing secret stands."""
+    """Read the address of an API, which must not contain a secret as plain text."""
     if isinstance(url, Secret):
         return url
     match = _URL.match(url) if isinstance(url, str) else None
@@ -39,7 +39,7 @@ def read_url(reader: OptionReader, url: object) -> str | Secret:
 
 
 def read_pairs(reader: OptionReader, name: str, value: object) -> tuple[tuple[str, str | Secret], ...]:
-    """Return what is sent by name, as text; what looks like a secret must be one."""
+    """Read headers or parameters as pairs of text; a value that looks like a secret must be `rn.secret`."""
     if value is None:
         return ()
     looks_secret = _SECRET_HEADER.search if name == "headers" else _SECRET_PARAM.fullmatch
@@ -60,7 +60,7 @@ def read_pairs(reader: OptionReader, name: str, value: object) -> tuple[tuple[st
 
 
 def read_credentials(reader: OptionReader, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who asks, as fields of Http."""
+    """Read the credentials, as fields of Http."""
     for name in ("token", "password"):
         if values[name] is not None and not isinstance(values[name], Secret):
             reader.reject(name, f"`{name}` must be a secret", f'write {name}=rn.secret("API_{name.upper()}")')
@@ -77,7 +77,7 @@ def read_credentials(reader: OptionReader, values: Mapping[str, Any]) -> dict[st
 
 
 def read_body(reader: OptionReader, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method and the body, as fields of Http."""
+    """Read the method and the body, as fields of Http."""
     body = values["json"]
     method = reader.choice("method", ("GET", "POST"), "GET" if body is None else "POST")
     body_fields: list[tuple[str, str | Secret]] = []

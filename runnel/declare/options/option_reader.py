@@ -1,6 +1,6 @@
-"""Read the options that a user gave, value by value. A wrong one is told, and counts as not given.
+"""Read and check the options that a user set. A wrong option is reported and treated as not set.
 
-Pure: whoever reads passes in what to do with a mistake.
+Pure: the caller passes in what to do with a mistake.
 """
 
 import re
@@ -18,7 +18,7 @@ MistakeCallback = Callable[[str, Mistake], None]
 
 
 class OptionReader:
-    """The options of one thing. `owner` is how messages call it; `note` gets each mistake with the option's name."""
+    """Reads the options of one declaration. Messages call it `owner`; `on_mistake` gets each mistake and its option."""
 
     def __init__(self, owner: str, values: Mapping[str, Any], on_mistake: MistakeCallback) -> None:
         self.owner = owner
@@ -26,22 +26,22 @@ class OptionReader:
         self._on_mistake = on_mistake
 
     def report_mistake(self, name: str, mistake: Mistake) -> None:
-        """Tell a mistake about an option."""
+        """Report a mistake about an option."""
         self._on_mistake(name, mistake)
 
     def reject(self, name: str, what: str, fix: str | None = None) -> None:
-        """Tell that an option is wrong."""
+        """Report that an option is wrong."""
         self.report_mistake(name, Mistake("DECLARE_OPTION", f"{self.owner}: {what}", fix=fix))
 
     def reject_unknown(self, names: Sequence[str], allowed: Sequence[str]) -> None:
-        """Tell about options that there are not."""
+        """Report options that do not exist."""
         for name in names:
             close = find_nearest(name, allowed)
             what = f"there is no option `{name}`" + (f"; close: `{close}`" if close else "")
             self.reject(name, what, f"known: {', '.join(allowed)}")
 
     def text(self, name: str) -> str | None:
-        """Return some text."""
+        """Return an option whose value is text."""
         value = self._values.get(name)
         if value is None or (isinstance(value, str) and value.strip()):
             return value
@@ -49,7 +49,7 @@ class OptionReader:
         return None
 
     def texts(self, name: str, noun: str = "text") -> tuple[str, ...]:
-        """Return one or several texts."""
+        """Return an option whose value is one text or several."""
         value = self._values.get(name)
         if value is None:
             return ()
@@ -64,7 +64,7 @@ class OptionReader:
         return tuple(dict.fromkeys(items))
 
     def tags(self, name: str = "tags") -> tuple[str, ...]:
-        """Return words that a selection can name."""
+        """Return tags that a selection can name."""
         tag_names = self.texts(name, "a word")
         for tag in tag_names:
             if not _TAG.match(tag):
@@ -72,7 +72,7 @@ class OptionReader:
         return tag_names
 
     def partition(self, name: str = "partition") -> tuple[str, ...]:
-        """Return columns or transforms of them."""
+        """Return partition columns or transforms of columns."""
         transforms = self.texts(name, "a column")
         for text in transforms:
             if not _PARTITION.match(text):
@@ -98,7 +98,7 @@ class OptionReader:
         return value
 
     def choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str | None:
-        """Return one of a few words."""
+        """Return one of the allowed words."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -110,14 +110,14 @@ class OptionReader:
         return str(value)
 
     def duration(self, name: str, *keywords: str) -> str | None:
-        """Return a duration as it was written, or one of some words that stand for one."""
+        """Return a duration as the user wrote it, or one of the keywords allowed instead."""
         value = self._values.get(name)
         if isinstance(value, str) and value in keywords:
             return value
         return value if value is not None and self._parse_seconds(name, value) is not None else None
 
     def seconds(self, name: str) -> float | None:
-        """Return a duration, or a number of seconds, in seconds."""
+        """Return the seconds of an option that is a duration or a number of seconds."""
         value = self._values.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             return float(value)
@@ -131,7 +131,7 @@ class OptionReader:
             return None
 
     def pairs(self, name: str, kind: type | tuple[type, ...], example: str) -> tuple[tuple[str, Any], ...]:
-        """Return a mapping from text to values of a kind."""
+        """Return the pairs of a mapping from text to values of a type."""
         value = self._values.get(name)
         if value is None:
             return ()
@@ -148,7 +148,7 @@ class OptionReader:
         return tuple((key, item) for key, item in value.items() if isinstance(item, kind))
 
     def schema(self, name: str = "schema") -> tuple[Column, ...] | None:
-        """Return columns."""
+        """Return the columns of a schema."""
         text = self.text(name)
         if text is None:
             return None

@@ -1,4 +1,4 @@
-"""What `rn.http` says of events that are pushed, where it has no address."""
+"""Read the options of `rn.http` without an address: events that programs push to the service."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _DEFAULT_KEEP_SECONDS = Push().keep_seconds
 
 
 def read_push(reader: OptionReader, values: Mapping[str, Any]) -> Push:
-    """Return the origin; what is about APIs that are polled is told."""
+    """Return the origin; report options that apply only to a polled API."""
     for name, value in values.items():
         if value is not None and name not in _OPTIONS:
             what = f"`{name}` is about an API that is polled, and there is no address"
@@ -26,7 +26,7 @@ def read_push(reader: OptionReader, values: Mapping[str, Any]) -> Push:
 
 
 def read_key(reader: OptionReader, schema: tuple[Column, ...] | None) -> tuple[str, ...]:
-    """Return the columns of a key, which the schema has."""
+    """Return the key columns; report those that the schema lacks."""
     key_columns = reader.texts("key", "a column")
     names = [column.name for column in schema or ()]
     for column in key_columns:

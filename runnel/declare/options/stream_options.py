@@ -1,4 +1,4 @@
-"""Read the options of a task that is a stream, and tell which of them don't fit together."""
+"""Read the options of a stream task, and report those that conflict."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ _FIX = 'write watermark=("ts", "10 minutes"), or watermark={"clicks": ("ts", "10
 
 
 def read_watermarks(reader: OptionReader, value: Any, streams: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
-    """Return the watermark of each stream that has one: its parameter, a column, and how late a row may be.
+    """Read the watermark of each stream that has one: its parameter, a column, and how late a row may be.
 
-    One pair is for all streams that have the column.
+    A single pair applies to all streams that have the column.
     """
     if value is None:
         return ()
@@ -38,7 +38,7 @@ def read_watermarks(reader: OptionReader, value: Any, streams: Sequence[str]) ->
 
 
 def refuse_stream_conflicts(reader: OptionReader, options: TaskOptions) -> None:
-    """Tell which options have no meaning for this task, because it is a stream or because it is none."""
+    """Report options that have no meaning for this task, because it is a stream or because it is not."""
     if not options.stream:
         for name in _STREAM_ONLY:
             if getattr(options, name):

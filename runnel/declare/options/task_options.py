@@ -23,7 +23,7 @@ _SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
 
 
 def read(reader: OptionReader, values: dict[str, Any], inputs: Sequence[str]) -> TaskOptions:
-    """Return the options in `values`; `inputs` are the names that a task calls its tables by."""
+    """Read the options in `values`; `inputs` are the task's names for its input tables."""
     schema = reader.schema()
     names = [column.name for column in schema] if schema else None
     streams = tuple(name for name, _ in _resolve_inputs(reader, "stream", _read_input_names(reader, "stream"), inputs))
@@ -58,7 +58,7 @@ def read(reader: OptionReader, values: dict[str, Any], inputs: Sequence[str]) ->
 
 
 def read_checks(reader: OptionReader, value: Any) -> tuple[Check, ...]:
-    """Return the checks of a task: made by `rn.not_null` and the like, or as text."""
+    """Read the checks of a task: values of `rn.not_null` and the like, or text."""
     if value is None:
         return ()
     parsed_checks: list[Check] = []
@@ -94,7 +94,7 @@ def _read_input_names(reader: OptionReader, name: str) -> tuple[tuple[str, Any],
 def _resolve_inputs(
     reader: OptionReader, name: str, pairs: tuple[tuple[str, Any], ...], inputs: Sequence[str]
 ) -> tuple[tuple[str, Any], ...]:
-    """Return the pairs whose first half is an input. SQL tasks may leave out the layer."""
+    """Return the pairs whose first element is an input. SQL tasks may leave out the layer."""
     by_last_part = {input_name.rpartition(".")[2]: input_name for input_name in inputs}
     resolved = []
     for key, value in pairs:
@@ -117,7 +117,7 @@ def _read_lookback(reader: OptionReader) -> tuple[tuple[str, Any], ...]:
 
 
 def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
-    """Tell what stands against slices: options that need `by`, and parts that don't fit together."""
+    """Report mistakes about slices: options that need `by`, and options that conflict."""
     by_count = len(options.by)
     for name in ("by_input", "lookback", "trust_by"):
         if getattr(options, name) and not by_count:

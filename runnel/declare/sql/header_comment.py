@@ -18,7 +18,7 @@ _END = re.compile(r"\(at end of document\)")
 
 @dataclass(frozen=True)
 class HeaderComment:
-    """What the comments say. `lines` tells on which line of the file each option stands."""
+    """The options and the description in the comments. `lines` has the line of each option in the file."""
 
     options: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
@@ -35,11 +35,11 @@ def parse_header_options(text: str) -> dict[str, Any]:
 
 
 def parse_header_comment(text: str) -> HeaderComment:
-    """Return what the comments before the first word of SQL say."""
+    """Parse the comments before the first word of SQL."""
     options: dict[str, Any] = {}
     lines: dict[str, int] = {}
     description_lines: list[str] = []
-    is_open = False  # the last comment was a line of the description: the next line goes on with it
+    is_open = False  # the last comment was a line of the description, which the next line continues
     position = 0
     while match := _COMMENT.match(text, position):
         position = match.end()
@@ -58,7 +58,7 @@ def parse_header_comment(text: str) -> HeaderComment:
 
 
 def find_header_end(text: str) -> int:
-    """Return where the comments at the top end."""
+    """Return the position at which the comments at the top end."""
     position = 0
     while match := _COMMENT.match(text, position):
         position = match.end()

@@ -1,4 +1,4 @@
-"""Values and names as text of Spark SQL, such that nothing in them can end the text early. Pure."""
+"""Format values and names as Spark SQL, escaped so that none can break out of its literal. Pure."""
 
 import math
 from datetime import date, datetime
@@ -30,7 +30,7 @@ def format_literal(value: Any) -> str:
     if isinstance(value, date):
         return f"date '{value.isoformat()}'"
     if isinstance(value, str):
-        # Spark replaces ${...} by settings before it reads the text.
+        # Spark replaces ${...} by settings before it parses the text.
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007b") + "'"
     what = f"{quote_value(value)} has no form in SQL"
     raise Mistake("DECLARE_CHECK", what, fix="use text, numbers, decimals, dates, times, true and false")

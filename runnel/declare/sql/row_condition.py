@@ -1,6 +1,6 @@
-"""Read a condition over the columns of a row, in Spark SQL: which columns it names.
+"""Find the columns that a Spark SQL condition over a row uses.
 
-Pure. Parsing is left until a condition is more than a comparison or two: sqlglot takes a while to import.
+Pure. Simple comparisons are matched without a parser, because importing sqlglot is slow.
 """
 
 import re
@@ -24,7 +24,7 @@ def find_condition_columns(text: str) -> tuple[str, ...]:
 
 
 def wrap_in_query(text: str, table: str, alias: str) -> str:
-    """Return a query whose one column is a condition over a table's rows."""
+    """Return a query whose only column is the condition, evaluated on a table's rows."""
     return f"SELECT ({text}\n) AS {alias} FROM {table}"
 
 

@@ -1,6 +1,6 @@
-"""Read the SQL of a task: its tables, its parameters, and its text without what does not count.
+"""Parse the SQL of a task: find its tables and parameters, and normalize its text.
 
-Pure: text in, values out. Spark reads the SQL itself; here sqlglot only tells which tables and parameters it names.
+Pure: text in, values out. Spark runs the original SQL; sqlglot only finds the tables and parameters that it names.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table as the SQL names it, and where: its parts, its line, and its first and last character in the text."""
+    """A table name in the SQL: its parts, its line, and the positions of its first and last character."""
 
     parts: tuple[str, ...]
     line: int
@@ -37,7 +37,7 @@ class TableReference:
 
     @property
     def name(self) -> str:
-        """Return the parts with dots, in lower case: Spark does not tell cases apart."""
+        """Return the parts joined by dots, in lower case: Spark's names are case-insensitive."""
         return ".".join(self.parts).lower()
 
 
@@ -54,7 +54,7 @@ def find_tables(sql: str) -> tuple[TableName, ...]:
 
 
 def resolve_table(reference: TableReference) -> TableName:
-    """Return the table that a name in SQL means, or say why it means none."""
+    """Return the table that a name in SQL means; raise a mistake if it means none."""
     at = f"line {reference.line}"
     if len(reference.parts) > 2:
         fix = f"write {'.'.join(reference.parts[-2:])}: a task reads the branch that it runs on"
@@ -71,11 +71,11 @@ def resolve_table(reference: TableReference) -> TableName:
 
 @lru_cache(maxsize=256)
 def find_references(sql: str) -> tuple[TableReference, ...]:
-    """Return every place where a query names a table, in order of the text."""
+    """Return every reference to a table in a query, in the order of the text."""
     references = []
     for node in parse_query(sql).find_all(exp.Table):
         if not isinstance(node.this, exp.Identifier):
-            continue  # a function that gives rows, such as range(10)
+            continue  # a table function, such as range(10)
         if node.args.get("version") is not None:
             fix = "leave out VERSION AS OF: a task reads the versions that its run was planned with"
             raise Mistake(
@@ -134,8 +134,8 @@ def normalize_sql(sql: str) -> str:
     previous: Token | None = None
     for token in tokens:
         if previous is not None and token.start == previous.start:
-            continue  # the suffix of a number, such as 10L: its text was taken whole
-        # Two strings without a gap are one with a quote in it, with a gap they are joined.
+            continue  # the suffix of a number, such as 10L: the number's text already has it
+        # Two adjacent strings without a gap are one string with a quote in it; with a gap they are concatenated.
         joined = previous is not None and previous.token_type == token.token_type == TokenType.STRING
         pieces.append("" if joined and previous is not None and previous.end + 1 == token.start else " ")
         pieces.append(_token_text(sql, token, previous))
@@ -144,7 +144,7 @@ def normalize_sql(sql: str) -> str:
 
 
 def _token_text(sql: str, token: Token, previous: Token | None) -> str:
-    """Return a token; keywords in one case, unless they stand where a name does: the case of a name counts."""
+    """Return the text of a token; keywords in one case unless used as a name, because the case of a name matters."""
     text = sql[token.start : token.end + 1]
     is_name = previous is not None and previous.token_type in (TokenType.ALIAS, TokenType.DOT)
     return text.upper() if text.upper() in _KEYWORDS and not is_name else text
@@ -182,7 +182,7 @@ def _tokenize(sql: str) -> list[Token]:
 
 
 def _fix_window_calls(tokens: list[Token]) -> list[Token]:
-    """Return tokens in which `window(` is a function: sqlglot takes it for a WINDOW clause after GROUP BY."""
+    """Mark `window(` as a function call: sqlglot parses it as a WINDOW clause after GROUP BY."""
     for token, next_token in pairwise(tokens):
         if token.token_type == TokenType.WINDOW and next_token.token_type == TokenType.L_PAREN:
             token.token_type = TokenType.VAR
@@ -204,7 +204,7 @@ def _line_text(node: exp.Expr) -> str:
 
 
 def _is_defined_by_with(table: exp.Table, name: str) -> bool:
-    """Tell whether a WITH gives `name` a meaning where `table` stands: one around it, or an earlier part of its own."""
+    """Tell whether a WITH defines `name` for `table`: an enclosing WITH, or an earlier part of the same WITH."""
     child: exp.Expr = table
     node = table.parent
     while node is not None:

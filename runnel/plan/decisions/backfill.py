@@ -1,4 +1,4 @@
-"""What to do for a task whose slices of some days are asked for, although nothing changed. Pure: asks the facts."""
+"""Decide the step of a task in a backfill: slices of requested days are computed even if nothing changed. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def find_date_slices(case: "TaskCase", head: "TableVersion", facts: "Facts") -> DateSlices | None:
-    """Return the slices that are asked for, or None where the task has no slices by date."""
+    """Return the slices of the requested days, or None if the task has no slices by date."""
     by = case.task.options.by
     return facts.date_slices(case.task.table, head, by, case.days) if by and case.days is not None else None
 
 
 def describe_full_backfill(days: DateRange) -> str:
-    """Return why a task is computed in full."""
+    """Return the reason why a backfill computes a task in full."""
     return f"{reasons.describe_backfill(days)}; it has no slices by date"
 
 

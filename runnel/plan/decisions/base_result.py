@@ -1,4 +1,4 @@
-"""Choose what a task is computed on from: the result that its table holds, or one that a failed run left. Pure."""
+"""Choose the result that an incremental step starts from: the table's current one, or one of a failed run. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain_unusable_base(case: "TaskCase", head: "TableVersion | None", base: "TaskResult | None") -> str | None:
-    """Return why nothing can be built on `base`, the result that the table holds now, or None where it can."""
+    """Explain why a step can't start from `base`, the table's current result; return None if it can."""
     if head is None:
         return reasons.NOT_YET
     if base is None:
@@ -31,7 +31,7 @@ def explain_unusable_base(case: "TaskCase", head: "TableVersion | None", base: "
 
 
 def find_changed_inputs(case: "TaskCase", base: "TaskResult") -> "tuple[TableName, ...]":
-    """Return the inputs whose content is another than the one that `base` was made from, but for references."""
+    """Return the inputs whose content differs from the one that `base` was computed from, without references."""
     return tuple(
         table
         for table, head in case.inputs.items()
@@ -40,7 +40,7 @@ def find_changed_inputs(case: "TaskCase", base: "TaskResult") -> "tuple[TableNam
 
 
 def has_same_quarantine(task: "Task", result: "TaskResult", facts: "Facts") -> bool:
-    """Tell whether the rows that were set aside are those of a known result."""
+    """Tell whether the quarantine table holds the rows that belong to a result."""
     if task.quarantine_table is None:
         return True
     current = facts.head(task.quarantine_table)
@@ -48,13 +48,12 @@ def has_same_quarantine(task: "Task", result: "TaskResult", facts: "Facts") -> b
 
 
 def iter_detached_results(case: "TaskCase", facts: "Facts") -> "Iterator[TaskResult]":
-    """Yield recent results that the table does not hold and that this task can be computed on from, newest first.
+    """Yield recent results that the table does not hold but that a step can start from, newest first.
 
-    A failed run leaves them, with the code that the task has now. What is in quarantine has to fit, and so do
-    references: rows that were made with others are no start.
+    Failed runs leave such results. The task's code, the quarantined rows and the references must be the same as now.
     """
     if not (case.task.options.by or case.task.options.rowwise):
-        return  # it is computed in full in any case
+        return  # such a task is always computed in full
     head = facts.head(case.task.table)
     for result in facts.recent_results(case.task.table):
         if head is not None and result.head.content == head.content:
@@ -65,16 +64,16 @@ def iter_detached_results(case: "TaskCase", facts: "Facts") -> "Iterator[TaskRes
 
 
 def choose_nearest_inputs(case: "TaskCase", base: "TaskResult", facts: "Facts") -> "TaskResult":
-    """Return `base` with each input at that version of the same content since which least has changed.
+    """Return `base` with each input at the version of the same content that has the smallest change since.
 
-    A result that a failed run left, or another branch, was made from copies of its own: the same rows in other files.
+    A result of a failed run or another branch may have read its own copies of inputs: the same rows in other files.
     """
     inputs = dict(base.inputs)
     for table in find_changed_inputs(case, base):
         used, current = base.inputs[table], case.inputs[table]
         change = facts.change_size(table, used, current)
         if change.is_known and not (change.files_removed or change.deletes):
-            continue  # nothing but news
+            continue  # only added files: no version can be nearer
         for version in facts.find_versions(table, used.content):
             other_change = facts.change_size(table, version, current)
             if _change_cost(other_change) < _change_cost(change):
@@ -83,7 +82,7 @@ def choose_nearest_inputs(case: "TaskCase", base: "TaskResult", facts: "Facts") 
 
 
 def count_changed_rows(case: "TaskCase", base: "TaskResult", facts: "Facts") -> int:
-    """Return how many rows lie in the files that came and went since `base`."""
+    """Count the rows in the files that were added and removed since `base`."""
     changes = (
         facts.change_size(table, base.inputs[table], case.inputs[table]) for table in find_changed_inputs(case, base)
     )
@@ -91,7 +90,7 @@ def count_changed_rows(case: "TaskCase", base: "TaskResult", facts: "Facts") -> 
 
 
 def _change_cost(change: "ChangeSize") -> tuple[bool, bool, int]:
-    """Return what orders changes, the one that is easiest to follow first."""
+    """Return a sort key for changes, the cheapest to process first."""
     is_reshaped = change.columns_changed or bool(change.columns_added)
     return not change.is_known, is_reshaped, change.rows_added + change.rows_removed
 

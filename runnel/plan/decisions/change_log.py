@@ -1,6 +1,6 @@
-"""What to do for a table that follows from a log of changes: apply them, put a known version in place, or leave it.
+"""Decide the step of a table with a change log: apply the log, reuse an existing version, or skip it.
 
-Pure. The log is a source of its own and is decided before.
+Pure. The log is a separate source, whose step is decided before.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from runnel.plan import reasons
 from runnel.plan.facts import Facts
 from runnel.plan.steps import PlanStep
 
-_RULES_VERSION = "1"  # of applying; another number applies every log anew
+_RULES_VERSION = "1"  # increase it to apply every log again from scratch
 
 
 def compute_content_id(source: Source, log: str) -> str:
-    """Return the content of a table that follows from a log with the content `log`, and from how it is applied."""
+    """Return the content id of a table, computed from the content id `log` of its change log and how it is applied."""
     changes = source.origin
     assert isinstance(changes, Changes)
     apply_options = (

@@ -1,6 +1,6 @@
-"""What a task will most likely need, while one of its inputs is still to be computed.
+"""Predict the step of a task while some of its inputs are still to be computed.
 
-Pure. Decided again, with the same facts and the inputs there, during the run.
+Pure. The run decides again once the inputs exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from runnel.plan.steps import PlanStep
 
 @dataclass(frozen=True)
 class PendingTable:
-    """A table whose version is not there yet: the step that makes it, and what arrives where it is a source."""
+    """A table whose next version does not exist yet: the step that creates it, and the changes if it is a source."""
 
     step: PlanStep
     source_changes: SourceChanges | None = None
 
     @property
     def reason(self) -> str:
-        """Return what happens to the table, as a reason for who reads it."""
+        """Return what happens to the table, as a reason for the tasks that read it."""
         if self.source_changes is None:
             return f"{self.step.table} {'may be' if self.step.analyse else 'is'} computed"
         has_arrivals = self.source_changes.new or self.source_changes.changed
@@ -35,14 +35,14 @@ class PendingTable:
 
     @property
     def only_adds_rows(self) -> bool:
-        """Tell whether no row that was there goes away, as far as one can say."""
+        """Tell whether the step most likely removes no existing row."""
         if self.source_changes is not None:
             return not (self.source_changes.changed or self.source_changes.removed)
         return self.step.action == "rows"
 
 
 def expect_task(case: TaskCase, pending: Mapping[TableName, PendingTable], facts: Facts) -> PlanStep:
-    """Return the expected step for a task; `case` has the inputs that are there, `pending` the others."""
+    """Return the expected step of a task; `case` has the inputs that exist, `pending` the others."""
     table = case.task.table
     head = facts.head(table)
     base = facts.latest_result(table, head) if head is not None and not case.forced_reason else None
@@ -92,7 +92,7 @@ def _affects_all_slices(
     changed: Sequence[TableName],
     facts: Facts,
 ) -> bool:
-    """Tell whether all slices are likely to be computed: an input that names none changes, or one changes whole."""
+    """Tell whether all slices are likely affected: an input without slices changes, or one is computed in full."""
     task = case.task
     for table in (*pending, *changed):
         if is_reference(task, table):
@@ -108,7 +108,7 @@ def _affects_all_slices(
 def _expected_full_step(
     case: TaskCase, pending: Mapping[TableName, PendingTable], facts: Facts, reason: str
 ) -> PlanStep:
-    """Return a full computation, sized by the inputs as they are now."""
+    """Return an expected full computation, with the size of the current inputs."""
     pending_versions = [(table, facts.head(table)) for table in pending]
     rows, size = total_input_size([*case.inputs.items(), *pending_versions], facts)
     return PlanStep(case.task.table, "full", reason, rows=rows, bytes=size, is_expected=True)

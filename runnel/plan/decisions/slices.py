@@ -1,4 +1,4 @@
-"""Choose between slices and full for a task computed by slices whose inputs changed. Pure: asks the facts."""
+"""Choose whether a task with slices whose inputs changed computes some slices or everything. Pure: reads the facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from runnel.model.table_version import TableVersion
     from runnel.plan.facts import ChangeSize, Facts, TaskResult
 
-_CHEAP_BYTES = 64 << 20  # so many bytes are looked through whatever comes of it
+_CHEAP_BYTES = 64 << 20  # scanning up to this many bytes is always worth it
 
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A computation by slices: which, why, and how much it reads. `reason` is None where Spark finds them."""
+    """A computation by slices: which, why, and how much it reads. `reason` is None if Spark finds the slices."""
 
     slices: SliceSelection
     reason: str | None = None
@@ -47,9 +47,9 @@ def plan_slices(
     known_slices = {table: table_slices for table, table_slices in changed_slices.items() if table_slices is not None}
     keys = (
         find_touched_keys(task, known_slices) if len(known_slices) == len(changed_slices) else None
-    )  # what is wrong with a lookback, the run says
+    )  # the run reports a wrong lookback
     slices = SliceSelection(keys, base.slices)
-    if slices.is_most:  # of a task that leaves out most of what it reads
+    if slices.is_most:  # perhaps only because the task filters out most slices that it reads
         slices = SliceSelection(keys, count_slices_to_read(task, inputs, base, facts))
     key_check_note = _describe_key_check(task, base)
     if keys is None:
@@ -90,7 +90,7 @@ def _moves_most_rows(
     change_sizes: "Mapping[TableName, ChangeSize]",
     facts: "Facts",
 ) -> bool:
-    """Tell whether so many rows of the sliced inputs moved that looking for their slices is not worth it."""
+    """Tell whether so many rows of the sliced inputs changed that searching for their slices is not worth it."""
     moved_rows = sum(_count_moved_rows(change) for change in change_sizes.values())
     sliced_tables = [
         table for table, head in inputs.items() if slice_expressions(task, table, facts.columns(table, head))
@@ -100,10 +100,10 @@ def _moves_most_rows(
 
 
 def _count_moved_rows(change: "ChangeSize") -> int:
-    """Return how many rows moved, as far as files tell.
+    """Estimate how many rows changed, from file metadata.
 
-    A file that was written anew holds mostly rows that were there before, as after a change of one slice of the task
-    that makes the table; how many, only a look at them tells, which is worth it unless they are very many.
+    A rewritten file holds mostly unchanged rows, for example after a change of one slice of an upstream task. Only
+    reading the files tells how many, which is worth it unless they are very large.
     """
     if change.files_added and change.files_removed and change.bytes_added + change.bytes_removed <= _CHEAP_BYTES:
         return abs(change.rows_added - change.rows_removed)
@@ -111,7 +111,7 @@ def _count_moved_rows(change: "ChangeSize") -> int:
 
 
 def _describe_key_check(task: Task, base: "TaskResult") -> str:
-    """Return what is said of a key that has to be unique beyond its slice."""
+    """Describe the uniqueness check of a key that spans slices; empty if there is none."""
     names = {name.lower() for name in task.options.key}
     if not names or names.issuperset(name.lower() for name in task.options.by):
         return ""

@@ -1,4 +1,4 @@
-"""What to do for one source: read what is new, put a known version in place, or leave it.
+"""Decide the step of a source: ingest new data, reuse an existing version, or skip it.
 
 Pure: the facts say what the source has.
 """
@@ -13,9 +13,9 @@ from runnel.plan.steps import PlanStep
 
 
 def decide_source(source: Source, facts: Facts) -> tuple[PlanStep, SourceChanges]:
-    """Return the step of a source with what arrives for it.
+    """Return the step of a source, with the changes to ingest.
 
-    A source that has nothing to read and never had is a mistake; a manual one may be empty.
+    A source that never had anything to read is a mistake; a manual one may be empty.
     """
     table, head = source.table, facts.head(source.table)
     if isinstance(source.origin, Manual):

@@ -1,6 +1,6 @@
-"""What to do for one stream: go on with what came to the tables that it reads, or leave it.
+"""Decide the step of a stream: continue with the new rows of the tables that it reads, or skip it.
 
-Pure. Its table is published by the stream itself, batch by batch, so a plan only says that it goes on.
+Pure. The stream itself publishes its table, batch by batch, so a plan only says that it continues.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from runnel.plan.steps import PlanStep
 def decide_stream(
     task: Task, inputs: Mapping[TableName, TableVersion], pending: Iterable[TableName], facts: Facts
 ) -> PlanStep:
-    """Return the step of a stream; `pending` are tables that it reads which are still to be computed."""
+    """Return the step of a stream; `pending` are the tables that are still to be computed."""
     stream_tables = [table for parameter, table in task.inputs if parameter in task.options.stream]
     pending_tables = [table for table in stream_tables if table in set(pending)]
     positions, head = facts.stream_positions(task.table), facts.head(task.table)

@@ -1,6 +1,6 @@
-"""What to do for one task whose inputs are all there, and why. The same when planning and again during a run.
+"""Decide what to do for a task whose inputs all exist, and why; used by the planner and again during a run.
 
-Pure: asks the facts, changes nothing.
+Pure: reads the facts, changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ from runnel.plan.result_key import compute_task_key
 from runnel.plan.slices import full_computation_reason
 from runnel.plan.steps import PlanStep
 
-COPIES_SHARE = 0.2  # past this share of changed rows those without a key are not taken out one by one
+COPIES_SHARE = 0.2  # above this share of changed rows, rows without a key are not removed one by one
 
 
 @dataclass(frozen=True)
 class TaskCase:
-    """A task with all that its decision depends on, but for what the lake knows."""
+    """A task with everything that its decision depends on, except the facts of the lake."""
 
     task: Task
     fingerprint: Fingerprint
@@ -45,12 +45,12 @@ class TaskCase:
 
     @cached_property
     def key(self) -> str:
-        """Return the key of the result; only for a case with all inputs."""
+        """Return the key of the result; valid only if the case has all inputs."""
         return compute_task_key(self.task, self.fingerprint.digest, self.inputs)
 
     @property
     def forced_reason(self) -> str | None:
-        """Return why it is computed whatever is known, or None."""
+        """Return why the task is always computed, even if a result exists; else None."""
         if self.task.options.volatile:
             return reasons.VOLATILE
         return reasons.REFRESH if self.full_refresh else None
@@ -66,9 +66,9 @@ def decide_task(
     full_refresh: bool = False,
     days: DateRange | None = None,
 ) -> PlanStep:
-    """Return the step for a task all of whose inputs are known. None is an input that does not exist: a mistake.
+    """Return the step of a task whose inputs are all known. An input that is None does not exist, which is a mistake.
 
-    Reasons name the branch of a known result where it is not `branch`.
+    Reasons name the branch of an existing result if it is not `branch`.
     """
     refuse_missing(task, [table for table in task.input_tables if inputs.get(table) is None])
     heads = {table: head for table, head in inputs.items() if head is not None}
@@ -78,7 +78,7 @@ def decide_task(
 
 
 def decide_case(case: TaskCase, existing_result: TaskResult | None, facts: Facts) -> PlanStep:
-    """Return the step for a case, given the result that is known for its key."""
+    """Return the step of a case, given the existing result for its key, if any."""
     if case.forced_reason:
         return _full_step(case, facts, case.forced_reason)
     if existing_result is not None and case.days is None:
@@ -93,15 +93,13 @@ def decide_case(case: TaskCase, existing_result: TaskResult | None, facts: Facts
     else:
         usual_step = _decide_from_base(case, base, facts)
         if full_computation_reason(case.task, base.full_reason):
-            return usual_step  # so it would be from any other result of the same code
+            return usual_step  # starting from another result of the same code would need a full computation too
     return usual_step if case.days is not None else _with_least_change(case, usual_step, facts)
 
 
 def _with_least_change(case: TaskCase, usual_step: PlanStep, facts: Facts) -> PlanStep:
     """Return a step that continues a result which the table does not hold, if `usual_step` computes everything."""
-    if (
-        usual_step.analyse or usual_step.action != "full"
-    ):  # files say how much they hold, not how few rows of it changed
+    if usual_step.analyse or usual_step.action != "full":  # file counts don't show how few rows changed
         return usual_step
     best = usual_step
     for result in iter_detached_results(case, facts):
@@ -114,7 +112,7 @@ def _with_least_change(case: TaskCase, usual_step: PlanStep, facts: Facts) -> Pl
 
 
 def _has_smaller_change(case: TaskCase, step: PlanStep, other: PlanStep, facts: Facts) -> bool:
-    """Tell whether a step has less of a change to follow than another one."""
+    """Tell whether a step processes a smaller change than another step."""
     if other.action == "full" or other.base is None or step.base is None:
         return other.action == "full"
     return count_changed_rows(case, step.base, facts) < count_changed_rows(case, other.base, facts)
@@ -128,7 +126,7 @@ def _decide_backfill(
     days: DateRange,
     facts: Facts,
 ) -> PlanStep:
-    """Return the step for a case whose slices of some days are computed although nothing changed."""
+    """Return the step of a case in a backfill, which computes slices of some days even if nothing changed."""
     date_slices = (
         find_date_slices(case, head, facts) if full_computation_reason(case.task, base.full_reason) is None else None
     )
@@ -154,7 +152,7 @@ def _decide_backfill(
 
 
 def reuse_or_skip(case: TaskCase, existing_result: TaskResult, facts: Facts) -> PlanStep:
-    """Return the step for a case whose result is known: the table holds it already, or it is put in place."""
+    """Return the step of a case whose result exists: skip if the table already holds it, else reuse it."""
     table, head = case.task.table, facts.head(case.task.table)
     if (
         head is not None
@@ -171,7 +169,7 @@ def reuse_or_skip(case: TaskCase, existing_result: TaskResult, facts: Facts) -> 
 def total_input_size(
     heads: Iterable[tuple[TableName, TableVersion | None]], facts: Facts
 ) -> tuple[int | None, int | None]:
-    """Return how many rows and bytes these versions hold, or None where one is not known."""
+    """Sum the rows and bytes of table versions; both are None if one size is not known."""
     sizes = [facts.size(table, head) if head is not None and head.location else None for table, head in heads]
     known_sizes = [size for size in sizes if size is not None]
     if len(known_sizes) < len(sizes):
@@ -180,7 +178,7 @@ def total_input_size(
 
 
 def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanStep:
-    """Return the step for a case that differs from `base` in its inputs only."""
+    """Return the step of a case that differs from `base` only in its inputs."""
     base = choose_nearest_inputs(case, base, facts)
     task, changed = case.task, find_changed_inputs(case, base)
     change_sizes = {table: facts.change_size(table, base.inputs[table], case.inputs[table]) for table in changed}
@@ -189,7 +187,7 @@ def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanSte
     )
     if not any(_may_change_rows(change) for change in change_sizes.values()):
         return _full_step(case, facts, change_reason, base=base, changed=changed, analyse=True)
-    if not has_same_quarantine(task, base, facts):  # the same rows, made on another branch, where others were set aside
+    if not has_same_quarantine(task, base, facts):  # the same rows, but another branch quarantined different ones
         return _full_step(
             case, facts, f"{change_reason}; {task.quarantine_table} holds other rows than were set aside with it"
         )
@@ -223,9 +221,9 @@ def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanSte
 
 
 def _can_remove_by_value(task: Task, rows: int, input_rows: int | None) -> bool:
-    """Tell whether rows are taken out by all of their values: the whole table is looked through, so few have to go.
+    """Tell whether rows can be removed by comparing all their values, which scans the table: only for few rows.
 
-    Rows that checks set aside are not in the table, and nobody knows which of them were made of which.
+    Not if checks drop or quarantine rows: those are not in the table and can't be matched to the input rows.
     """
     if input_rows is None or rows > COPIES_SHARE * input_rows:
         return False
@@ -281,17 +279,17 @@ def _full_step(
 
 
 def _may_change_rows(change: ChangeSize) -> bool:
-    """Tell whether rows may differ. A new column alone leaves them, for tasks that don't use it."""
+    """Tell whether rows may have changed. A new column alone does not change rows for tasks that don't use it."""
     return not change.is_known or bool(
         change.files_added or change.files_removed or change.deletes or change.columns_changed
     )
 
 
 def _is_append(change: ChangeSize) -> bool:
-    """Tell whether whole files came, and nothing else."""
+    """Tell whether the change only adds whole files."""
     return _is_whole_files(change) and not change.files_removed
 
 
 def _is_whole_files(change: ChangeSize) -> bool:
-    """Tell whether the change is whole files with the columns that the table had."""
+    """Tell whether the change only adds or removes whole files, with the same columns as before."""
     return change.is_known and not (change.deletes or change.columns_changed or change.columns_added)

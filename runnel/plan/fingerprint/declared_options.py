@@ -1,4 +1,4 @@
-"""What a task declares beside its code: inputs, parameters, options that touch its data, checks. Pure."""
+"""Collect what a task declares besides its code: inputs, parameters, options that affect its data, checks. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -8,7 +8,7 @@ from runnel.declare.model.flow import Source, Task, TaskOptions
 from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, hash_texts, short_hash
 from runnel.plan.fingerprint.code.code_walker import CodeWalker
 
-# What only says when, by whom or how often it runs is not here.
+# Options about when, by whom or how often a task runs are left out.
 _OPTIONS = ("by", "by_input", "reference", "lookback", "rowwise", "key", "volatile", "stream", "watermark", "output")
 FINGERPRINTED_OPTIONS = (*_OPTIONS, "schema", "partition", "sort", "properties")
 _MAX_DISPLAY_LENGTH = 60
@@ -18,7 +18,7 @@ _DEFAULTS = {each.name: getattr(TaskOptions(), each.name) for each in fields(Tas
 def collect_declared(
     task: Task, walker: CodeWalker, secrets: frozenset[str]
 ) -> tuple[list[str], list[FingerprintPart], list[CodeUnit]]:
-    """Return what a task declares: as texts to hash, as parts to compare, and pieces that its parameters hold."""
+    """Return what a task declares: texts to hash, parts to compare, and code units that its parameters refer to."""
     texts = [f"table {task.table}", f"spark {task.takes_spark}"]
     parts: list[FingerprintPart] = []
     units: list[CodeUnit] = []
@@ -38,7 +38,7 @@ def collect_declared(
 
 
 def fingerprint_source(source: Source) -> str:
-    """Return how a source's files are read: where they lie and when they are looked for doesn't matter."""
+    """Fingerprint how a source's files are read, without where they are and how often the source is polled."""
     origin = source.origin
     if not isinstance(origin, Files):
         return hash_texts(["manual", repr(origin.schema)])
@@ -48,7 +48,7 @@ def fingerprint_source(source: Source) -> str:
 def _iter_options(options: TaskOptions, walker: CodeWalker) -> Iterator[tuple[str, str, str]]:
     for name in FINGERPRINTED_OPTIONS:
         value = getattr(options, name)
-        if value != _DEFAULTS[name]:  # so that an option that is new to Runnel changes no one's fingerprint
+        if value != _DEFAULTS[name]:  # so that a new option of Runnel changes no fingerprint
             yield "option", name, walker.create_value_writer(lenient=True).write(value)
 
 
@@ -59,7 +59,7 @@ def _iter_checks(task: Task, walker: CodeWalker) -> Iterator[tuple[str, str, str
 
 
 def _display_value(value: object, secrets: frozenset[str]) -> str | None:
-    """Return a parameter's value for people, or nothing where it is secret or long."""
+    """Return a parameter's value for people, or None if it is secret or too long."""
     text = repr(value)
     is_secret = any(secret and secret in text for secret in secrets)
     return text if len(text) <= _MAX_DISPLAY_LENGTH and not is_secret and " at 0x" not in text else None

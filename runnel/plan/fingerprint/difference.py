@@ -1,4 +1,4 @@
-"""Say what changed between two fingerprints, so that a person understands it. Pure."""
+"""Describe for people what changed between two fingerprints. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -13,7 +13,7 @@ _StoredParts = dict[tuple[str, str], list[Sequence[str]]]
 
 
 def describe_difference(before: Mapping[str, Any], after: Fingerprint) -> str | None:
-    """Return the first thing that changed, or None where nothing did. `before` is what an earlier one stored."""
+    """Describe the first change, or return None if nothing changed. `before` is the stored earlier fingerprint."""
     if before.get("digest") == after.digest:
         return None
     if before.get("form") != FORMAT_VERSION:
@@ -33,7 +33,7 @@ def describe_difference(before: Mapping[str, Any], after: Fingerprint) -> str | 
 def _iter_changed_parts(
     old: _StoredParts, parts: Sequence[FingerprintPart]
 ) -> Iterator[tuple[FingerprintPart, Sequence[str] | None]]:
-    """Yield each part that is new or different, with what was stored of it. Equal names are matched in order."""
+    """Yield each part that is new or different, with its stored fields. Parts of equal names are matched in order."""
     seen: dict[tuple[str, str], int] = {}
     for part in parts:
         key = (part.kind, part.name)
@@ -65,7 +65,7 @@ def _describe_part(part: FingerprintPart, stored: Sequence[str] | None) -> str:
 
 
 def _find_changed_line(part: FingerprintPart, stored: Sequence[str] | None) -> str:
-    """Return the first statement that differs; the last one where statements after it went."""
+    """Return the line of the first statement that differs, or of the last one if later statements were removed."""
     if part.place is None or stored is None or len(stored) < 2 or not part.statements:
         return str(part.place)
     width = 2 * SHORT_HASH_BYTES
@@ -92,7 +92,7 @@ def _describe_input_changes(old: _StoredParts, parts: Sequence[FingerprintPart])
 
 
 def _describe_structure_change(parts: Sequence[FingerprintPart]) -> str:
-    """Return what to say where every part is as it was, but not how they hang together."""
+    """Describe a change in how the parts refer to each other, if every part by itself is unchanged."""
     place = next((part.place for part in parts if part.kind == "code"), None)
     return f"its code changed at {place}" if place else "its code changed"
 

@@ -1,6 +1,6 @@
-"""The fingerprint of a task: equal ones make equal tables of equal inputs.
+"""Compute the fingerprint of a task: with equal fingerprints, equal inputs give equal tables.
 
-Reads the source of the project's files and the functions in memory; no Spark, no network, and nothing is run.
+Reads the source of the project's files and the functions in memory; uses no Spark and no network, and runs no task.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,19 @@ from runnel.plan.fingerprint.declared_options import collect_declared
 from runnel.plan.fingerprint.project_files import ProjectFiles
 from runnel.plan.fingerprint.spark_conf import iter_deciding_settings
 
-FORMAT_VERSION = 1  # of the digest: counts up when the same code would get another one
+FORMAT_VERSION = 1  # of the digest: increase it if the same code would get another digest
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a task's result depends on beside its inputs. `opaque` tells people what could not be followed."""
+    """What a task's result depends on besides its inputs. `opaque` lists for people what could not be followed."""
 
     digest: str
     parts: tuple[FingerprintPart, ...] = ()
     opaque: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it for the catalog database: enough to say later what changed."""
+        """Return the JSON for the catalog database, enough to describe later what changed."""
         parts = []
         for part in self.parts:
             row: list[Any] = [part.kind, part.name, part.hash]
@@ -45,9 +45,9 @@ class Fingerprint:
 
 
 class Fingerprinter:
-    """The fingerprints of one planning: what tasks share is looked at once. `secrets` are never kept as text.
+    """Computes the fingerprints for one plan; code that tasks share is read once. `secrets` are never stored as text.
 
-    `conf` are the project's Spark settings; those that decide what a query answers count.
+    `conf` are the project's Spark settings; those that affect query results count.
     """
 
     def __init__(self, root: Path, secrets: Iterable[str] = (), conf: Mapping[str, str] | None = None) -> None:
@@ -58,7 +58,7 @@ class Fingerprinter:
         self._lock = RLock()
 
     def fingerprint_of(self, task: Task) -> Fingerprint:
-        """Return the fingerprint of a task as it was when it was first asked for."""
+        """Return the fingerprint of a task, computed at the first call and then cached."""
         with self._lock:
             cached = self._cache.get(id(task))
             if cached is None:
@@ -88,7 +88,7 @@ class Fingerprinter:
         function = task.function
         set_params = frozenset(name for name, _ in task.params)
         unit = self._walker.function_unit(function, set_params) if isinstance(function, FunctionType) else None
-        if unit is None:  # of a package, or something else that can be called
+        if unit is None:  # a function of a package, or another callable
             unit = CodeUnit(str(task.table))
             resolver = NameResolver(self._walker, task.place.file, {}, {}, task.name, task.place.line)
             resolver.add_value(task.name, function, kind="value")
@@ -97,7 +97,7 @@ class Fingerprinter:
 
 
 def fingerprint_task(task: Task, root: Path) -> Fingerprint:
-    """Return the fingerprint of one task of the project in `root`."""
+    """Compute the fingerprint of one task of the project in `root`."""
     return Fingerprinter(root).fingerprint_of(task)
 
 

@@ -1,6 +1,6 @@
-"""Which files belong to the project, and under which name: relative to its folder, so that it can be moved.
+"""Find the files of the project and their paths relative to its folder, so that the folder can be moved.
 
-Looks at the disk only to find files of modules that are not imported.
+Reads the disk only to find files of modules that are not imported.
 """
 
 import os
@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-NOTEBOOK = "notebook"  # instead of a file, for what stands in cells
+NOTEBOOK = "notebook"  # stands for the file of code in notebook cells
 _EXCLUDED_FOLDERS = {"site-packages", "dist-packages", ".runnel", "__pypackages__"}
 _RUNNEL_FOLDER = str(Path(__file__).parents[2]) + os.sep
 
 
 class ProjectFiles:
-    """The files under `root` that people wrote: nothing installed, no virtual environment."""
+    """The project's own files under `root`, without installed packages and virtual environments."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -24,7 +24,7 @@ class ProjectFiles:
         self._environments: dict[Path, bool] = {}
 
     def file(self, filename: str) -> str | None:
-        """Return a file's path relative to the root, or None where it is not the project's."""
+        """Return a file's path relative to the root, or None if it is not the project's."""
         if filename not in self._files:
             self._files[filename] = self._relative_to_root(filename)
         return self._files[filename]
@@ -35,7 +35,7 @@ class ProjectFiles:
         return self.file(filename) if isinstance(filename, str) else None
 
     def is_package(self, module: ModuleType) -> bool:
-        """Tell whether a module is a folder of the project without a file of its own."""
+        """Tell whether a module is a folder of the project without `__init__.py`."""
         if getattr(module, "__file__", None) is not None:
             return False
         return any(self._path_in_root(str(folder)) is not None for folder in getattr(module, "__path__", ()))
@@ -45,7 +45,7 @@ class ProjectFiles:
         return os.path.join(self.roots[0], file)  # noqa: PTH118 - speed: called for every function
 
     def strip_root(self, text: str) -> str:
-        """Return a text with the project's folder taken out of it."""
+        """Remove the path of the project's folder from a text."""
         for root in self.roots:
             if len(root) > 1 and root in text:
                 text = text.replace(root, "<root>")

@@ -1,12 +1,12 @@
-"""Which Spark settings of a project decide what a query answers, such as the session's time zone. Pure.
+"""Find the Spark settings of a project that affect query results, such as the session's time zone. Pure.
 
-A setting of `spark.sql` counts unless it is known to change only how a query is computed.
+A setting of `spark.sql` counts unless it is listed as changing only how a query is executed.
 """
 
 from collections.abc import Iterator, Mapping
 
 _PREFIX = "spark.sql."
-# What a setting is where a project says nothing: saying the same changes no one's fingerprint.
+# Defaults of settings: setting the same value explicitly changes no fingerprint.
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -16,7 +16,7 @@ _DEFAULTS = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
 }
-# How a query is computed: planning, shuffles, files, memory, what is shown of it, and where tables are.
+# Settings of how a query is executed: planning, shuffles, files, memory, display, and where tables are.
 _EXECUTION_SETTINGS = (
     "adaptive.", "autoBroadcastJoinThreshold", "bloomFilter", "broadcastTimeout", "bucketing.", "cache.",
     "cartesianProductExec.", "catalog.", "catalogImplementation", "cbo.", "codegen.", "columnVector.", "debug.",

@@ -1,7 +1,7 @@
-"""Values as text: the same in every process, wherever the project's folder is.
+"""Write values as text that is the same in every process, wherever the project's folder is.
 
-Objects of Spark, numpy and pandas are known by the name of their module; none of them is imported. Functions, classes
-and modules of the project are handed to the caller, who follows them.
+Objects of Spark, numpy and pandas are recognized by the name of their module; none of them is imported. The caller
+passes in how to find the code units of the project's functions, classes and modules.
 """
 
 import copyreg
@@ -18,7 +18,7 @@ from runnel.plan.fingerprint.code.code_unit import CodeUnit
 from runnel.plan.fingerprint.project_files import ProjectFiles
 
 _PLAIN = (bool, int, float, complex, bytes, bytearray, type(None), type(Ellipsis), type(NotImplemented), range, slice)
-# Things whose state has no part in what a task computes.
+# Types whose state does not affect what a task computes.
 _STATELESS_TYPES = {
     ("logging", "Logger"),
     ("logging", "RootLogger"),
@@ -43,14 +43,14 @@ _MAX_VALUES = 1_000_000
 
 
 class ValueWriter:
-    """Writes one value. `refs` are the pieces that it holds, `unknown` the kinds that it could not look into."""
+    """Writes one value as text. `refs` are the code units in it, `unknown` the types that it could not inspect."""
 
     def __init__(
         self, project: ProjectFiles, find_unit: Callable[[object], CodeUnit | None], *, lenient: bool = False
     ) -> None:
         self.project = project
         self.find_unit = find_unit
-        self.lenient = lenient  # an unknown kind counts by its name
+        self.lenient = lenient  # write an unknown type by its name
         self.refs: list[CodeUnit] = []
         self.unknown: list[str] = []
         self._open_ids: list[int] = []
@@ -130,7 +130,7 @@ class ValueWriter:
         return self._write_reference("function", value) or self._write_installed_function(value)
 
     def _write_installed_function(self, value: FunctionType) -> str:
-        """Return a function of a package by name, with what it wraps: decorators keep it in their closure."""
+        """Write a function of a package by its name, with the functions that it wraps, found in its closure."""
         name = f"{value.__globals__.get('__name__')}.{value.__code__.co_qualname}"
         cells = []
         for cell in value.__closure__ or ():

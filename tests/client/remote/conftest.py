@@ -13,7 +13,7 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.client.remote.lake import RemoteLake
-from tests.service.api.serving import Api, serving, shop
+from tests.service.api.api_server import Api, serving, shop
 
 ODD = pa.table(
     {

@@ -10,7 +10,7 @@ from runnel.errors import Mistake, Unreachable
 from runnel.run.results.run_result import Event
 from runnel.service.worker.worker import Worker
 from tests.client.remote.conftest import Pair
-from tests.service.api.serving import working
+from tests.service.api.api_server import working
 
 
 @pytest.fixture

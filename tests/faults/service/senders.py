@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from typing import Any, ClassVar
 
 from runnel.lake.control import run_queue
-from tests.faults.service.client import Client
-from tests.faults.service.shop import Shop
+from tests.faults.service.retrying_client import Client
+from tests.faults.service.shop_project import Shop
 
 _ASKED = """
 from flows.beat import counted

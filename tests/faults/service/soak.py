@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue
-from tests.faults.service.client import Client
-from tests.faults.service.gauge import Gauge
+from tests.faults.service.resource_usage import Gauge
+from tests.faults.service.retrying_client import Client
 from tests.faults.service.senders import Flows
-from tests.faults.service.shop import Shop
-from tests.faults.service.system import System
-from tests.postgres import Server
-from tests.stream.crash import until
+from tests.faults.service.service_supervisor import System
+from tests.faults.service.shop_project import Shop
+from tests.servers.postgres import Server
+from tests.service.running_service import until
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection

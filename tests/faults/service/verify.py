@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel.lake.catalog.database import parse_time
 from runnel.lake.control import run_queue, schedules
-from tests.faults.service.shop import BEAT_SECONDS, Shop
+from tests.faults.service.shop_project import BEAT_SECONDS, Shop
 
 if TYPE_CHECKING:
     from runnel.lake.control.run_queue import QueueEntry

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.api.serving import Api, serving, shop
+from tests.service.api.api_server import Api, serving, shop
 
 
 @pytest.fixture(scope="session")

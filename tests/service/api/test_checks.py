@@ -11,7 +11,7 @@ from runnel.lake.control.alarms import Alarm
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
-from tests.service.api.serving import Api
+from tests.service.api.api_server import Api
 
 CHECKS = [
     {"check": "not_null(id)", "on_fail": "stop", "failed": 0, "kind": "not_null"},

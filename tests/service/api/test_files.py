@@ -13,7 +13,7 @@ from runnel.declare.model.flow import quarantine_table_of
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
-from tests.service.api.serving import ORDERS, Api
+from tests.service.api.api_server import ORDERS, Api
 
 
 def test_files_are_listed(seen: Api) -> None:

@@ -16,7 +16,7 @@ from runnel.lake.flow_state import runs, streams
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.service.api import sse
-from tests.service.api.serving import API, Api
+from tests.service.api.api_server import API, Api
 
 
 @contextmanager

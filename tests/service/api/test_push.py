@@ -20,7 +20,7 @@ from runnel.lake.flow_state.inbox_reader import InboxReader
 from runnel.names import TableName
 from runnel.project.inspection.declarations import collect_declarations
 from runnel.project.planning.plan_project import load_project_flow
-from tests.service.api.serving import Api, serving
+from tests.service.api.api_server import Api, serving
 
 FLOW = """
 import runnel as rn

@@ -8,7 +8,7 @@ import pytest
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue, schedules, workers
 from runnel.lake.flow_state import runs
-from tests.service.api.serving import Api
+from tests.service.api.api_server import Api
 
 
 def finish(api: Api, state: str = "succeeded", **outcome: Any) -> str:

@@ -1,4 +1,4 @@
-"""Functions without source, by their compiled code: the same in every process of one Python version. Pure."""
+"""Hash functions without source by their compiled code: stable for one Python version. Pure."""
 
 from collections.abc import Iterator
 from types import CodeType
@@ -7,7 +7,7 @@ from runnel.plan.fingerprint.code.code_unit import hash_texts
 
 
 def hash_bytecode(code: CodeType) -> str:
-    """Return a hash of what a function does, without its docstring and line numbers."""
+    """Hash the code of a function, without its docstring and line numbers."""
     return hash_texts(
         [
             code.co_name,
@@ -20,7 +20,7 @@ def hash_bytecode(code: CodeType) -> str:
 
 
 def list_code_names(code: CodeType) -> list[str]:
-    """Return every name that a function or one within it may look up."""
+    """Return every name that a function or its nested functions may look up."""
     return sorted(set(_iter_names(code)))
 
 

@@ -1,6 +1,6 @@
-"""Writes syntax as text that formatting can't change, statement by statement, noting the names that it uses.
+"""Write syntax as text independent of formatting, statement by statement, and record the names that it uses.
 
-Pure. Line numbers are kept beside the text, for people, and are never part of it.
+Pure. Line numbers are kept separately, for people, and are never part of the text.
 """
 
 import ast
@@ -15,7 +15,7 @@ _SKIPPED = {"ctx", "kind", "type_comment", "type_ignores", "type_params", "annot
 
 
 def split_dotted_name(node: ast.expr) -> tuple[str, ...]:
-    """Return `a.b.c` as ("a", "b", "c"), and nothing for any other expression."""
+    """Split `a.b.c` into ("a", "b", "c"); return an empty tuple for any other expression."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -24,7 +24,7 @@ def split_dotted_name(node: ast.expr) -> tuple[str, ...]:
 
 
 def hash_statement(text: str) -> str:
-    """Return a hash that is good enough to find what changed."""
+    """Return a short hash of a statement, sufficient to find what changed."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=SHORT_HASH_BYTES).hexdigest()
 
 
@@ -42,7 +42,7 @@ def write_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 class SyntaxWriter:
-    """Writes a block as text, statement by statement, noting names as it goes."""
+    """Writes a block as text, statement by statement, and records the names that it uses."""
 
     def __init__(self, kind: str = "function", *, skip_methods: bool = False) -> None:
         self.scope = NameScope("class" if kind == "class" else "function")
@@ -53,7 +53,7 @@ class SyntaxWriter:
         self.statement_texts: list[tuple[int, str]] = []
 
     def write_block(self, body: list[ast.stmt], depth: int, slot: int) -> None:
-        """Write statements that stand in one block of their owner."""
+        """Write the statements of one block; `slot` is the number of the block in the statement that contains it."""
         for statement in body:
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                 continue  # a docstring, or another constant that does nothing
@@ -62,7 +62,7 @@ class SyntaxWriter:
             self.write_statement(statement, lambda node=statement: self.write(node), depth, slot)  # type: ignore[misc]
 
     def write_statement(self, node: ast.AST, write: Callable[[], object], depth: int = 0, slot: int = 0) -> None:
-        """Write one statement, then the blocks in it: each with its depth and which block of its owner it is in."""
+        """Write one statement, then its inner blocks, each with its depth and its number."""
         self.out, self.inner_blocks = [], []
         write()
         line: int = node.lineno  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ class SyntaxWriter:
         self.scope = scope
 
     def write(self, node: ast.AST) -> None:
-        """Write any piece of syntax."""
+        """Write any syntax node."""
         kind = type(node)
         special = _SPECIAL.get(kind)
         if special is not None:
@@ -148,7 +148,7 @@ class SyntaxWriter:
         self._write_signature(node)
 
     def _write_signature(self, node: ast.arguments) -> None:
-        """Write the names of the parameters, and bind them in the present scope."""
+        """Write the names of the parameters, and bind them in the current scope."""
         self.out.append("(")
         for prefix, group in (("/", node.posonlyargs), ("", node.args), ("*", node.kwonlyargs)):
             self.out.append(prefix + ",".join(parameter.arg for parameter in group) + ";")
@@ -167,7 +167,7 @@ class SyntaxWriter:
             return
         self._write_part(node.decorator_list)
         self._write_defaults(node.args)
-        self.out.append(write_annotations(node))  # whoever gets the inner function may read them
+        self.out.append(write_annotations(node))  # callers of the inner function may read them
         self.inner_blocks.append((node.body, self._enter_scope("function")))
         self._write_signature(node.args)
         self._leave_scope()
@@ -202,7 +202,7 @@ class SyntaxWriter:
 
     def _write_comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         self.out.append(f"({type(node).__name__}")
-        self.write(node.generators[0].iter)  # the first iterable is read outside
+        self.write(node.generators[0].iter)  # the first iterable is evaluated in the outer scope
         self._enter_scope("comprehension")
         for number, generator in enumerate(node.generators):
             self.out.append(" async" if generator.is_async else " for")
@@ -223,13 +223,13 @@ class SyntaxWriter:
         self.out.append(")")
 
     def _bind_if_bare(self, node: ast.AnnAssign) -> bool:
-        """Tell whether it is a mere declaration of a local name, and bind the name."""
+        """Bind the target of an annotated assignment; return whether it only declares a local name, as in `x: int`."""
         if isinstance(node.target, ast.Name):
             self.scope.bind(node.target.id)
         return node.value is None and self.scope.kind != "class"
 
     def _write_annotated(self, node: ast.AnnAssign) -> None:
-        if self.scope.kind == "class":  # fields of a dataclass, for one
+        if self.scope.kind == "class":  # such as fields of a dataclass
             self._write_plain(node, "AnnAssign")
             self.write(node.annotation)
         else:
@@ -257,7 +257,7 @@ class SyntaxWriter:
         (self.scope.globals if isinstance(node, ast.Global) else self.scope.nonlocals).update(node.names)
 
     def _write_capture(self, node: ast.AST) -> None:
-        """Write what binds a plain name: an except clause, a pattern."""
+        """Write syntax that binds a plain name: an except clause or a pattern."""
         self._write_plain(node, type(node).__name__)
         name = getattr(node, "rest", None) or getattr(node, "name", None)
         if name:

@@ -1,4 +1,4 @@
-"""Classes of the project: their body, their bases, and what their names stand for, methods among them."""
+"""Build the code units of the project's classes: their body, bases, attributes and methods."""
 
 import sys
 from types import FunctionType
@@ -39,7 +39,7 @@ _GENERATED_ATTRIBUTES |= {
 
 
 def build_class_unit(walker: "CodeWalker", kind: type) -> CodeUnit | None:
-    """Return the piece for a class of the project."""
+    """Return the code unit of a class of the project, or None for another class."""
     home = _find_home(walker, kind)
     if home is None:
         return None
@@ -66,7 +66,7 @@ def _fill_class(walker: "CodeWalker", unit: CodeUnit, kind: type, file: str, glo
     for base in kind.__bases__:
         resolver.add_value(f"base {base.__qualname__}", base, kind="attribute", lenient=True)
     for name, value in sorted(vars(kind).items(), key=lambda item: item[0]):
-        # What dataclass and the like add, the body of the class says already.
+        # Skip what decorators such as dataclass generate: it follows from the body of the class.
         if name not in _GENERATED_ATTRIBUTES and (not nodes or name in written_names or not name.startswith("__")):
             resolver.add_value(name, value, kind="attribute", lenient=True)
     resolver.collector.fill_unit(
@@ -75,9 +75,9 @@ def _fill_class(walker: "CodeWalker", unit: CodeUnit, kind: type, file: str, glo
 
 
 def _find_home(walker: "CodeWalker", kind: type) -> tuple[str, dict[str, Any]] | None:
-    """Return the file of a class and the names around it, by its methods where it has any.
+    """Return the file of a class and the globals of its module, found through its methods if it has any.
 
-    The modules that a loader makes need not be registered once it is done.
+    The loader's modules may no longer be in `sys.modules` once it has finished.
     """
     for value in vars(kind).values():
         inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or value

@@ -1,6 +1,6 @@
-"""What a task reaches, piece by piece: a function, a class, a value or a whole file, and what each reaches in turn.
+"""Define code units, which a task's fingerprint covers: functions, classes, values, whole files, and their references.
 
-Pure values; what they are made of is found by whoever fills them.
+Pure values; other modules fill them.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from runnel.plan.fingerprint.code.canonical_writer import SHORT_HASH_BYTES
 
 @dataclass(frozen=True)
 class FingerprintPart:
-    """Something named that a fingerprint covers. `hash` is of itself alone, not of what it reaches.
+    """A named part of a fingerprint. `hash` covers only the part itself, not what it refers to.
 
-    `statements` are lines with a short hash each, for code.
+    For code, `statements` are line numbers with a short hash each.
     """
 
     kind: str  # code, constant, value, default, parameter, option, checks, input
@@ -28,7 +28,7 @@ class FingerprintPart:
 
 @dataclass(eq=False, slots=True)
 class CodeUnit:
-    """One piece. It is filled when it is first reached, so that pieces may reach each other in circles."""
+    """A function, class, value or file. It is filled when first reached, so that units may refer to each other."""
 
     label: str
     fill: "Callable[[CodeUnit], None] | None" = None
@@ -37,13 +37,13 @@ class CodeUnit:
     parts: tuple[FingerprintPart, ...] = ()
     opaque: tuple[str, ...] = ()
     annotations: str = ""
-    unknown: tuple[str, ...] = ()  # kinds in a value that can't be looked into
+    unknown: tuple[str, ...] = ()  # types in a value that can't be inspected
 
 
 def iter_reached_units(roots: Iterable[CodeUnit]) -> Iterator[tuple[CodeUnit, list[int]]]:
-    """Yield every piece within reach, each once, with the numbers of those that it refers to.
+    """Yield every unit reachable from the roots, each once, with the numbers of the units that it refers to.
 
-    Numbers count in the order of reaching, so neither addresses nor names of modules matter.
+    Units are numbered in the order in which they are reached, so memory addresses and module names don't matter.
     """
     order = list(roots)
     numbers = {id(unit): number for number, unit in enumerate(order)}
@@ -62,10 +62,10 @@ def iter_reached_units(roots: Iterable[CodeUnit]) -> Iterator[tuple[CodeUnit, li
 
 
 def hash_texts(texts: Iterable[str]) -> str:
-    """Return the hash that keys are made from."""
+    """Hash texts into the digest that keys are made from."""
     return hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def short_hash(text: str) -> str:
-    """Return a short hash: good enough to find what changed."""
+    """Return a short hash, sufficient to find what changed."""
     return hash_texts([text])[: 4 * SHORT_HASH_BYTES]

@@ -1,7 +1,7 @@
-"""Follow what functions reach: names in their globals, closures and defaults, through the modules of the project.
+"""Follow the code that functions use: names in their globals, closures and defaults, through the project's modules.
 
-Looks at objects as they are in memory and at the source of the project's files; calls nothing of the user's but what
-turns a value into text.
+Reads objects in memory and the source of the project's files; of the user's code it calls only what turns a value into
+text.
 """
 
 import linecache
@@ -23,7 +23,7 @@ from runnel.plan.fingerprint.stable_values import ValueWriter
 
 
 class CodeWalker:
-    """The pieces known so far. Objects are kept alive with them, so that no address is used twice."""
+    """Creates and caches code units. Keeps their objects alive, so that no `id` is used twice."""
 
     def __init__(self, project: ProjectFiles) -> None:
         self.project = project
@@ -31,13 +31,13 @@ class CodeWalker:
         self._sources: dict[str, SourceIndex | None] = {}
 
     def find_source(self, filename: str) -> SourceIndex | None:
-        """Return a source file, looked at once."""
+        """Return the index of a source file, cached; None if there is no source."""
         if filename not in self._sources:
             self._sources[filename] = load_source_index(filename)
         return self._sources[filename]
 
     def find_unit(self, value: object) -> CodeUnit | None:
-        """Return the piece for something of the project that is followed, or None for anything else."""
+        """Return the code unit of a function, class or module of the project, or None for anything else."""
         if isinstance(value, FunctionType):
             return self.function_unit(value)
         if isinstance(value, type):
@@ -46,7 +46,7 @@ class CodeWalker:
         return self.file_unit(file, vars(value)) if file is not None else None
 
     def get_or_create_unit(self, key: object, value: object, label: str) -> tuple[CodeUnit, bool]:
-        """Return the piece under a key, and whether it is new."""
+        """Return the code unit for a key, and whether it is new."""
         cached = self._units.get(key)
         if cached is not None:
             return cached[1], False
@@ -55,17 +55,17 @@ class CodeWalker:
         return unit, True
 
     def create_value_writer(self, *, lenient: bool = False) -> ValueWriter:
-        """Return what writes a value."""
+        """Return a writer that turns a value into text."""
         return ValueWriter(self.project, self.find_unit, lenient=lenient)
 
     def find_home(self, function: FunctionType) -> str | None:
-        """Return the file of a function as people know it, or None where it belongs to a package."""
+        """Return the project's file of a function, `NOTEBOOK` for a cell, or None if it belongs to a package."""
         filename = function.__code__.co_filename
         file = self.project.file(filename)
         if file is not None:
             return file
         entry = linecache.cache.get(filename)
-        if entry is not None and len(entry) > 1 and entry[1] is None:  # lines without a file: a cell
+        if entry is not None and len(entry) > 1 and entry[1] is None:  # lines without a file: a notebook cell
             return NOTEBOOK
         if not filename.startswith("<") or filename.startswith("<frozen"):
             return None
@@ -89,20 +89,20 @@ class CodeWalker:
         return unit
 
     def find_code(self, code: CodeType) -> NormalizedCode | None:
-        """Return a function's code from its source, or None where there is none or it was edited since."""
+        """Return a function's normalized code from its source, or None if it has no source or was edited since."""
         source = self.find_source(code.co_filename)
         node = source.find_function(code) if source is not None else None
         return source.normalize_node(node) if source is not None and node is not None else None
 
     def file_unit(self, file: str, file_globals: Mapping[str, Any] | None) -> CodeUnit:
-        """Return the piece for a whole file: its code, the files that it imports, and its values where given."""
+        """Return the code unit of a whole file: its code, the files that it imports, and its globals if passed."""
         unit, is_new = self.get_or_create_unit(("file", file, file_globals is None), file_globals, file)
         if is_new:
             unit.fill = lambda unit: self._fill_file(unit, file, file_globals or {})
         return unit
 
     def value_unit(self, value: object, *, lenient: bool = False) -> CodeUnit:
-        """Return the piece for a value."""
+        """Return the code unit of a value."""
         unit, is_new = self.get_or_create_unit(("value", id(value), lenient), value, "")
         if is_new:
             writer = self.create_value_writer(lenient=lenient)

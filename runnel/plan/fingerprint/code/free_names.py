@@ -1,4 +1,4 @@
-"""Which names a piece of syntax takes from outside itself. Pure: no value is looked up here."""
+"""Find the free names of a syntax tree, which it takes from outside. Pure: looks up no values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 
 class NameUse(NamedTuple):
-    """A name that is used, with the attributes read off it: `helpers.clean` is ("helpers", "clean").
+    """A use of a name, with the attributes accessed on it: `helpers.clean` is ("helpers", "clean").
 
-    `is_called` where it is only ever called; a function that is handed on as a value may be looked at from outside.
+    `is_called` is true if it is only ever called; a function that is passed on as a value may be inspected.
     """
 
     chain: tuple[str, ...]
@@ -17,7 +17,7 @@ class NameUse(NamedTuple):
 
 
 class ImportedName(NamedTuple):
-    """Something that an import statement within a function binds, with the attributes then read off it."""
+    """A name that an import statement within a function binds, with the attributes accessed on it."""
 
     level: int
     module: str
@@ -27,7 +27,7 @@ class ImportedName(NamedTuple):
 
 @dataclass
 class NameScope:
-    """The names of one function, class or comprehension. Loads are settled when the whole block has been seen."""
+    """The names of one function, class or comprehension. Uses are resolved after the whole block was read."""
 
     kind: Literal["function", "class", "comprehension"]
     parent: "NameScope | None" = None
@@ -36,14 +36,16 @@ class NameScope:
     nonlocals: set[str] = field(default_factory=set)
     imports: dict[str, ImportedName] = field(default_factory=dict)
     uses: list[NameUse] = field(default_factory=list)
-    inner_uses: list[NameUse] = field(default_factory=list)  # from scopes within, past the names of a class
+    inner_uses: list[NameUse] = field(
+        default_factory=list
+    )  # uses in nested scopes, which don't see the names of a class
 
     def bind(self, name: str) -> None:
-        """Note that `name` is assigned here."""
+        """Record that `name` is assigned in this scope."""
         self.bound.add(name)
 
     def bind_walrus(self, name: str) -> None:
-        """Note an assignment expression: within a comprehension it binds outside of it."""
+        """Record an assignment expression; inside a comprehension it binds the name in the enclosing scope."""
         scope = self
         while scope.kind == "comprehension" and scope.parent is not None:
             scope = scope.parent
@@ -51,10 +53,10 @@ class NameScope:
 
 
 def find_free_names(scopes: Iterable[NameScope]) -> tuple[tuple[NameUse, ...], tuple[ImportedName, ...]]:
-    """Return what the outermost scope needs from outside, and what local imports bring.
+    """Return the names that the outermost scope takes from outside, and the names of local imports.
 
-    `scopes` come in the order of their making, so a scope comes after the one it is in. The order of the answer
-    doesn't depend on formatting.
+    `scopes` are in order of creation, so a scope comes after its parent. The order of the result does not depend on
+    formatting.
     """
     free_uses: list[NameUse] = []
     imports: list[ImportedName] = []
@@ -84,7 +86,7 @@ def _resolve_use(
     elif base in scope.imports:
         imported_name = scope.imports[base]
         imports.append(imported_name._replace(chain=imported_name.chain + name_use.chain[1:], line=name_use.line))
-    # A class may read a name from outside before it binds its own, as in `rate = rate`.
+    # A class may read an outer name before it binds its own, as in `rate = rate`.
     elif base not in scope.bound or base in scope.nonlocals or scope.kind == "class":
         outer_uses.append(name_use)
 

@@ -1,6 +1,6 @@
-"""What the names that a function uses stand for: values, functions, modules, or something that can't be followed.
+"""Resolve the names that a function uses: to values, functions, modules, or something that can't be followed.
 
-Looks names up in globals and closures; calls nothing of the user's but what turns a value into text.
+Looks names up in globals and closures; of the user's code it calls only what turns a value into text.
 """
 
 import ast
@@ -31,7 +31,7 @@ _MODULE_ATTRIBUTES = {"__name__", "__package__", "__spec__", "__loader__", "__bu
 
 
 class NameResolver:
-    """The names of one function or file, with where to look them up."""
+    """Resolves the names of one function or file in its globals and closure."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class NameResolver:
             self.add_import(imported_name)
 
     def add_name_use(self, name_use: NameUse) -> None:
-        """Follow one name and the attributes read off it."""
+        """Follow one name and the attributes accessed on it."""
         base, *attributes = name_use.chain
         if base in self.closure:
             return self.add_attribute_chain(base, self.closure[base], attributes, name_use, "value")
@@ -79,7 +79,7 @@ class NameResolver:
     def add_attribute_chain(
         self, name: str, value: object, attributes: list[str], name_use: NameUse, kind: str
     ) -> None:
-        """Follow attributes through modules, then what they lead to."""
+        """Follow attributes through modules, then add the value that they lead to."""
         home = self.file
         while isinstance(value, ModuleType):
             file = self.project.module_file(value)
@@ -99,7 +99,7 @@ class NameResolver:
         return self.add_value(name, value, home=home, name_use=name_use, attributes=attributes, kind=kind)
 
     def add_installed(self, module: ModuleType, attributes: list[str], name_use: NameUse) -> None:
-        """Note something of a package by name."""
+        """Add something from an installed package by its name."""
         attribute_value = (
             getattr(module, attributes[0], None)
             if attributes and module.__name__ in ("importlib", "builtins", "sys")
@@ -111,7 +111,7 @@ class NameResolver:
         return self.collector.add_text(".".join([module.__name__, *attributes]))
 
     def add_module(self, module: ModuleType, file: str | None, name: str, name_use: NameUse) -> None:
-        """Note a module of the project that is used as a value: anything may be read off it."""
+        """Add a module of the project that is used as a value: any of its names may be used."""
         if file is not None:
             self.collector.add_unit("file", self.walker.file_unit(file, vars(module)))
             self.collector.add_warning(
@@ -119,7 +119,7 @@ class NameResolver:
             )
 
     def add_file(self, file: str, why: str) -> None:
-        """Note a whole file, because of `why`."""
+        """Add a whole file, with the reason `why`."""
         if file == NOTEBOOK:
             self.collector.add_warning(f"not followed: {why}")
             return
@@ -138,7 +138,7 @@ class NameResolver:
         kind: str = "constant",
         lenient: bool = False,
     ) -> None:
-        """Note what a name stands for: a piece of code, or a value."""
+        """Add what a name refers to: a code unit, or a value."""
         line = name_use.line if name_use else self.line
         dynamic_lookup = _dynamic_lookup_name(value)
         if dynamic_lookup and not lenient:
@@ -166,7 +166,7 @@ class NameResolver:
         return None
 
     def add_creating_statement(self, place: SourceLocation, name: str) -> None:
-        """Follow the statement that made an expression of Spark's: its text doesn't tell the functions in it."""
+        """Follow the statement that creates a Spark column expression, whose text does not show the functions in it."""
         source = self.walker.find_source(self.project.path(place.file))
         node = source.find_binding(name) if source is not None else None
         if (
@@ -184,9 +184,9 @@ class NameResolver:
             self.collector.add_unit("file", self.walker.file_unit(place.file, None))
 
     def add_import(self, imported_name: ImportedName) -> None:
-        """Follow what an import statement within a function brings: a whole file.
+        """Follow an import statement within a function: add the whole imported file.
 
-        Whether the module is imported already must not matter: running the function once imports it.
+        It must not matter whether the module is already imported: running the function once imports it.
         """
         file = self.find_imported_file(imported_name)
         if file is not None:
@@ -197,7 +197,7 @@ class NameResolver:
         return self.collector.add_text(name)
 
     def find_imported_file(self, imported_name: ImportedName) -> str | None:
-        """Return the file of the project that an import names: the innermost module."""
+        """Return the project's file that an import names, that of the innermost module; else None."""
         names = [name for name in imported_name.module.split(".") if name] + list(imported_name.chain)
         for count in range(len(names), 0, -1):
             file = self.project.find_module_file(".".join(names[:count]), imported_name.level, self.file)
@@ -206,7 +206,7 @@ class NameResolver:
         return None
 
     def add_defaults(self, function: FunctionType, set_params: frozenset[str]) -> None:
-        """Note the values of defaults that are in force."""
+        """Add the default values of parameters that are not in `set_params`."""
         code = function.__code__
         defaults = function.__defaults__ or ()
         positional = code.co_varnames[: code.co_argcount]
@@ -217,20 +217,20 @@ class NameResolver:
                 self.add_value(name, value, kind="default")
 
     def is_runnel_decorator(self, chain: tuple[str, ...]) -> bool:
-        """Tell whether a decorator is one of ours: what it says is in the task itself."""
+        """Tell whether a decorator is Runnel's own: the task already holds its options."""
         if not chain or chain[0] not in self.globals:
-            return chain[-1:] == ("task",)  # imported within a template
+            return chain[-1:] == ("task",)  # imported inside a function that declares tasks
         value = self.globals[chain[0]]
         for name in chain[1:]:
             value = getattr(value, name, None) if isinstance(value, ModuleType) else None
         return str(getattr(value, "__module__", "")).partition(".")[0] == "runnel"
 
     def full_name(self, kind: str, name: str, place: SourceLocation) -> str:
-        """Return the name that tells a value apart from others of its name."""
+        """Return a qualified name that distinguishes values of the same name."""
         return f"{place.file}:{name}" if kind == "constant" else f"{self.file}:{self.owner}:{name}"
 
     def find_binding_location(self, file: str, name: str, line: int) -> SourceLocation:
-        """Return where a name of a file gets its value, going through imports."""
+        """Return the location where a name of a file gets its value, following imports."""
         for _ in range(20):
             source = self.walker.find_source(self.project.path(file))
             binding = source.find_binding(name.partition(".")[0]) if source is not None else None
@@ -246,5 +246,5 @@ class NameResolver:
 
 
 def _dynamic_lookup_name(value: object) -> str | None:
-    """Return how people call a function that reaches things by a name made at run time."""
+    """Return the display name of a function that looks things up by a name computed at run time; else None."""
     return _DYNAMIC_LOOKUPS.get(value) if isinstance(value, BuiltinFunctionType | FunctionType) else None

@@ -1,7 +1,7 @@
-"""A piece of code without what has no effect: comments, formatting, docstrings, annotations of local names.
+"""Normalize code: drop what has no effect, such as comments, formatting, docstrings, annotations of local names.
 
-Pure: takes syntax trees. Each statement is told apart, so that a change can be pointed at; line numbers are kept for
-people and never hashed.
+Pure: takes syntax trees. Each statement is hashed separately, so that a message can name the changed line; line numbers
+are kept for people and never hashed.
 """
 
 import ast
@@ -23,20 +23,20 @@ Statements = tuple[tuple[int, str], ...]  # line, short hash
 
 @dataclass(frozen=True)
 class Decorator:
-    """One decorator: who decorates, and its code, which is read only where it counts."""
+    """One decorator: its name, and its code, which is normalized only when needed."""
 
     callee: tuple[str, ...]
     node: ast.expr
 
     @cached_property
     def code(self) -> "NormalizedCode":
-        """Return its code."""
+        """Return the normalized code of the decorator."""
         return normalize_block(self.node)
 
 
 @dataclass(frozen=True)
 class NormalizedCode:
-    """What a block of code says. `annotations` are those of its signature, which a decorator may read."""
+    """A normalized block of code. `annotations` are those of its signature, which a decorator may read."""
 
     hash: str
     statements: Statements
@@ -47,7 +47,7 @@ class NormalizedCode:
 
 
 def normalize_function(node: FunctionNode) -> NormalizedCode:
-    """Return a function's code without its decorators and the defaults, which are values of the function."""
+    """Normalize a function, without its decorators and its defaults, which are values of the function."""
     writer = SyntaxWriter()
     if isinstance(node, ast.Lambda):
         writer.write_statement(node, lambda: writer.write_header("Lambda", node.args))
@@ -59,7 +59,7 @@ def normalize_function(node: FunctionNode) -> NormalizedCode:
 
 
 def normalize_class(node: ast.ClassDef) -> NormalizedCode:
-    """Return the body of a class without its methods: they are functions of their own."""
+    """Normalize the body of a class, without its methods, which are separate code units."""
     writer = SyntaxWriter("class", skip_methods=True)
     writer.write_statement(node, lambda: writer.write_class_header(node))
     writer.write_block(node.body, 1, 0)
@@ -67,7 +67,7 @@ def normalize_class(node: ast.ClassDef) -> NormalizedCode:
 
 
 def normalize_block(node: ast.Module | ast.stmt | ast.expr) -> NormalizedCode:
-    """Return a whole file, one statement or one expression."""
+    """Normalize a whole file, one statement or one expression."""
     writer = SyntaxWriter()
     if isinstance(node, ast.Module):
         writer.write_block(node.body, 0, 0)
@@ -79,7 +79,7 @@ def normalize_block(node: ast.Module | ast.stmt | ast.expr) -> NormalizedCode:
 
 
 def find_first_line(node: ast.AST) -> int:
-    """Return the line where Python says that a function or class begins: that of its first decorator."""
+    """Return the line where a function or class begins for Python: that of its first decorator, if it has one."""
     decorators = getattr(node, "decorator_list", None)
     line: int = decorators[0].lineno if decorators else node.lineno  # type: ignore[attr-defined]
     return line

@@ -1,4 +1,4 @@
-"""What one piece of code refers to, gathered name by name."""
+"""Collect what one code unit refers to, name by name."""
 
 from dataclasses import dataclass, field
 
@@ -8,36 +8,36 @@ from runnel.plan.fingerprint.code.code_unit import CodeUnit, FingerprintPart, ha
 
 @dataclass
 class ReferenceCollector:
-    """Texts, pieces and parts, in the order in which the names are followed."""
+    """Collects texts, code units and parts, in the order in which names are followed."""
 
     texts: list[str] = field(default_factory=list)
     refs: list[CodeUnit] = field(default_factory=list)
     parts: list[FingerprintPart] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
-    followed_statements: set[SourceLocation] = field(default_factory=set)  # statements followed already
+    followed_statements: set[SourceLocation] = field(default_factory=set)  # statements that were already followed
 
     def add_text(self, text: str) -> None:
-        """Note something that is known by name."""
+        """Add something that is identified by its name alone."""
         self.texts.append(text)
 
     def add_unit(self, text: str, unit: CodeUnit) -> None:
-        """Note another piece."""
+        """Add a reference to another code unit."""
         self.texts.append(text)
         self.refs.append(unit)
 
     def add_value(self, name: str, unit: CodeUnit, kind: str, full_name: str, place: SourceLocation) -> None:
-        """Note a value under its name."""
+        """Add a value under its name."""
         self.texts.append(f"{name} {kind}")
         self.refs.append(unit)
-        if kind != "attribute":  # the code that it belongs to tells it
+        if kind != "attribute":  # the part of its class covers it
             self.parts.append(FingerprintPart(kind, full_name, short_hash(unit.own_text), place))
 
     def add_warning(self, text: str) -> None:
-        """Note what could not be followed, for people."""
+        """Add a message for people about something that could not be followed."""
         self.opaque.append(text)
 
     def fill_unit(self, unit: CodeUnit, text: str, part: FingerprintPart) -> None:
-        """Put everything into a piece."""
+        """Fill a code unit with everything collected."""
         unit.own_text = hash_texts([text, *self.texts])
         unit.refs = self.refs
         unit.parts = (part, *self.parts)

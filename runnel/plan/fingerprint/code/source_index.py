@@ -1,6 +1,6 @@
-"""Source files, parsed once for each content, with an index of what stands in them.
+"""Parse source files, once for each content, and index their functions, classes and names.
 
-Reads the project's files, and what a notebook keeps of its cells; changes nothing.
+Reads the project's files and the source of notebook cells; changes nothing.
 """
 
 import ast
@@ -25,7 +25,7 @@ _cache: dict[str, tuple[tuple[int, int], "SourceIndex | None"]] = {}
 
 
 class SourceIndex:
-    """One file's syntax. Functions are found by their compiled code, so that an edited file is never mistaken."""
+    """The indexed syntax of one file. Functions are found by their compiled code, so an edited file never matches."""
 
     def __init__(self, text: bytes, filename: str) -> None:
         compiled_file = compile_file(filename, text)
@@ -41,7 +41,7 @@ class SourceIndex:
         self._index_code_objects(compiled_file.code)
 
     def find_function(self, code: CodeType) -> FunctionNode | None:
-        """Return the syntax of a function, or None where the file has it no longer as it was loaded."""
+        """Return the syntax of a function, or None if the file has changed it since it was loaded."""
         if code.co_name == "<lambda>" and not self._has_lambdas:
             self._index_lambdas()
         key = (code.co_name, code.co_firstlineno)
@@ -51,11 +51,11 @@ class SourceIndex:
         return nodes[0] if len(nodes) == 1 else _find_enclosing_lambda(nodes, code)
 
     def find_classes(self, qualified: str) -> list[ast.ClassDef]:
-        """Return the classes of that name: several where branches define it differently."""
+        """Return the classes of a name: several if branches of an `if` define it differently."""
         return self._classes.get(qualified, [])
 
     def normalize_node(self, node: FunctionNode | ast.ClassDef | ast.Module | ast.stmt) -> NormalizedCode:
-        """Return the code of something in this file."""
+        """Return the normalized code of a node of this file."""
         code = self._codes.get(id(node))
         if code is None:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -66,7 +66,7 @@ class SourceIndex:
         return code
 
     def find_binding(self, name: str) -> ast.stmt | ImportedName | None:
-        """Return the statement that gives a name of the file its value: the last one, or what it imports."""
+        """Return the last statement that gives a name of the file its value, or the import that does."""
         if self._bindings is None:
             self._bindings = {
                 bound_name: node for node in _iter_statements(self.tree.body) for bound_name in _iter_bound_names(node)
@@ -78,7 +78,7 @@ class SourceIndex:
         return node
 
     def iter_imports(self) -> Iterator[ImportedName]:
-        """Yield what import statements anywhere in the file name."""
+        """Yield the names of all import statements of the file, also nested ones."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (ImportedName(0, alias.name, (), node.lineno) for alias in node.names)
@@ -110,7 +110,7 @@ class SourceIndex:
 
 
 def load_source_index(filename: str) -> SourceIndex | None:
-    """Return a file, parsed anew only when it changed, or None where there is no source or it is broken."""
+    """Return the index of a file, parsed again only if it changed, or None if it has no valid source."""
     try:
         stat = os.stat(filename)  # noqa: PTH116 - speed
         stamp = (stat.st_mtime_ns, stat.st_size)
@@ -135,7 +135,7 @@ def _read_source_index(filename: str) -> SourceIndex | None:
 
 
 def _iter_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of one scope, also those in branches and loops."""
+    """Yield the statements of one scope, including those in branches and loops."""
     for node in body:
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -156,7 +156,7 @@ def _iter_bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def _find_enclosing_lambda(nodes: list[FunctionNode], code: CodeType) -> FunctionNode:
-    """Return which of several lambdas of a line has this code: the smallest that encloses its instructions."""
+    """Return the lambda of a line that has this code: the smallest one that encloses its instructions."""
     positions = [position for position in code.co_positions() if None not in position]
     starts = [(line, column) for line, _, column, _ in positions if column and line is not None]
     start = min(starts, default=(0, 0))

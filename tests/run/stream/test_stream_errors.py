@@ -1,0 +1,47 @@
+"""What is no stream, though it is declared as one: a clear message, and no trace."""
+
+import pytest
+
+from runnel.declare.loading.project_errors import ProjectMistakes
+from runnel.lake.flow_state import streams
+from tests.run.stream.click_files import Clicks
+
+TASK = """
+@rn.task("dwd.x", stream="clicks"{options})
+def x(clicks, spark):
+    {body}
+"""
+RETURNS = "return clicks"
+CASES = {
+    "collects": ("", "clicks.collect(); return clicks", "STREAM_COMPUTED", "dwd.x"),
+    "counts": ("", "return spark.createDataFrame([(clicks.count(),)], 'n long')", "STREAM_COMPUTED", "dwd.x"),
+    "returns another frame": ("", "return spark.range(3)", "STREAM_NOT_ONE", "ods.clicks"),
+    "sorts": ("", "return clicks.orderBy('id')", "RUN_TASK_FAILED", "Sorting is not supported"),
+    "needs a watermark": ("", "return clicks.groupBy('page').count()", "RUN_TASK_FAILED", "watermark"),
+    "wrong watermark": (', watermark=("tss", "1 minute")', RETURNS, "STREAM_WATERMARK", "close: `ts`"),
+    "watermark of no time": (', watermark=("page", "1 minute")', RETURNS, "STREAM_WATERMARK", "`page`"),
+}
+
+
+@pytest.mark.parametrize(("options", "body", "code", "said"), CASES.values(), ids=CASES)
+def test_a_task_that_is_no_stream(clicks: Clicks, options: str, body: str, code: str, said: str) -> None:
+    clicks.streams(TASK.format(options=options, body=body))
+    clicks.click((1, "/a", "ada", "10:00:00"))
+    error = clicks.run().errors[0]
+    assert (error.code, said in str(error)) == (code, True), error
+    assert "JVM" not in str(error)
+    with clicks.open() as lake:
+        assert set(lake.tables()) == {"ods.clicks"}
+        assert lake.store.db.read(streams.list_streams) == {}
+
+
+def test_update_needs_a_key(clicks: Clicks) -> None:
+    clicks.streams(TASK.format(options=', output="update"', body=RETURNS))
+    with pytest.raises(ProjectMistakes, match='`output="update"` needs the columns that identify a row'):
+        clicks.run()
+
+
+def test_a_table_that_is_not_there(clicks: Clicks) -> None:
+    clicks.flow('rn.source("ods.clicks", rn.manual())\n' + TASK.format(options="", body=RETURNS), orders=None)
+    with pytest.raises(Exception, match=r"ods\.clicks"):
+        raise clicks.run("dwd.x").errors[0]

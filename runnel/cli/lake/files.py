@@ -17,7 +17,7 @@ from runnel.names import TableName
 @click.option("-m", "--message", default=None, help="What the commit says.")
 def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: str | None, as_json: bool) -> None:
     """Put files and folders into a file table, in one commit."""
-    from runnel.lake.files.put import put_files as put_files
+    from runnel.lake.files.put import put_files
 
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         sources = [Path(path) for path in paths]
@@ -59,7 +59,7 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
 @click.option("--overwrite", is_flag=True, help="Replace files that are there with other contents.")
 def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_json: bool) -> None:
     """Get files out of a file table; every one is verified."""
-    from runnel.lake.files.get import get_files as get_files
+    from runnel.lake.files.get import get_files
 
     with open_lake() as project_lake, show_progress(quiet=as_json) as report_progress:
         result = get_files(
@@ -86,7 +86,7 @@ def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_j
 @click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
 def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
     """List the files of a file table; `*` stays within a folder, `**` crosses folders."""
-    from runnel.lake.files.ls import list_files as list_files
+    from runnel.lake.files.ls import list_files
 
     with open_lake() as project_lake:
         files = list(list_files(project_lake.store, TableName.parse(table), glob, at=ref))

@@ -71,7 +71,7 @@ def load(
     Globs are fine, quoted. An undeclared table is created. See docs/load.md.
     """
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
-    from runnel.connect.load.load import load_files as load_files
+    from runnel.connect.load.load import load_files
 
     csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
     with open_lake() as project_lake:

@@ -49,11 +49,11 @@ def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | 
 @click.option("-m", "--message", default=None, help="What the new commit says.")
 def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None:
     """Undo a commit with a new one; history stays."""
-    from runnel.lake.merge.revert import revert_commit as undo
+    from runnel.lake.merge.revert import revert_commit
 
     with open_lake() as project_lake:
         reverted_commit = project_lake.store.commit(commit)
-        new_commit = undo(project_lake.store, reverted_commit.id, branch, message)
+        new_commit = revert_commit(project_lake.store, reverted_commit.id, branch, message)
         if not as_json:
             click.echo(
                 f"reverted {reverted_commit.id[:8]} ({reverted_commit.message}) on {branch}, commit {new_commit.id[:8]}"
@@ -68,7 +68,7 @@ def _merge_branch(
     project_lake: "Lake", branch: str, into: str, message: str | None, *, computes: bool, quiet: bool
 ) -> "MergeResult":
     if not computes:
-        from runnel.lake.merge.merge import merge_branch as merge_branch
+        from runnel.lake.merge.merge import merge_branch
 
         return merge_branch(project_lake.store, branch, into, message)
     from runnel.cli.run_progress import watch_run

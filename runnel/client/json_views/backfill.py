@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.lake.control import backfills as kept
+from runnel.lake.control import backfills as catalog_backfills
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
@@ -52,11 +52,15 @@ def list_backfills(db: "Database", limit: int) -> list[BackfillFacts]:
     """Return the newest backfills, newest first."""
     return [
         BackfillFacts.from_json(backfill.json())
-        for backfill in db.read(lambda connection: kept.list_backfills(connection, limit))
+        for backfill in db.read(lambda connection: catalog_backfills.list_backfills(connection, limit))
     ]
 
 
 def change_backfill(db: "Database", name: str, action: Literal["pause", "resume", "cancel"]) -> BackfillFacts:
     """Pause, resume or cancel a backfill, and return its new state."""
-    apply_action = {"pause": kept.pause, "resume": kept.resume, "cancel": kept.cancel}[action]
+    apply_action = {
+        "pause": catalog_backfills.pause,
+        "resume": catalog_backfills.resume,
+        "cancel": catalog_backfills.cancel,
+    }[action]
     return BackfillFacts.from_json(apply_action(db, name).json())

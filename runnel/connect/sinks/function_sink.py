@@ -13,7 +13,7 @@ from runnel.errors import RunnelError, Unreachable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from runnel.connect.sinks.table_change import OutgoingChange as Going
+    from runnel.connect.sinks.table_change import OutgoingChange
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FunctionSink(StatelessSink):
         self._function = target.function
         self._takes_change = "change" in inspect.signature(target.function).parameters
 
-    def deliver(self, change: "Going") -> int:
+    def deliver(self, change: "OutgoingChange") -> int:
         """Call the function; without a parameter `change` it is called only if rows were added."""
         added_count, removed_count = change.added_and_removed
         if self._takes_change:

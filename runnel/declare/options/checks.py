@@ -139,7 +139,8 @@ def fresh(name: str, within: str, *, on_fail: OnFail = "stop") -> Check:
 
 
 BY_NAME: dict[str, Callable[..., Check]] = {
-    made.__name__: made for made in (not_null, unique, accepted, between, matches, references, row_count, fresh)
+    check_function.__name__: check_function
+    for check_function in (not_null, unique, accepted, between, matches, references, row_count, fresh)
 }
 
 

@@ -15,7 +15,7 @@ from runnel.declare.loading.loader import load_flow
 from runnel.declare.model.flow import QUARANTINE_LAYER
 from runnel.errors import RunnelError
 from runnel.lake.catalog.database import parse_time
-from runnel.lake.flow_state.code_store import load_code as load_code
+from runnel.lake.flow_state.code_store import load_code
 from runnel.lake.flow_state.runs import find_run as run_of
 from runnel.lake.history.commits import Commit, CommitChange, read_changes
 from runnel.lake.history.refs import check_retained

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from runnel.declare.model.endpoints import Changes
 from runnel.declare.model.flow import log_table_of, quarantine_table_of
 from runnel.errors import RunnelError
-from runnel.lake.merge.rewind import RewindResult
-from runnel.lake.merge.rewind import rewind_table as rewind_table
+from runnel.lake.merge.rewind import RewindResult, rewind_table
 from runnel.names import TableName
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.lake.control import alarms as kept
+from runnel.lake.control import alarms as catalog_alarms
 from runnel.lake.control import notifications
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def list_open_alarms(lake: "Lake") -> list[AlarmStatus]:
 def list_alarms(lake: "Lake", state: Literal["open", "over", "all"]) -> list[AlarmStatus]:
     """Return open alarms, the oldest first, resolved ones, the newest first, or the open ones and then the resolved."""
     with lake.store.db.read_transaction() as connection:
-        all_alarms = kept.read_alarms(connection, over_after=None if state == "open" else "")
+        all_alarms = catalog_alarms.read_alarms(connection, over_after=None if state == "open" else "")
         unresolved = [record for record in all_alarms if record.over_at is None and state != "over"]
         resolved = [record for record in reversed(all_alarms) if record.over_at is not None]
         selected = [*unresolved, *resolved]

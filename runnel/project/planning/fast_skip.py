@@ -11,7 +11,7 @@ from runnel.model.table_version import TableVersion
 from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult, VersionSize
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
-from runnel.plan.selection import select_tables as chosen
+from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import read_file_changes
 from runnel.project.planning.source_answers import SourceAnswers
 
@@ -113,7 +113,7 @@ def plan_if_idle(
     if glance is None:
         return None
     try:
-        selected = chosen(Graph(flow), flow, request.select, request.exclude, _raise_needs_full_plan)
+        selected = select_tables(Graph(flow), flow, request.select, request.exclude, _raise_needs_full_plan)
         facts = _FastPathFacts(glance, flow, settings.storage, answers or SourceAnswers(flow))
         plan = make_plan(flow, facts, fingerprints, branch=request.branch, commit=glance.commit, selected=selected)
     except NeedsFullPlan:

@@ -10,7 +10,7 @@ from runnel.names import TableName
 from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprinter
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
-from runnel.plan.selection import select_tables as chosen
+from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import LakeFacts
 from runnel.project.planning.run_request import RunRequest
 
@@ -80,7 +80,7 @@ def plan_state(
                 modified_tables.add(table)
         return modified_tables
 
-    selected = chosen(graph, flow, request.select, request.exclude, find_modified)
+    selected = select_tables(graph, flow, request.select, request.exclude, find_modified)
     if not request.reads_sources:
         selected = frozenset(table for table in selected if flow.is_derived(table))
     if request.days is not None:

@@ -451,7 +451,7 @@ def test_files_are_merged_by_path(
     expected: dict[str, str] | None,
 ) -> None:
     from runnel.lake.files.put import put_files
-    from runnel.lake.files.remove import remove_files as remove_files
+    from runnel.lake.files.remove import remove_files
 
     table = TableName.parse("ods.docs")
 

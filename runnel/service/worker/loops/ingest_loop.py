@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runnel.errors import Cancelled
 from runnel.lake.flow_state import streams
 from runnel.project.planning.lake_facts import read_file_changes
-from runnel.run.sources.continuous_ingest import ContinuousIngest as Standing
+from runnel.run.sources.continuous_ingest import ContinuousIngest
 from runnel.service.worker.loops.loop import Loop, Reporter
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class IngestLoop(Loop):
     def run_loop(self) -> None:
         """Ingest in a loop."""
         lake = self._lake
-        ingest = Standing(
+        ingest = ContinuousIngest(
             lake.store,
             self._source,
             self._flow.root,

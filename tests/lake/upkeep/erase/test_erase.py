@@ -19,7 +19,7 @@ from runnel.failpoint import InjectedFault
 from runnel.lake.catalog import schema
 from runnel.lake.diff.lake_diff import diff_commits
 from runnel.lake.files.put import put_files
-from runnel.lake.history.branches import delete_branch as delete_branch
+from runnel.lake.history.branches import delete_branch
 from runnel.lake.history.commits import commit_from_row, find_version, read_changes
 from runnel.lake.history.tags import create_tag
 from runnel.lake.iceberg import table_metadata

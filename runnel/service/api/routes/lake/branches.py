@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from runnel.client.json_views.commit import branch_json, tag_json
-from runnel.lake.history import branches as lines
-from runnel.lake.history import tags as marks
+from runnel.lake.history import branches as lake_branches
+from runnel.lake.history import tags as lake_tags
 from runnel.service.api.dependencies import StoreDependency
 from runnel.service.api.etags import set_content_etag
 from runnel.service.api.middleware.idempotency import IdempotencyKey
@@ -68,7 +68,7 @@ class DeletionView(BaseModel):
 )
 def list_branches(request: Request, response: Response, store: StoreDependency) -> dict[str, Any]:
     """Return all branches, main first."""
-    records = store.db.read(lines.list_branches)
+    records = store.db.read(lake_branches.list_branches)
     return set_content_etag(request, response, build_single_page([branch_json(record) for record in records]))
 
 
@@ -82,7 +82,7 @@ def list_branches(request: Request, response: Response, store: StoreDependency) 
 )
 def create_branch(store: StoreDependency, body: NewBranch, key: IdempotencyKey = None) -> dict[str, Any]:
     """Create a branch; no data is copied."""
-    return branch_json(lines.fork_branch(store.db, body.name, store.commit(body.from_), store.author))
+    return branch_json(lake_branches.fork_branch(store.db, body.name, store.commit(body.from_), store.author))
 
 
 @router.delete(
@@ -94,7 +94,7 @@ def create_branch(store: StoreDependency, body: NewBranch, key: IdempotencyKey =
 )
 def delete_branch(store: StoreDependency, name: NamePath) -> dict[str, Any]:
     """Delete a branch; its commits stay until their retention ends."""
-    lines.delete_branch(store.db, name)
+    lake_branches.delete_branch(store.db, name)
     return {"deleted": name}
 
 
@@ -103,7 +103,7 @@ def delete_branch(store: StoreDependency, name: NamePath) -> dict[str, Any]:
 )
 def list_tags(request: Request, response: Response, store: StoreDependency) -> dict[str, Any]:
     """Return all tags by name."""
-    records = store.db.read(marks.list_tags)
+    records = store.db.read(lake_tags.list_tags)
     return set_content_etag(request, response, build_single_page([tag_json(record) for record in records]))
 
 
@@ -117,7 +117,7 @@ def list_tags(request: Request, response: Response, store: StoreDependency) -> d
 )
 def create_tag(store: StoreDependency, body: NewTag, key: IdempotencyKey = None) -> dict[str, Any]:
     """Create a tag, which keeps its commit for ever."""
-    return tag_json(marks.create_tag(store, body.name, body.ref, force=body.force))
+    return tag_json(lake_tags.create_tag(store, body.name, body.ref, force=body.force))
 
 
 @router.delete(
@@ -129,5 +129,5 @@ def create_tag(store: StoreDependency, body: NewTag, key: IdempotencyKey = None)
 )
 def delete_tag(store: StoreDependency, name: NamePath) -> dict[str, Any]:
     """Delete a tag; its commit then stays as long as any other."""
-    marks.delete_tag(store, name)
+    lake_tags.delete_tag(store, name)
     return {"deleted": name}

@@ -147,9 +147,9 @@ def revert_commit(
     store: StoreDependency, commit: CommitPath, key: IdempotencyKey = None, body: RevertRequestBody | None = None
 ) -> dict[str, Any]:
     """Undo a commit with a new one; history stays."""
-    from runnel.lake.merge.revert import revert_commit as undo
+    from runnel.lake.merge.revert import revert_commit as revert_lake_commit
 
     options = body or RevertRequestBody()
     reverted_commit = store.commit(commit)
-    new_commit = undo(store, reverted_commit.id, options.branch, options.message)
+    new_commit = revert_lake_commit(store, reverted_commit.id, options.branch, options.message)
     return {"reverted": reverted_commit.id, "branch": options.branch, "commit": new_commit.id, "sinks": []}

@@ -90,7 +90,7 @@ def merge_branches(store: StoreDependency, body: MergeRequestBody, key: Idempote
     If tables must be computed, or both branches changed a table in ways that conflict, the answer is 409 and `tables`
     names them. The next run delivers the merged changes to sinks.
     """
-    from runnel.lake.merge.merge import merge_branch as merge_branch
+    from runnel.lake.merge.merge import merge_branch
 
     store.db.read(lambda connection: [get_branch(connection, name) for name in (body.branch, body.into)])
     result = merge_branch(store, body.branch, body.into, body.message)

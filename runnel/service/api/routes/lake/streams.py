@@ -75,7 +75,7 @@ def list_batches(
     lake: LakeDependency, table: TablePath, branch: BranchQuery = "main", minutes: Minutes = 60
 ) -> dict[str, Any]:
     """Return what the batches of a table did in the last minutes, oldest first."""
-    from runnel.project.inspection.stream_health import read_measures as measured
+    from runnel.project.inspection.stream_health import read_measures
 
-    batches = measured(lake, TableName.parse(table), branch, minutes)
+    batches = read_measures(lake, TableName.parse(table), branch, minutes)
     return build_single_page([{"at": batch.at, "commit": batch.commit, **batch.detail} for batch in batches])

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from runnel.project.inspection.alarms import list_alarms as found_alarms
+from runnel.project.inspection.alarms import list_alarms as list_current_alarms
 from runnel.service.api.dependencies import LakeDependency
 from runnel.service.api.pagination import ListPage, build_page
 from runnel.service.api.parameters import DEFAULT_LIMIT, Limit, Offset
@@ -46,6 +46,6 @@ def list_alarms(
     lake: LakeDependency, state: AlarmStateQuery = "open", limit: Limit = DEFAULT_LIMIT, offset: Offset = 0
 ) -> dict[str, Any]:
     """Return open alarms, oldest first, and past ones, newest first. Past alarms are kept for 30 days."""
-    matching_alarms = found_alarms(lake, state)
+    matching_alarms = list_current_alarms(lake, state)
     numbered_alarms = list(enumerate(matching_alarms, 1))[offset : offset + limit + 1]
     return build_page(numbered_alarms, limit, lambda numbered: str(numbered[0]), lambda numbered: numbered[1].json())

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field, StringConstraints
 
-from runnel.lake.control import backfills as kept
+from runnel.lake.control import backfills as catalog_backfills
 from runnel.lake.history import branches
 from runnel.names import new_run_id
 from runnel.project.execution.backfill import build_backfill_request
@@ -61,7 +61,10 @@ class BackfillView(BaseModel):
 def list_backfills(store: StoreDependency, limit: Limit = DEFAULT_LIMIT) -> dict[str, Any]:
     """Return the newest backfills, newest first."""
     return build_single_page(
-        [record.json() for record in store.db.read(lambda connection: kept.list_backfills(connection, limit))]
+        [
+            record.json()
+            for record in store.db.read(lambda connection: catalog_backfills.list_backfills(connection, limit))
+        ]
     )
 
 
@@ -87,15 +90,17 @@ def submit_backfill(
         for days in run_request.days.chunks(days_per_chunk)
     ]
     request_key = getattr(request.state, "key", None)
-    name = kept.create(store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, request_key)
+    name = catalog_backfills.create(
+        store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, request_key
+    )
     response.headers["Location"] = f"{API_PREFIX}/backfills/{name}"
-    return store.db.read(lambda connection: kept.find(connection, name)).json()
+    return store.db.read(lambda connection: catalog_backfills.find(connection, name)).json()
 
 
 @router.get("/backfills/{name}", response_model=BackfillView, summary="Show a backfill", responses=error_responses(404))
 def show_backfill(store: StoreDependency, name: NamePath) -> dict[str, Any]:
     """Return a backfill with the state of its chunks."""
-    return store.db.read(lambda connection: kept.find(connection, name)).json()
+    return store.db.read(lambda connection: catalog_backfills.find(connection, name)).json()
 
 
 @router.post(
@@ -106,7 +111,7 @@ def show_backfill(store: StoreDependency, name: NamePath) -> dict[str, Any]:
 )
 def pause_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
     """Hold back later chunks; the running one is finished."""
-    return kept.pause(store.db, name).json()
+    return catalog_backfills.pause(store.db, name).json()
 
 
 @router.post(
@@ -117,7 +122,7 @@ def pause_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey =
 )
 def resume_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
     """Continue a backfill, failed chunks first."""
-    return kept.resume(store.db, name).json()
+    return catalog_backfills.resume(store.db, name).json()
 
 
 @router.post(
@@ -128,4 +133,4 @@ def resume_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey 
 )
 def cancel_backfill(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
     """Run no further chunks, and stop the running one."""
-    return kept.cancel(store.db, name).json()
+    return catalog_backfills.cancel(store.db, name).json()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from runnel.lake.control import schedules as calendar
+from runnel.lake.control import schedules as catalog_schedules
 from runnel.project.inspection.schedule_list import build_schedule_status
 from runnel.service.api.dependencies import StoreDependency
 from runnel.service.api.middleware.idempotency import IdempotencyKey
@@ -47,7 +47,7 @@ class ScheduleView(BaseModel):
 def list_schedules(store: StoreDependency) -> dict[str, Any]:
     """Return all schedules by name."""
     return build_single_page(
-        [_schedule_to_json(store, schedule) for schedule in store.db.read(calendar.list_schedules)]
+        [_schedule_to_json(store, schedule) for schedule in store.db.read(catalog_schedules.list_schedules)]
     )
 
 
@@ -59,7 +59,7 @@ def list_schedules(store: StoreDependency) -> dict[str, Any]:
 )
 def pause_schedule(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
     """Pause a schedule: it queues nothing until it is resumed."""
-    return _schedule_to_json(store, calendar.pause(store.db, name, store.author))
+    return _schedule_to_json(store, catalog_schedules.pause(store.db, name, store.author))
 
 
 @router.post(
@@ -70,7 +70,7 @@ def pause_schedule(store: StoreDependency, name: NamePath, key: IdempotencyKey =
 )
 def resume_schedule(store: StoreDependency, name: NamePath, key: IdempotencyKey = None) -> dict[str, Any]:
     """Resume a paused schedule."""
-    return _schedule_to_json(store, calendar.pause(store.db, name, store.author, resume=True))
+    return _schedule_to_json(store, catalog_schedules.pause(store.db, name, store.author, resume=True))
 
 
 def _schedule_to_json(store: StoreDependency, schedule: "ScheduleRecord") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from runnel import __version__
 from runnel.errors import Conflict
-from runnel.lake.control import tokens as kept
+from runnel.lake.control import tokens as catalog_tokens
 from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
 from runnel.service.api.pagination import ListPage, build_single_page
 from runnel.service.api.parameters import NamePath, Ref, RequestBody
@@ -61,7 +61,7 @@ def show_own_token(lake: LakeDependency, caller: Caller) -> dict[str, Any]:
 @router.get("/tokens", response_model=ListPage[TokenView], summary="List tokens", responses=error_responses())
 def list_tokens(store: StoreDependency) -> dict[str, Any]:
     """Return all tokens by name, including revoked ones. Needs scope admin."""
-    return build_single_page([token.json() for token in store.db.read(kept.list_tokens)])
+    return build_single_page([token.json() for token in store.db.read(catalog_tokens.list_tokens)])
 
 
 @router.post(
@@ -74,8 +74,8 @@ def list_tokens(store: StoreDependency) -> dict[str, Any]:
 def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
     """Create a token; its text is only in this answer. Needs scope admin."""
     tables = tuple(body.tables) if body.tables is not None else None
-    secret = kept.create(store.db, body.name, body.scope, tables=tables, branch=body.branch)
-    token = store.db.read(lambda connection: kept.find(connection, body.name))
+    secret = catalog_tokens.create(store.db, body.name, body.scope, tables=tables, branch=body.branch)
+    token = store.db.read(lambda connection: catalog_tokens.find(connection, body.name))
     return {**token.json(), "secret": secret}
 
 
@@ -87,4 +87,4 @@ def revoke_token(store: StoreDependency, caller: Caller, name: NamePath) -> dict
     if name == caller.name:
         what = f"`{name}` is the token that asks"
         raise Conflict("TOKEN_OWN", what, fix="ask with another, so that you are not locked out by mistake")
-    return kept.revoke(store.db, name).json()
+    return catalog_tokens.revoke(store.db, name).json()

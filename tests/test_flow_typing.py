@@ -57,9 +57,9 @@ def test_a_flow_is_typed(tmp_path: Path) -> None:
         '"def (orders: pyspark.sql.dataframe.DataFrame, *, least: float =) -> pyspark.sql.dataframe.DataFrame"',
         '"list[dict[str, Any]]"',
         '"runnel.plan.steps.Plan"',
-        '"runnel.run.results.run_result.Ran"',
+        '"runnel.run.results.run_result.RunResult"',
         '"list[tuple[Any, ...]]"',
-        '"runnel.run.results.run_result.Ran"',
+        '"runnel.run.results.run_result.RunResult"',
     ], done.stdout
     marked = {line.split(":")[1] for line in said if line.startswith("wrong.py") and ": error: " in line}
     assert marked == {"4", "5", "6", "7"}, done.stdout

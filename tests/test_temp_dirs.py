@@ -14,7 +14,7 @@ from runnel import temp_dirs
 from runnel.errors import RunnelError
 
 Running = Callable[[str], "subprocess.Popen[str]"]
-HOLD = 'made = temporary.path("feed"); print(made, flush=True); input()'
+HOLD = 'made = temp_dirs.create("feed"); print(made, flush=True); input()'
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def running(system: Path) -> Running:
     """Return a function that starts a process which does something with temporary folders."""
 
     def start(code: str) -> "subprocess.Popen[str]":
-        words = [sys.executable, "-c", f"from runnel import temporary; {code}"]
+        words = [sys.executable, "-c", f"from runnel import temp_dirs; {code}"]
         return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     return start
@@ -72,7 +72,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one(running: Running, sys
 
 
 def test_a_forked_child_has_a_folder_of_its_own(running: Running, system: Path) -> None:
-    code = 'import os; a = temporary.path("a"); os.fork() or os._exit(0 if temporary.path("b").split("/")[-2] != '
+    code = 'import os; a = temp_dirs.create("a"); os.fork() or os._exit(0 if temp_dirs.create("b").split("/")[-2] != '
     code += 'a.split("/")[-2] else 1); code = os.wait()[1]; print(code, os.path.isdir(a))'
     with running(code) as process:
         assert process.communicate()[0].split() == ["0", "True"]

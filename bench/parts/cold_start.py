@@ -42,11 +42,12 @@ spark.stop()
 """
 RUNNEL = """
 import sys
-from runnel.spark import CatalogSettings, SparkSettings, start, stop
+from runnel.spark.catalog_conf import CatalogSettings
+from runnel.spark.session import SparkSettings, start_spark, stop_spark
 catalog, warehouse, jars, sql = sys.argv[1:]
-spark = start(SparkSettings(catalogs=(CatalogSettings("main", f"sqlite:///{catalog}", warehouse),)))
+spark = start_spark(SparkSettings(catalogs=(CatalogSettings("main", f"sqlite:///{catalog}", warehouse),)))
 print([tuple(row) for row in spark.sql(sql).collect()], flush=True)
-stop()
+stop_spark()
 """
 FILL = RUNNEL.replace(
     "print(",

@@ -86,21 +86,21 @@ class Known:
         self.asked.append(len(wanted))
         return {(each.table, each.key): each for each in self.kept if (each.table, each.key) in wanted}
 
-    def made(self, table: TableName, head: TableVersion) -> TaskResult | None:
+    def latest_result(self, table: TableName, head: TableVersion) -> TaskResult | None:
         found = [each for each in self.kept if each.table == table and each.head.content == head.content]
         return found[-1] if found else None
 
-    def recent(self, table: TableName) -> list[TaskResult]:
+    def recent_results(self, table: TableName) -> list[TaskResult]:
         return [each for each in reversed(self.kept) if each.table == table][:3]
 
-    def versions(self, table: TableName, content: str) -> tuple[TableVersion, ...]:
+    def find_versions(self, table: TableName, content: str) -> tuple[TableVersion, ...]:
         return tuple(each for each in self.others.get(table, ()) if each.content == content)
 
-    def movement(self, table: TableName, before: TableVersion, after: TableVersion) -> ChangeSize:
+    def change_size(self, table: TableName, before: TableVersion, after: TableVersion) -> ChangeSize:
         assert before.location and after.location, "only versions that are there can be compared"
         return self.moves_between.get((before.location, after.location)) or self.moves[table]
 
-    def slices(
+    def changed_slices(
         self, table: TableName, before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
     ) -> tuple[ChangedSlice, ...] | None:
         return self.changed.get(table)
@@ -108,7 +108,9 @@ class Known:
     def slice_count(self, table: TableName, head: TableVersion, expressions: tuple[str, ...]) -> int | None:
         return self.slice_counts.get(table)
 
-    def dated(self, table: TableName, head: TableVersion, by: tuple[str, ...], days: DateRange) -> DateSlices | None:
+    def date_slices(
+        self, table: TableName, head: TableVersion, by: tuple[str, ...], days: DateRange
+    ) -> DateSlices | None:
         return self.days.get(table)
 
     def columns(self, table: TableName, head: TableVersion) -> tuple[str, ...]:
@@ -117,13 +119,13 @@ class Known:
     def size(self, table: TableName, head: TableVersion) -> VersionSize | None:
         return self.sizes.get(table)
 
-    def arrivals(self, table: TableName) -> SourceChanges:
+    def source_changes(self, table: TableName) -> SourceChanges:
         return self.sources.get(table, SourceChanges())
 
-    def reached(self, table: TableName) -> Mapping[TableName, str] | None:
+    def stream_positions(self, table: TableName) -> Mapping[TableName, str] | None:
         return self.streams.get(table)
 
-    def known(self, table: TableName, content: str) -> TableVersion | None:
+    def find_version(self, table: TableName, content: str) -> TableVersion | None:
         return None
 
     def has(self, table: str, content: str = "1", size: VersionSize | None = None) -> "Known":

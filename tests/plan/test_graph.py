@@ -13,13 +13,13 @@ DIAMOND = flow(
 )
 
 AROUND = {
-    "above the end": ("above", "ads.d", None, {"dws.b", "dws.c", "ods.a"}),
-    "one step above": ("above", "ads.d", 1, {"dws.b", "dws.c"}),
-    "no step": ("above", "ads.d", 0, set()),
-    "above a source": ("above", "ods.a", None, set()),
-    "below a source": ("below", "ods.a", None, {"dws.b", "dws.c", "ads.d"}),
-    "one step below": ("below", "ods.a", 1, {"dws.b", "dws.c"}),
-    "below the end": ("below", "ads.d", None, set()),
+    "above the end": ("upstream_of", "ads.d", None, {"dws.b", "dws.c", "ods.a"}),
+    "one step above": ("upstream_of", "ads.d", 1, {"dws.b", "dws.c"}),
+    "no step": ("upstream_of", "ads.d", 0, set()),
+    "above a source": ("upstream_of", "ods.a", None, set()),
+    "below a source": ("downstream_of", "ods.a", None, {"dws.b", "dws.c", "ads.d"}),
+    "one step below": ("downstream_of", "ods.a", 1, {"dws.b", "dws.c"}),
+    "below the end": ("downstream_of", "ads.d", None, set()),
 }
 
 

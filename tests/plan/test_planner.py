@@ -62,12 +62,12 @@ def test_a_new_file_goes_through_all_layers():
 SOURCES = {
     "new files": ({"new": 2}, "ingest: 2 new files", "rows: ods.orders gets 2 new files"),
     "everything": (
-        {"new": 2, "changed": 1, "gone": 1},
+        {"new": 2, "changed": 1, "removed": 1},
         "ingest: 2 new files, 1 changed, 1 gone",
         "full: ods.orders gets 2 new files, 1 changed, 1 gone",
     ),
     "a changed file": ({"changed": 1}, "ingest: 1 changed file", "full: ods.orders gets 1 changed file"),
-    "a file gone": ({"gone": 1}, "ingest: 1 file gone", "full: ods.orders: 1 file gone"),
+    "a file gone": ({"removed": 1}, "ingest: 1 file gone", "full: ods.orders: 1 file gone"),
 }
 
 
@@ -88,7 +88,7 @@ def test_data_that_comes_back_is_recognised_before_anything_is_read():
     """A, then B, then A again: the source's version and all results are known."""
     facts = done().has("ods.orders", "2")
     facts.computed(CLEAN, "2", run="r2").computed(DAY, "2", run="r2").computed(TOP, "2", run="r2")
-    facts.arrives("ods.orders", changed=1, content="1", known=head("ods.orders", "1"))
+    facts.arrives("ods.orders", changed=1, content="1", existing_version=head("ods.orders", "1"))
     plan = planned(SHOP, facts)
     assert lines(plan) == [
         "ods.orders reuse: 1 changed file, known from before",
@@ -112,7 +112,7 @@ def test_results_of_predicted_contents_are_used_but_decided_again():
 
 
 def test_a_renamed_file():
-    facts = done().arrives("ods.orders", new=1, content="1", known=head("ods.orders", "1"))
+    facts = done().arrives("ods.orders", new=1, content="1", existing_version=head("ods.orders", "1"))
     assert lines(planned(SHOP, facts))[:2] == [
         "ods.orders reuse: 1 new file, with what it holds already",
         "dwd.orders skip: nothing changed",
@@ -297,7 +297,7 @@ def test_questions_only_for_levels_that_changed():
     facts = Known().has("ods.orders")
     for each in wide:
         facts.computed(each).has("ods.orders", "2").computed(each, "2").has("ods.orders", "1")
-    facts.arrives("ods.orders", changed=1, content="1", known=head("ods.orders", "1")).has("ods.orders", "2")
+    facts.arrives("ods.orders", changed=1, content="1", existing_version=head("ods.orders", "1")).has("ods.orders", "2")
     assert {step.action for step in planned(flow(ORDERS, *wide), facts).steps} == {"reuse"}
     assert facts.asked == [30, 30]
 

@@ -108,14 +108,14 @@ def test_a_long_read_pins_its_commit(store: Store) -> None:
 STREAM = """
 import sys
 from runnel.lake.store import Store
-from runnel.query.engine import query
+from runnel.query.engine import run_query
 
 def resident():
     with open("/proc/self/statm") as found:
         return int(found.read().split()[1]) * 4096
 
 store = Store.open(f"sqlite:///{sys.argv[1]}/lake/catalog.db", f"{sys.argv[1]}/lake/warehouse")
-with query(store, "select x.a, y.s, concat(x.s, y.s) as t from ods.n x cross join ods.n y") as result:
+with run_query(store, "select x.a, y.s, concat(x.s, y.s) as t from ods.n x cross join ods.n y") as result:
     count = most = start = 0
     for batch in result.batches():
         start = start or resident()

@@ -99,11 +99,11 @@ KILLED = ["files.blob_written", "files.blob_in_place", "files.before_publish"]
 CODE = """
 import sys
 from pathlib import Path
-from runnel.lake.files.put import put
+from runnel.lake.files.put import put_files
 from runnel.lake.store import Store
 from runnel.names import TableName
 store = Store.open(sys.argv[1], sys.argv[2])
-put(store, TableName("ods", "docs"), [Path(sys.argv[3])])
+put_files(store, TableName("ods", "docs"), [Path(sys.argv[3])])
 """
 
 

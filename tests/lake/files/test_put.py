@@ -145,7 +145,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_file_that_changes_while_it_is_read_is_refused(store: Store, tmp_path: Path, monkeypatch, change, size):
     file = tree(tmp_path / "in", {"a": b"x" * size}) / "a"
-    for name in ("_read_whole", "_hashed"):
+    for name in ("_read_content", "_hash_content"):
         read = getattr(disk_reader, name)
         monkeypatch.setattr(disk_reader, name, lambda *given, read=read: (read(*given), change(file))[0])
     with pytest.raises(Mistake, match="changed while it was read") as refused:
@@ -175,5 +175,5 @@ def test_a_file_that_became_a_link_or_vanished_is_refused(store: Store, tmp_path
 
 def test_progress_is_told(store: Store, tmp_path: Path):
     told: list[tuple[str, int, int | None]] = []
-    put_tree(store, tmp_path / "in", SOME, progress=lambda *now: told.append(now))
+    put_tree(store, tmp_path / "in", SOME, report_progress=lambda *now: told.append(now))
     assert told[-1] == ("put", 4, 4)

@@ -98,7 +98,7 @@ def test_what_a_source_gave_belongs_to_a_version(both: Store) -> None:
     gave(both, one("a"), one("b"))
     branches.fork_branch(both.db, "dev", both.commit("main"), "ada")
     gave(both, one("a", "i2"), one("c"), branch="dev")
-    gave(both, one("b", is_gone=True))
+    gave(both, one("b", is_removed=True))
     assert read_processed_files(both.db, both.commit("main"), ORDERS) == {"a": one("a")}
     assert read_processed_files(both.db, both.commit("dev"), ORDERS) == {
         "a": one("a", "i2"),

@@ -337,7 +337,7 @@ CASES = {
 @pytest.mark.parametrize(("before", "after", "expected"), CASES.values(), ids=CASES)
 def test_what_changes_a_fingerprint(shop, before, after, expected):
     first = shop.of(before)
-    stored = json.loads(json.dumps(first.stored()))
+    stored = json.loads(json.dumps(first.to_json()))
     second = shop.of(after)
     assert describe_difference(stored, second) == expected
     assert (first.digest == second.digest) == (expected is None)
@@ -369,7 +369,7 @@ def test_what_cannot_be_followed_counts_as_its_whole_file(shop, line, top, expec
     first = shop.of(body(line, before=before))
     assert first.opaque == (expected,)
     second = shop.of(body(line, before=before.replace("Y = 1", "Y = 2")))
-    assert describe_difference(first.stored(), second) == "its code changed at flows/a.py:4"
+    assert describe_difference(first.to_json(), second) == "its code changed at flows/a.py:4"
     assert shop.of(body(line, before=before.replace("Y = 1", "Y = 1  # one"))).digest == first.digest
 
 
@@ -391,7 +391,7 @@ def test_a_spark_expression_counts_with_the_functions_in_it(shop):
     first = shop.of(body("return orders.select(lower('x'))", before=made.format("", "String")))
     assert first.opaque == ()
     other = shop.of(body("return orders.select(lower('x'))", before=made.format(" + 1", "String")))
-    assert describe_difference(first.stored(), other) == "its code changed at flows/a.py:6"
+    assert describe_difference(first.to_json(), other) == "its code changed at flows/a.py:6"
     other = shop.of(body("return orders.select(lower('x'))", before=made.format("", "Long")))
     assert other.digest != first.digest
 
@@ -421,7 +421,7 @@ def test_a_parameter_set_and_set_back(shop):
     text = body("return least", signature="orders, *, least: int = 1")
     first = shop.of(text)
     other = shop.fingerprint("dws.a", "least=5")
-    assert describe_difference(first.stored(), other) == "its parameter `least` is 5, was 1"
+    assert describe_difference(first.to_json(), other) == "its parameter `least` is 5, was 1"
     assert shop.fingerprint("dws.a", "least=1").digest == first.digest
     assert shop.of(text.replace("= 1", "= 5")).digest == other.digest
 
@@ -456,7 +456,7 @@ def test_a_setting_that_decides_what_queries_answer(shop, conf, reason):
     first = shop.of(PLAIN)
     (task,) = shop.tasks().values()
     other = Fingerprinter(shop.root, conf=conf).fingerprint_of(task)
-    assert describe_difference(first.stored(), other) == reason
+    assert describe_difference(first.to_json(), other) == reason
     assert (other.digest == first.digest) == (reason is None)
     if reason is not None:
         name = next(iter(conf))
@@ -468,7 +468,7 @@ def test_a_setting_that_decides_what_queries_answer(shop, conf, reason):
 def test_another_form_of_fingerprints(shop):
     first = shop.of(PLAIN)
     assert (
-        describe_difference({**first.stored(), "form": 0, "digest": "x"}, first) == "another version of Runnel made it"
+        describe_difference({**first.to_json(), "form": 0, "digest": "x"}, first) == "another version of Runnel made it"
     )
 
 

@@ -99,10 +99,10 @@ def test_the_same_in_every_process_and_folder(shop, tmp_path):
     shutil.copytree(shop.root, tmp_path / "two" / "deeper")
     script = (
         "import sys; from pathlib import Path; from tests.plan.fingerprint.disk_projects import Shop;"
-        "found = Shop(Path(sys.argv[1])).fingerprint(); print(found.digest, found.stored() == eval(sys.argv[2]))"
+        "found = Shop(Path(sys.argv[1])).fingerprint(); print(found.digest, found.to_json() == eval(sys.argv[2]))"
     )
     for seed, folder in (("1", shop.root), ("2", tmp_path / "two" / "deeper")):
-        command = [sys.executable, "-c", script, str(folder), repr(here.stored())]
+        command = [sys.executable, "-c", script, str(folder), repr(here.to_json())]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.split() == [here.digest, "True"]
@@ -171,7 +171,7 @@ def test_circles_come_to_an_end(shop, top, expression):
 
     first = shop.of(made(1))
     assert shop.of(made(1)).digest == first.digest
-    assert describe_difference(first.stored(), shop.of(made(2)))
+    assert describe_difference(first.to_json(), shop.of(made(2)))
 
 
 def task_of(function) -> Task:
@@ -235,7 +235,7 @@ def test_an_import_within_a_function_counts_the_same_before_and_after_it_ran(sho
     task.function(1)
     assert Fingerprinter(shop.root).fingerprint_of(task).digest == first.digest
     changed = shop.of({**files, "flows/g.py": "X = 2\n"})
-    assert describe_difference(first.stored(), changed) == "its code changed at flows/g.py:1"
+    assert describe_difference(first.to_json(), changed) == "its code changed at flows/g.py:1"
 
 
 def test_installed_code_in_the_project_folder_counts_by_name(shop):

@@ -90,6 +90,6 @@ def test_values_of_constants(shop, one, other):
     found = [shop.of(body("return X", before=f"{KINDS}{heavy}X = {text}\n")) for text in (one, other, one)]
     assert found[0].digest == found[2].digest != found[1].digest
     assert found[0].opaque == ()
-    assert str(describe_difference(found[0].stored(), found[1])).startswith(
+    assert str(describe_difference(found[0].to_json(), found[1])).startswith(
         "the constant `X` that it uses changed at flows/a.py:"
     )

@@ -149,7 +149,8 @@ def test_a_command_ends_at_once_although_its_task_does_not(tmp_path: Path) -> No
     """)
     rn.open(tmp_path).close()
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code += "; from runnel.run import engine; engine.GRACE_SECONDS = 0.5; from runnel.cli.main import main; main()"
+    code += "; from runnel.run import step_executor; step_executor.GRACE_SECONDS = 0.5"
+    code += "; from runnel.cli.main import main; main()"
     words = [sys.executable, "-c", code, "-C", str(tmp_path), "run", "-s", "ods.asleep", "--local"]
     log = tmp_path / "said.txt"
     with log.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as process:

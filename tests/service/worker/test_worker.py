@@ -162,7 +162,7 @@ def test_what_it_cannot_finish_is_given_back(lake: Lake) -> None:
 
 PASSING = {
     "no room on the disk": ('OSError(28, "No space left on device")', "DISK_FULL", 3),
-    "others were faster": ('Moved("main", ["ods.odd"])', "PUBLISH_MOVED", 2),
+    "others were faster": ('VersionConflict("main", ["ods.odd"])', "PUBLISH_MOVED", 2),
 }
 
 
@@ -171,7 +171,7 @@ def test_what_may_pass_is_tried_again(lake: Lake, worker: Worker, error: str, co
     (lake.settings.root / "flows/odd.py").write_text(f"""
 import runnel as rn
 from pathlib import Path
-from runnel.errors import Moved
+from runnel.errors import VersionConflict
 
 @rn.source("ods.odd", schema="id long")
 def odd(state):

@@ -169,7 +169,7 @@ def grow(store: Store, chance: random.Random) -> None:
         else:
             for batch in range(step, step + chance.randint(1, 6)):
                 seen = ((table, state(batch)),) if chance.random() < 0.7 else ()
-                write(store, batch, chance.choice([table, TABLES[0]]), branch=branch, seen=seen)
+                write(store, batch, chance.choice([table, TABLES[0]]), branch=branch, processed_files=seen)
     past = store.db.read(lambda connection: find_expired_commits(connection, NOW, "2999-01-01T00:00:00.000000Z"))
     expire(store, [one for one in past if chance.random() < 0.93])
 
@@ -246,7 +246,7 @@ def test_what_is_kept_says_what_it_said(both: Store, seed: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("point", ["squash.before_commit", "squash.batch"])
 def test_a_crash_in_the_midst_is_gone_on_from(both: Store, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
-    made = [write(both, step, TABLES[step % 2], seen=((TABLES[0], state(step)),)) for step in range(12)]
+    made = [write(both, step, TABLES[step % 2], processed_files=((TABLES[0], state(step)),)) for step in range(12)]
     expire(both, made[:-1])
     before = both.db.read(lambda connection: told(connection, []))
     monkeypatch.setattr(squash, "AT_ONCE", 3)

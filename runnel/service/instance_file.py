@@ -64,7 +64,7 @@ def hash_catalog_url(url: str) -> str:
 def save_token(folder: Path, secret: str) -> Path:
     """Write a token to a file that only its owner can read, and return the path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "read_token"
+    path = folder / "token"
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secret + "\n")
@@ -73,7 +73,7 @@ def save_token(folder: Path, secret: str) -> Path:
 
 def read_token(folder: Path) -> str | None:
     """Return the token of this project, or None."""
-    path = folder / "read_token"
+    path = folder / "token"
     return path.read_text().strip() if path.is_file() else None
 
 

@@ -275,7 +275,7 @@ def _decide_combination(
         "replay",
         f"changed on both {names[0]} and {names[1]}, apart from each other",
         replay=replay,
-        seen=positions.gained_files(whole=onto_theirs),
+        processed_files=positions.gained_files(whole=onto_theirs),
         content=None if onto_theirs else positions.content_after_merge(ours.content, theirs.content),
     )
 

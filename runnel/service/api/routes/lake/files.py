@@ -181,7 +181,7 @@ async def _receive_body(request: Request, file: Path) -> None:
 
 
 def _put_archive(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
-    files = folder / "list_files"
+    files = folder / "files"
     try:
         with tarfile.open(folder / "archive.tar", "r:") as archive:
             for member in archive:

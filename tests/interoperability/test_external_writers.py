@@ -28,7 +28,7 @@ from tests.lake.table_changes import branch
 T = "ods.orders"
 N = TableName.parse(T)
 BY_POSITION = "alter table {t} set tblproperties (" + ", ".join(
-    f"'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "update", "merge_branch")
+    f"'write.{what}.mode' = 'merge-on-read'" for what in ("delete", "update", "merge")
 )
 BY_FILE, BY_PARTITION = BY_POSITION + ")", BY_POSITION + ", 'write.delete.granularity' = 'partition')"
 UPSERT = (

@@ -56,11 +56,11 @@ def settle(project: Path) -> None:
     from runnel.lake.history.commits import CommitChange
     from runnel.lake.iceberg import table_metadata
     from runnel.lake.publish import CommitDraft, publish
+    from runnel.model.run_request import RunRequest
     from runnel.model.table_version import TableVersion
     from runnel.plan.decisions.task import TaskCase
     from runnel.plan.facts import TaskResult
     from runnel.project.planning.plan_project import plan_project
-    from runnel.project.planning.run_request import RunRequest
 
     runnel(project, "run", "-s", "ods.*")
     schema = Schema(NestedField(1, "id", LongType()))

@@ -108,8 +108,8 @@ class Lake(LakeReader):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
+        from runnel.model.run_request import RunRequest
         from runnel.project.planning.plan_project import plan_project
-        from runnel.project.planning.run_request import RunRequest
 
         return plan_project(self, RunRequest.create(select, exclude, branch, full_refresh)).plan
 
@@ -129,11 +129,11 @@ class Lake(LakeReader):
         `verify` compares every table with a full computation of its task before anything is published.
         The project's files are read again each time, so changed code is picked up.
         """
+        from runnel.model.run_request import RunRequest
         from runnel.project.execution.run_project import run_project
-        from runnel.project.planning.run_request import RunRequest
 
-        request = RunRequest.create(select, exclude, branch, full_refresh, verify)
-        return run_project(self, request, message=message, watch=watch).raise_for_errors()
+        request = RunRequest.create(select, exclude, branch, full_refresh, verify, message=message)
+        return run_project(self, request, watch=watch).raise_for_errors()
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
@@ -206,15 +206,11 @@ class Lake(LakeReader):
         message: str | None = None,
     ) -> "Run":
         """Submit a run to the workers of this lake without waiting for it; `follow` waits."""
+        from runnel.model.run_request import RunRequest
         from runnel.project.execution.follow_run import submit_request
-        from runnel.project.planning.run_request import RunRequest
-        from runnel.project.planning.run_request_json import SubmittedRequest
 
-        return self.runs(
-            submit_request(
-                self, SubmittedRequest(RunRequest.create(select, exclude, branch, full_refresh, verify), message)
-            )
-        )[0]
+        request = RunRequest.create(select, exclude, branch, full_refresh, verify, message=message)
+        return self.runs(submit_request(self, request))[0]
 
     def follow(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
         """Wait until a submitted run has ended, and return its result; raise if a step failed."""

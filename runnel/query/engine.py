@@ -63,7 +63,7 @@ class PreparedQuery:
 
 
 @dataclass(frozen=True)
-class QueryRequest:
+class ResolvedQuery:
     """A query that passed the allow-list, with the version of every table that it reads."""
 
     store: "Store"
@@ -97,7 +97,7 @@ def run_query(
     parsed = _parse_cached(sql)
     commit = store.commit(at)
     versions = store.versions(commit, [TableName.parse(name) for name in parsed.tables])
-    request = QueryRequest(store, parsed, commit, versions, query_limit or QueryLimit(), started_at)
+    request = ResolvedQuery(store, parsed, commit, versions, query_limit or QueryLimit(), started_at)
     switch_to_spark = _make_spark_fallback(request, engine, spark)
     reason = None
     try:
@@ -111,7 +111,7 @@ def run_query(
 
 
 def _make_spark_fallback(
-    request: QueryRequest, engine: str, spark: Callable[[], "SparkSession"] | None
+    request: ResolvedQuery, engine: str, spark: Callable[[], "SparkSession"] | None
 ) -> Callable[[str], BatchStream]:
     def answer_with_spark(reason: str) -> BatchStream:
         if engine == "duckdb" or spark is None:
@@ -127,7 +127,7 @@ def _make_spark_fallback(
     return answer_with_spark
 
 
-def _run_on_duckdb(request: QueryRequest, limits: DuckdbLimits) -> BatchStream:
+def _run_on_duckdb(request: ResolvedQuery, limits: DuckdbLimits) -> BatchStream:
     from runnel.query.engines.duckdb_engine import DuckdbStream
 
     prepared = prepare_query(request)
@@ -142,7 +142,7 @@ def _parse_cached(sql: str) -> ParsedQuery:
     return parse_allowed_query(sql)
 
 
-def prepare_query(request: QueryRequest) -> PreparedQuery:
+def prepare_query(request: ResolvedQuery) -> PreparedQuery:
     """Translate the query to DuckDB's SQL, over just the files that it needs; raise NeedsSpark if that can't be."""
     key = (request.parsed.text, tuple(request.versions[name].location for name in sorted(request.versions)))
     with _cache_lock:
@@ -160,7 +160,7 @@ def prepare_query(request: QueryRequest) -> PreparedQuery:
     return prepared
 
 
-def _translate_query(request: QueryRequest) -> PreparedQuery:
+def _translate_query(request: ResolvedQuery) -> PreparedQuery:
     store, tree = request.store, request.parsed.tree
     locations = {str(name): version.location for name, version in request.versions.items()}
     schemas = {name: load_metadata(store, location).schema() for name, location in locations.items()}

@@ -42,7 +42,7 @@ def list_runs_under_way(db: "Database", workers: "frozenset[str] | None" = None)
             entry.id,
             entry.attempt,
             entry.cause,
-            " ".join(entry.request.get("select") or ()),
+            " ".join(entry.request.select),
             entry.started_at or entry.queued_at,
         )
         for entry in reversed(running)

@@ -8,7 +8,7 @@ import http.client
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from runnel.service import instance_file
 
 if TYPE_CHECKING:
     from runnel.declare.settings import Settings
-    from runnel.project.planning.run_request import RunRequest
+    from runnel.model.run_request import RunRequest
     from runnel.run.results.run_result import ProgressCallback, RunResult
 
 _TIMEOUT_SECONDS = 10.0
@@ -26,9 +26,7 @@ _SILENT_SECONDS = 60.0  # a healthy service sends heartbeats more often
 _SERVICE_ERRORS = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
 
 
-def hand_over_run(
-    settings: "Settings", request: "RunRequest", message: str | None, overrides: Sequence[str]
-) -> "HandedOverRun | None":
+def hand_over_run(settings: "Settings", request: "RunRequest") -> "HandedOverRun | None":
     """Let the project's service queue the run, and return it; None if the service is not up or has no worker."""
     instance = instance_file.find_instance(settings.home)
     token = instance_file.read_token(settings.home)
@@ -39,17 +37,7 @@ def hand_over_run(
         or request.days is not None
     ):
         return None
-    body = {
-        "select": list(request.select),
-        "exclude": list(request.exclude),
-        "branch": request.branch,
-        "full_refresh": request.full_refresh,
-        "verify": request.verify,
-        "message": message,
-        "set": list(overrides),
-        "author": default_author(),
-        "now": True,
-    }
+    body = {**request.to_body(), "author": default_author(), "now": True}
     connection = _ServiceConnection(instance.url, token)
     try:
         return HandedOverRun(connection, str(connection.request_json("POST", "/runs", body)["run"]))

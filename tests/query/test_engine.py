@@ -305,14 +305,14 @@ def test_a_uuid_is_text_as_in_spark(store: Store) -> None:
 
 
 def test_an_identity_partition_is_pruned(store: Store) -> None:
-    from runnel.query.engine import QueryRequest, _parse_cached, prepare_query
+    from runnel.query.engine import ResolvedQuery, _parse_cached, prepare_query
 
     create(store, T, rows(*((n, f"d{n:02}", n) for n in range(20))), by="day")
     evolve(store, T, partitions(lambda u: u.add_field("id", IdentityTransform(), "id")))
     sql = f"select amount from {T} where day in ('d03', 'd04') and id > 3"
     commit = store.commit()
     prepared = prepare_query(
-        QueryRequest(store, _parse_cached(sql), commit, store.versions(commit, [TableName.parse(T)]))
+        ResolvedQuery(store, _parse_cached(sql), commit, store.versions(commit, [TableName.parse(T)]))
     )
     assert len(prepared.scans[0].paths) == 1
     assert ask(store, sql) == [(4,)]

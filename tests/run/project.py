@@ -52,8 +52,8 @@ class Project:
 
     def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> RunResult:
         """Run, and return what became of it, failures too."""
+        from runnel.model.run_request import RunRequest
         from runnel.project.execution.run_project import run_project
-        from runnel.project.planning.run_request import RunRequest
 
         with self.open(overrides=params) as lake:
             branch, full = options.get("branch", "main"), options.get("full_refresh", False)

@@ -8,8 +8,8 @@ import pytest
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake.flow_state import runs
 from runnel.lake.leases.slots import list_slots_in_use
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event
 from runnel.run.retry import retry_transient
 from tests.run.project import Project, did

@@ -3,6 +3,7 @@
 from runnel.lake.control import run_queue
 from runnel.lake.control.run_queue import CLAIM_SECONDS, QueueRequest
 from runnel.lake.store import Store
+from runnel.model.run_request import RunRequest
 from runnel.service.stale_claims import StaleClaimReaper
 
 
@@ -17,7 +18,9 @@ class Ticks:
 def test_only_what_is_not_renewed_for_long_enough(both: Store) -> None:
     ticks = Ticks()
     reaper = StaleClaimReaper(both.db, ticks)
-    both.db.write(lambda c: run_queue.add(c, both.db, [QueueRequest({}, "ada"), QueueRequest({}, "ada")]))
+    both.db.write(
+        lambda c: run_queue.add(c, both.db, [QueueRequest(RunRequest(), "ada"), QueueRequest(RunRequest(), "ada")])
+    )
     lost, kept = run_queue.claim(both.db, "w1"), run_queue.claim(both.db, "w2")
     assert lost is not None and kept is not None
     assert reaper.release_stale_claims() == []

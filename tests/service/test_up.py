@@ -21,7 +21,7 @@ from runnel.lake.author import default_author
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
 from runnel.lake.control import run_queue, schedules, workers
-from runnel.project.planning.run_request import RunRequest
+from runnel.model.run_request import RunRequest
 from runnel.service import instance_file
 from runnel.service.local_handover import hand_over_run
 from tests.cli import conftest as commands
@@ -103,7 +103,7 @@ class Shop:
 
     def begin(self, table: str, **options: Any) -> str:
         """Queue a run, and return its id when a worker is at it."""
-        entry = run_queue.QueueRequest({"select": [table]}, "ada", **options)
+        entry = run_queue.QueueRequest(RunRequest((table,)), "ada", **options)
         run_queue.submit(self.lake.store.db, entry)
         until(lambda: self.entry(entry.id).state == "running", 60, lambda: f"nobody took it\n{tail(self.log)}")
         return entry.id
@@ -151,12 +151,12 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     ran = shop.lake.runs(done["run"])[0]
     assert (ran.detail["cause"], ran.author) == ("user", default_author())
     here = shop.lake.settings
-    handed = hand_over_run(here, RunRequest(("ods.orders",)), None, ())
+    handed = hand_over_run(here, RunRequest(("ods.orders",)))
     assert handed is not None
     ended = handed.follow(None, print)
     assert ended is not None and ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
-    assert hand_over_run(replace(here, catalog="sqlite:///another.db"), RunRequest(), None, ()) is None
-    assert hand_over_run(here, RunRequest(branch="unknown"), None, ()) is None  # who asks the catalog learns why
+    assert hand_over_run(replace(here, catalog="sqlite:///another.db"), RunRequest()) is None
+    assert hand_over_run(here, RunRequest(branch="unknown")) is None  # who asks the catalog learns why
     found = instance_file.find_instance(shop.root / ".runnel")
     assert found is not None
     with rn.open(found.url, token=token.read_text().strip()) as afar:
@@ -168,7 +168,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     stopped = cli("down")
     assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
     assert shop.up.process.wait(30) == 0
-    assert hand_over_run(here, RunRequest(), None, ()) is None
+    assert hand_over_run(here, RunRequest()) is None
     assert shop.there() == [] and "nothing is up here" in cli("down").out
 
 
@@ -247,7 +247,7 @@ def test_a_killed_supervisor_takes_its_children_along(shop: Shop) -> None:
 def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Shop) -> None:
     shop.has(1)
     worker = shop.child("worker --watched")
-    entry = run_queue.submit(shop.lake.store.db, run_queue.QueueRequest({"select": ["ods.slow"]}, "ada"))
+    entry = run_queue.submit(shop.lake.store.db, run_queue.QueueRequest(RunRequest(("ods.slow",)), "ada"))
     assert entry is not None
     find = lambda: shop.lake.store.db.read(lambda connection: run_queue.find(connection, entry))  # noqa: E731
     until(lambda: find().state == "running", 30, lambda: "nobody took it")

@@ -11,7 +11,7 @@ import pytest
 
 import runnel as rn
 from runnel.declare.settings import load_settings
-from runnel.lake.control import schedules
+from runnel.lake.control import run_queue, schedules
 from runnel.service.server.scheduler import Scheduler
 from runnel.telemetry import tracing
 from tests.run.project import Project
@@ -105,17 +105,11 @@ def test_a_schedule(tmp_path: Path) -> None:
             scheduler = Scheduler(lake.store, lambda: later)
             (entry,) = scheduler.queue_due_runs()
             assert scheduler.queue_due_runs() == []
-            wish = db.read(lambda c: queue_wish(c, entry))
+            queued = db.read(lambda c: run_queue.find(c, entry))
         assert tracing.flush(30)
         (found,) = spans(server)
     assert found.name == "schedule often" and found.attributes["runnel.runs"] == 1
-    assert str(wish["trace"]).startswith(f"00-{found.trace}-{found.id}-")
-
-
-def queue_wish(connection: object, entry: str) -> dict[str, object]:
-    from runnel.lake.control import run_queue
-
-    return dict(run_queue.find(connection, entry).request)  # type: ignore[arg-type]
+    assert str(queued.trace).startswith(f"00-{found.trace}-{found.id}-")
 
 
 @pytest.mark.parametrize("trouble", ["away", "slow"])

@@ -10,8 +10,8 @@ from runnel.cli.output import command, format_count, format_size, format_table, 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.backfills import Backfill
+    from runnel.model.run_request import RunRequest
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
-    from runnel.project.planning.run_request import RunRequest
     from runnel.run.results.run_result import ProgressCallback
 
 
@@ -95,9 +95,11 @@ def backfills(action: str | None, name: str | None, as_json: bool) -> None:
 
 
 def _build_row(entry: "Backfill") -> list[str]:
+    from runnel.lake.control.backfills import chunk_days
+
     done_count = sum(chunk.state in ("succeeded", "nothing") for chunk in entry.chunks)
-    days = f"{entry.chunks[0].request['days'][0]} to {entry.chunks[-1].request['days'][1]}"
-    select = " ".join(entry.request.get("select", ()))
+    days = f"{chunk_days(entry.chunks[0]).first} to {chunk_days(entry.chunks[-1]).last}"
+    select = " ".join(entry.request.select)
     return [entry.id, entry.state, entry.branch, days, f"{done_count} of {len(entry.chunks)}", entry.author, select]
 
 
@@ -105,15 +107,16 @@ def _submit_to_worker(
     project_lake: "Lake", request: "RunRequest", days_per_chunk: int | None, values: tuple[str, ...]
 ) -> str | None:
     """Queue a backfill for a running worker and return its id; None if no worker runs."""
+    from dataclasses import replace
+
     from runnel.cli.output import read_global_options
     from runnel.project.execution.follow_run import has_worker, submit_backfill
-    from runnel.project.planning.run_request_json import SubmittedRequest
 
     if not has_worker(project_lake):
         return None
     assert request.days is not None
-    submission = SubmittedRequest(request, None, (*read_global_options().get("overrides", ()), *values))
-    return submit_backfill(project_lake, submission, request.days.chunks(days_per_chunk))
+    overrides = (*read_global_options().get("overrides", ()), *values)
+    return submit_backfill(project_lake, replace(request, overrides=overrides), request.days.chunks(days_per_chunk))
 
 
 def _follow_on_worker(

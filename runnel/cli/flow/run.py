@@ -10,7 +10,7 @@ from runnel.cli.output import command, format_count, format_table, open_lake, pr
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.project.planning.run_request import RunRequest
+    from runnel.model.run_request import RunRequest
     from runnel.run.results.run_result import ProgressCallback, RunResult, StepResult
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -43,10 +43,11 @@ def plan(
     as_json: bool,
 ) -> None:
     """Show what would be computed and why; nothing is changed."""
+    from runnel.model.run_request import RunRequest
     from runnel.project.planning.plan_project import plan_project
 
     with open_lake(overrides=values) as project_lake:
-        flow_plan = plan_project(project_lake, _build_request(select, exclude, branch, full_refresh)).plan
+        flow_plan = plan_project(project_lake, RunRequest(select, exclude, branch, full_refresh)).plan
     if as_json:
         print_json(flow_plan.json())
         return
@@ -72,11 +73,14 @@ def run(
     as_json: bool,
 ) -> None:
     """Plan, compute, check and publish: all of it as one commit, or nothing."""
+    from runnel.cli.output import read_global_options
     from runnel.cli.run_progress import watch_run
+    from runnel.model.run_request import RunRequest
 
     with open_lake(overrides=values) as project_lake, watch_run(quiet=as_json) as watch:
-        request = _build_request(select, exclude, branch, full_refresh, verify)
-        result = _run_or_hand_over(project_lake, request, message, values, watch, local)
+        overrides = (*read_global_options().get("overrides", ()), *values)
+        request = RunRequest(select, exclude, branch, full_refresh, verify=verify, message=message, overrides=overrides)
+        result = _run_or_hand_over(project_lake, request, watch, local)
     if as_json:
         print_json(result.json())
     else:
@@ -87,32 +91,18 @@ def run(
 
 
 def _run_or_hand_over(
-    project_lake: "Lake",
-    request: "RunRequest",
-    message: str | None,
-    values: tuple[str, ...],
-    watch: "ProgressCallback | None",
-    local: bool,
+    project_lake: "Lake", request: "RunRequest", watch: "ProgressCallback | None", local: bool
 ) -> "RunResult":
     """Let a running worker compute, whose Spark is warm; otherwise compute in this process."""
-    from runnel.cli.output import read_global_options
-
-    overrides = (*read_global_options().get("overrides", ()), *values)
-    result = None if local else _run_on_worker(project_lake, request, message, overrides, watch)
+    result = None if local else _run_on_worker(project_lake, request, watch)
     if result is not None:
         return result
     from runnel.project.execution.run_project import run_project
 
-    return run_project(project_lake, request, message=message, watch=watch)
+    return run_project(project_lake, request, watch=watch)
 
 
-def _run_on_worker(
-    project_lake: "Lake",
-    request: "RunRequest",
-    message: str | None,
-    overrides: tuple[str, ...],
-    watch: "ProgressCallback | None",
-) -> "RunResult | None":
+def _run_on_worker(project_lake: "Lake", request: "RunRequest", watch: "ProgressCallback | None") -> "RunResult | None":
     """Return the result of a request that a worker ran, or None if there is no worker; cheap checks come first."""
     from runnel.service import instance_file
 
@@ -120,7 +110,7 @@ def _run_on_worker(
     if instance_file.find_instance(project_lake.settings.home) is not None:
         from runnel.service.local_handover import hand_over_run
 
-        handover = hand_over_run(project_lake.settings, request, message, overrides)
+        handover = hand_over_run(project_lake.settings, request)
     if handover is not None and (result := handover.follow(watch, print_to_stderr)) is not None:
         return result
     from runnel.lake.sqlite_fast_path import may_have_workers
@@ -128,17 +118,11 @@ def _run_on_worker(
     if handover is None and not may_have_workers(project_lake.settings.catalog):
         return None
     from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
-    from runnel.project.planning.run_request_json import SubmittedRequest
 
     if handover is not None:  # its service has stopped since
         return follow_run(project_lake, handover.run, watch, print_to_stderr, last_event=handover.last_event_number)
     if has_worker(project_lake):
-        return follow_run(
-            project_lake,
-            submit_request(project_lake, SubmittedRequest(request, message, overrides)),
-            watch,
-            print_to_stderr,
-        )
+        return follow_run(project_lake, submit_request(project_lake, request), watch, print_to_stderr)
     return None
 
 
@@ -210,11 +194,3 @@ def _show_sinks(result: "RunResult") -> None:
         from runnel.cli.flow import sinks
 
         sinks.show_deliveries(result.sinks)
-
-
-def _build_request(
-    select: tuple[str, ...], exclude: tuple[str, ...], branch: str, full_refresh: bool, verify: bool = False
-) -> "RunRequest":
-    from runnel.project.planning.run_request import RunRequest
-
-    return RunRequest(select, exclude, branch, full_refresh, verify)

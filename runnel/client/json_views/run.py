@@ -70,7 +70,7 @@ def run_detail_json(item: "RunRecord") -> dict[str, Any]:
         "packages": detail.get("packages"),
         "steps": detail.get("steps") or (outcome or {}).get("steps", []),
         **times_json(detail or outcome or {}),
-        "wish": dict(entry.request) if entry is not None else None,
+        "wish": entry.request_json if entry is not None else None,
         "outcome": outcome,
         "attempts": [run_json(attempt) for attempt in attempts],
     }

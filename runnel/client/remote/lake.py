@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from runnel.client.remote import json_values
 from runnel.client.remote.lake_reader import RemoteLakeReader
+from runnel.model.run_request import RunRequest
 
 if TYPE_CHECKING:
     from datetime import date
@@ -70,8 +71,9 @@ class RemoteLake(RemoteLakeReader):
     ) -> "QueryResult":
         """Answer a query in Spark SQL at a ref: Arrow by `.table()`, pandas by `.df()`, a stream by `.batches()`."""
         from runnel.client.remote.query_answer import run_query
+        from runnel.model.worker_request import QueryRequest
 
-        return run_query(self._connection, {"sql": sql, "at": at, "engine": engine}, time.perf_counter())
+        return run_query(self._connection, QueryRequest(sql, at, engine), time.perf_counter())
 
     def read(self, table: str, *, at: str = "main") -> "DataFrame":
         """Refuse: a Spark frame needs Spark in this process."""
@@ -88,9 +90,10 @@ class RemoteLake(RemoteLakeReader):
         full_refresh: bool = False,
     ) -> "Plan":
         """Return what a run would compute, and why."""
-        request = {"select": json_values.to_list(select), "exclude": json_values.to_list(exclude), "branch": branch}
-        body = {**request, "full_refresh": full_refresh, "set": list(self.overrides)}
-        return json_values.parse_plan(self._connection.post("/plan", body))
+        from runnel.model.worker_request import PlanRequest
+
+        request = RunRequest.create(select, exclude, branch, full_refresh, overrides=self.overrides)
+        return json_values.parse_plan(self._connection.post("/plan", PlanRequest(request).to_body()))
 
     def run(
         self,
@@ -107,8 +110,10 @@ class RemoteLake(RemoteLakeReader):
 
         `verify` compares every table with a full computation of its task before anything is published.
         """
-        options = {"branch": branch, "full_refresh": full_refresh, "verify": verify, "message": message}
-        return self._follow(self._submit(select, exclude, **options), watch)
+        request = RunRequest.create(
+            select, exclude, branch, full_refresh, verify, message=message, overrides=self.overrides
+        )
+        return self._follow(self._submit(request), watch)
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any
@@ -167,8 +172,10 @@ class RemoteLake(RemoteLakeReader):
         message: str | None = None,
     ) -> "Run":
         """Submit a run to the workers of this lake without waiting for it; `follow` waits."""
-        options = {"branch": branch, "full_refresh": full_refresh, "verify": verify, "message": message}
-        return self.runs(self._submit(select, exclude, **options))[0]
+        request = RunRequest.create(
+            select, exclude, branch, full_refresh, verify, message=message, overrides=self.overrides
+        )
+        return self.runs(self._submit(request))[0]
 
     def follow(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
         """Wait until a submitted run has ended, and return its result; raise if a step failed."""
@@ -253,13 +260,8 @@ class RemoteLake(RemoteLakeReader):
         """Close the connection; submitted runs continue."""
         self._connection.close()
 
-    def _submit(self, select: str | Sequence[str], exclude: str | Sequence[str], **options: Any) -> str:
-        request = {
-            "select": json_values.to_list(select),
-            "exclude": json_values.to_list(exclude),
-            "set": list(self.overrides),
-        }
-        return str(self._connection.post("/runs", {**request, **options})["run"])
+    def _submit(self, request: RunRequest) -> str:
+        return str(self._connection.post("/runs", request.to_body())["run"])
 
     def _follow(self, run: str, watch: "ProgressCallback | None") -> "RunResult":
         from runnel.client.remote.follow_run import follow_run

@@ -1,7 +1,6 @@
 """Run queries on a service and stream the answer as Arrow batches with exact types."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from runnel.errors import Unreachable
 from runnel.query.arrow_stream import MEDIA_TYPE, ReceivedStream
@@ -9,11 +8,12 @@ from runnel.query.result import QueryResult
 
 if TYPE_CHECKING:
     from runnel.client.remote.connection import ServiceConnection
+    from runnel.model.worker_request import QueryRequest
 
 
-def run_query(connection: "ServiceConnection", body: Mapping[str, Any], started: float) -> QueryResult:
+def run_query(connection: "ServiceConnection", request: "QueryRequest", started: float) -> QueryResult:
     """Run a query, and return its result; rows after the first batch are fetched when they are read."""
-    response = connection.send("POST", "/query", json=dict(body), headers={"Accept": MEDIA_TYPE}, stream=True)
+    response = connection.send("POST", "/query", json=request.to_body(), headers={"Accept": MEDIA_TYPE}, stream=True)
 
     def cut_off_error(error: Exception) -> Unreachable:
         what = f"{connection.url} stopped in the middle of the answer"

@@ -1,7 +1,7 @@
 """Store backfills: chunks of days that run one after the other until one fails or a user pauses them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.control import run_queue
 from runnel.lake.control.run_queue import CANCELLED, FAILED, PAUSED, QUEUED, RUNNING, QueueEntry, QueueRequest
+from runnel.model.date_range import DateRange
+from runnel.model.run_request import RunRequest
 from runnel.names import quote_value
 
 
@@ -22,7 +24,7 @@ class Backfill:
 
     id: str
     branch: str
-    request: Mapping[str, Any]
+    request: RunRequest
     author: str
     made_at: str
     is_paused: bool
@@ -41,8 +43,8 @@ class Backfill:
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
         chunks = [
-            {"run": chunk.run, "from": chunk.request["days"][0], "to": chunk.request["days"][1], "state": chunk.state}
-            for chunk in self.chunks
+            {"run": chunk.run, "from": str(days.first), "to": str(days.last), "state": chunk.state}
+            for chunk, days in ((chunk, chunk_days(chunk)) for chunk in self.chunks)
         ]
         return {
             "backfill": self.id,
@@ -50,14 +52,19 @@ class Backfill:
             "state": self.state,
             "author": self.author,
             "made_at": self.made_at,
-            "select": self.request.get("select", []),
+            "select": list(self.request.select),
             "chunks": chunks,
         }
 
 
-def create(
-    db: Database, name: str, requests: Iterable[Mapping[str, Any]], author: str, branch: str, key: str | None = None
-) -> str:
+def chunk_days(chunk: QueueEntry) -> DateRange:
+    """Return the days of a backfill's chunk."""
+    days = chunk.run_request.days
+    assert days is not None, chunk.id
+    return days
+
+
+def create(db: Database, name: str, requests: Iterable[RunRequest], author: str, key: str | None = None) -> str:
     """Queue the chunks of a backfill, one run request with its days each, and return the backfill's id.
 
     If the same request with this `key` created a backfill before and its response was lost, return that one's id.
@@ -68,16 +75,16 @@ def create(
         if connection.execute(sa.select(schema.backfills.c.id).where(schema.backfills.c.id == name)).first():
             return name  # an earlier attempt took effect, and its acknowledgement was lost
         slot_prefix = f"request/{key}" if key else run_queue.backfill_cause(name)
-        slots = [f"{slot_prefix}/{chunk['days'][0]}" for chunk in chunks]
+        slots = [f"{slot_prefix}/{chunk.days.first}" for chunk in chunks if chunk.days is not None]
         cause_query = sa.select(schema.queue.c.cause).where(schema.queue.c.slot == slots[0])
         if (cause := connection.execute(cause_query).scalar()) is not None:
             return str(cause).removeprefix(run_queue.BACKFILL_PREFIX)
-        row = {"id": name, "branch": branch, "wish": json.dumps(dict(chunks[0]), sort_keys=True), "author": author}
+        request_text = json.dumps(chunks[0].to_json(), sort_keys=True)
+        row = {"id": name, "branch": chunks[0].branch, "wish": request_text, "author": author}
         connection.execute(schema.backfills.insert().values(**row, state=RUNNING, made_at=db.now(connection)))
         cause = run_queue.backfill_cause(name)
         queue_requests = [
-            QueueRequest(chunk, author, branch, cause=cause, slot=slot)
-            for chunk, slot in zip(chunks, slots, strict=True)
+            QueueRequest(chunk, author, cause=cause, slot=slot) for chunk, slot in zip(chunks, slots, strict=True)
         ]
         run_queue.add(connection, db, queue_requests)
         return name
@@ -153,6 +160,6 @@ def _set_state(
 
 def _backfill_from_row(connection: Connection, row: Row[Any]) -> Backfill:
     chunks = run_queue.list_entries(connection, cause=run_queue.backfill_cause(row.id))
-    sorted_chunks = sorted(chunks, key=lambda chunk: str(chunk.request["days"]))
-    request = json.loads(row.wish)
+    sorted_chunks = sorted(chunks, key=lambda chunk: chunk_days(chunk).first)
+    request = RunRequest.from_json(json.loads(row.wish), row.branch)
     return Backfill(row.id, row.branch, request, row.author, row.made_at, row.state == PAUSED, tuple(sorted_chunks))

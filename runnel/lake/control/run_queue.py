@@ -8,7 +8,7 @@ commit in the queue, so that a run whose worker died right afterwards counts as 
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,10 @@ from runnel.errors import Cancelled, Mistake, RunnelError, find_nearest
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database, format_time, parse_time
 from runnel.lake.catalog.lock import lock_lake
+from runnel.lake.control.request_json import to_request_json
+from runnel.model.run_request import RunRequest
+from runnel.model.schedule_slot import ScheduleSlot
+from runnel.model.worker_request import PlanRequest, WorkerRequest, parse_worker_request
 from runnel.names import new_run_id, quote_value
 from runnel.telemetry import tracing
 
@@ -34,18 +38,21 @@ _RETRY_DELAYS = (5.0, 30.0, 120.0)  # before the second attempt, the third, and 
 
 @dataclass(frozen=True)
 class QueueRequest:
-    """A request to run something. Of several requests with the same `slot` only the first is queued."""
+    """A request to run something. Of several requests with the same `slot` only the first is queued.
 
-    request: Mapping[str, Any]
+    `schedule_slot` is what made the schedule due that requests it, `trace` the traceparent of whoever requests it.
+    """
+
+    request: WorkerRequest
     author: str
-    branch: str = "main"
-    kind: str = "run"
     cause: str = "user"
     slot: str | None = None
     priority: int = 0
     retries: int = 2
     timeout_seconds: int | None = None
     not_before: str = ""
+    schedule_slot: ScheduleSlot | None = None
+    trace: str | None = None
     id: str = field(default_factory=lambda: new_run_id(datetime.now(UTC)))
 
 
@@ -56,7 +63,7 @@ class QueueEntry:
     id: str
     branch: str
     kind: str
-    request: Mapping[str, Any]
+    request: WorkerRequest
     cause: str
     slot: str | None
     author: str
@@ -75,6 +82,22 @@ class QueueEntry:
     ended_at: str | None = None
     outcome: Mapping[str, Any] | None = None
     not_before: str = ""
+    schedule_slot: ScheduleSlot | None = None
+    trace: str | None = None
+
+    @property
+    def run_request(self) -> RunRequest:
+        """Return the run that it requests; the message names the schedule that queued it, if it has no other."""
+        request = self.request.run if isinstance(self.request, PlanRequest) else self.request
+        if not isinstance(request, RunRequest):
+            return RunRequest(branch=self.branch)
+        schedule_message = self.schedule_slot.message if self.schedule_slot is not None else None
+        return replace(request, message=request.message or schedule_message)
+
+    @property
+    def request_json(self) -> dict[str, Any]:
+        """Return the request as the catalog stores it."""
+        return to_request_json(self.request, self.schedule_slot, self.trace)
 
     @property
     def run(self) -> str:
@@ -416,13 +439,12 @@ def _find_existing_slots(connection: Connection, slots: list[str]) -> set[str]:
 
 
 def _to_row(entry: QueueRequest, now: str) -> dict[str, Any]:
-    trace = tracing.current_traceparent()  # for example that of the HTTP request
-    request = {**entry.request, "trace": trace} if trace else dict(entry.request)
+    trace = tracing.current_traceparent() or entry.trace  # for example that of the HTTP request
     return {
         "id": entry.id,
-        "branch": entry.branch,
-        "kind": entry.kind,
-        "wish": json.dumps(request, sort_keys=True, default=str),
+        "branch": entry.request.branch,
+        "kind": entry.request.kind,
+        "wish": json.dumps(to_request_json(entry.request, entry.schedule_slot, trace)),
         "cause": entry.cause,
         "slot": entry.slot,
         "author": entry.author,
@@ -460,11 +482,12 @@ def _read_entry(connection: Connection, entry_id: str) -> QueueEntry:
 
 
 def _parse_entry(row: Row[Any]) -> QueueEntry:
+    request_json = json.loads(row.wish)
     return QueueEntry(
         row.id,
         row.branch,
         row.kind,
-        json.loads(row.wish),
+        parse_worker_request(row.kind, request_json, row.branch),
         row.cause,
         row.slot,
         row.author,
@@ -483,4 +506,6 @@ def _parse_entry(row: Row[Any]) -> QueueEntry:
         row.ended_at,
         json.loads(row.outcome) if row.outcome else None,
         row.not_before,
+        ScheduleSlot.from_json(request_json),
+        request_json.get("trace"),
     )

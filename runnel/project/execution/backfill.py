@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.run_request import RunRequest
 from runnel.plan import reasons
 from runnel.plan.date_range import DateRange, parse_chunk_days, parse_date_range
 from runnel.plan.decisions.backfill import describe_full_backfill
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.planning.plan_project import load_project_flow, plan_state
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def backfill(
         if watch is not None and len(chunks) > 1:
             watch(Event("note", f"chunk {number} of {len(chunks)}: {days}"))
         try:
-            result = run_project(lake, replace(request, days=days), message=f"backfill {days}", watch=watch, flow=flow)
+            result = run_project(lake, request.for_chunk(days), watch=watch, flow=flow)
         except KeyboardInterrupt:
             return BackfillResult(request.days, chunks, tuple(runs), "cancelled")
         runs.append(result)

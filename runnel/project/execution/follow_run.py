@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,8 @@ from runnel.telemetry import tracing
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.run_queue import QueueEntry
-    from runnel.plan.date_range import DateRange
-    from runnel.project.planning.run_request_json import SubmittedRequest
+    from runnel.model.date_range import DateRange
+    from runnel.model.run_request import RunRequest
 
 _PAUSE_SECONDS = 0.05
 
@@ -28,13 +27,12 @@ def has_worker(lake: "Lake") -> bool:
     return lake.store.db.read(lambda connection: workers.has_worker(connection, lake.settings.name))
 
 
-def submit_request(lake: "Lake", submitted: "SubmittedRequest", *, cause: str = "user") -> str:
+def submit_request(lake: "Lake", request: "RunRequest", *, cause: str = "user") -> str:
     """Queue a request of this user, and return the id of its queue entry."""
-    request, store = submitted.request, lake.store
+    store = lake.store
     store.commit(request.branch)
     trace = tracing.read_traceparent(os.environ)
-    request_json = submitted.json() | ({"trace": trace} if trace else {})
-    entry = run_queue.QueueRequest(request_json, store.author, branch=request.branch, cause=cause)
+    entry = run_queue.QueueRequest(request, store.author, cause=cause, trace=trace)
     entry_id = run_queue.submit(store.db, entry)
     assert entry_id is not None
     return entry_id
@@ -77,28 +75,22 @@ def retry_run(
 ) -> RunResult:
     """Run the request of a queue entry again: by a worker if one is running, else in this process."""
     from runnel.project.execution.run_project import run_project
-    from runnel.project.planning.run_request_json import parse_request
 
     previous = lake.store.db.read(lambda connection: run_queue.find(connection, entry_id))
     if previous.is_open:
         raise Conflict(
             "RUN_OPEN", f"run {previous.id} is still {previous.state}", fix=f"`runnel cancel {previous.id}` stops it"
         )
-    submitted = parse_request(previous)
     if has_worker(lake):
-        return follow_run(lake, submit_request(lake, submitted), watch, report)
-    return run_project(lake, submitted.request, message=submitted.message, watch=watch)
+        return follow_run(lake, submit_request(lake, previous.run_request), watch, report)
+    return run_project(lake, previous.run_request, watch=watch)
 
 
-def submit_backfill(lake: "Lake", submitted: "SubmittedRequest", chunks: "Sequence[DateRange]") -> str:
+def submit_backfill(lake: "Lake", request: "RunRequest", chunks: "Sequence[DateRange]") -> str:
     """Queue the chunks of a backfill, and return its id."""
     name, store = new_run_id(datetime.now(UTC)), lake.store
-    store.commit(submitted.request.branch)
-    requests = [
-        replace(submitted, request=replace(submitted.request, days=days), message=f"backfill {days}").json()
-        for days in chunks
-    ]
-    backfills.create(store.db, name, requests, store.author, submitted.request.branch)
+    store.commit(request.branch)
+    backfills.create(store.db, name, [request.for_chunk(days) for days in chunks], store.author)
     return name
 
 
@@ -109,7 +101,8 @@ def follow_backfill(
     chunks, results = lake.store.db.read(lambda connection: backfills.find(connection, name)).chunks, list[RunResult]()
     for number, chunk in enumerate(chunks, 1):
         if watch is not None and len(chunks) > 1:
-            watch(Event("note", f"chunk {number} of {len(chunks)}: {' to '.join(chunk.request['days'])}"))
+            days = backfills.chunk_days(chunk)
+            watch(Event("note", f"chunk {number} of {len(chunks)}: {days.first} to {days.last}"))
         try:
             results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
         except KeyboardInterrupt:

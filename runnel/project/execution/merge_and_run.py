@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Cancelled, Mistake, join_names
 from runnel.lake.merge.merge import MergeResult, PublishMerge, merge_branch
+from runnel.model.run_request import RunRequest
 from runnel.names import new_run_id
 from runnel.project.execution.run_project import execute_plan, pin_lake
 from runnel.project.planning.plan_project import ProjectPlan, load_project_flow, plan_state
-from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake

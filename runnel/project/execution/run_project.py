@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runnel.errors import VersionConflict
+from runnel.model.run_request import RunRequest
 from runnel.names import new_run_id
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.execution.deliver_sinks import are_sinks_current, deliver_after
 from runnel.project.planning.plan_project import ProjectPlan, load_project_flow, plan_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.project.planning.source_answers import SourceAnswers
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult, StepResult
 from runnel.telemetry import tracing
@@ -46,7 +46,6 @@ def run_project(
     lake: "Lake",
     request: RunRequest,
     *,
-    message: str | None = None,
     watch: ProgressCallback | None = None,
     on_plan: "Callable[[ProjectPlan], None] | None" = None,
     flow: "Flow | None" = None,
@@ -76,10 +75,10 @@ def run_project(
     else:
         stream_plan = _plan_with_streams(lake, request, flow, fingerprints, answers)
         if stream_plan is not None:
-            result = _run_stream_plan(lake, stream_plan, claimed_run, message, watch, on_plan)
+            result = _run_stream_plan(lake, stream_plan, claimed_run, request.message, watch, on_plan)
         else:
             result = _plan_and_execute(
-                lake, request, flow, fingerprints, answers, claimed_run, started_at, message, watch, on_plan
+                lake, request, flow, fingerprints, answers, claimed_run, started_at, request.message, watch, on_plan
             )
     return deliver_after(lake, flow, result, watch) if delivers else result
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Task
     from runnel.lake.flow_state.streams import StreamRecord
+    from runnel.model.run_request import RunRequest
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import PlanStep
     from runnel.project.planning.plan_project import ProjectPlan
-    from runnel.project.planning.run_request import RunRequest
 
     RunPart = Callable[[RunRequest], RunResult]
     """Runs what a request selects."""

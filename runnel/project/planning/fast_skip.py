@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
     from runnel.declare.settings import Settings
+    from runnel.model.run_request import RunRequest
     from runnel.names import TableName
     from runnel.plan.date_range import DateRange
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
-    from runnel.project.planning.run_request import RunRequest
 
 
 class NeedsFullPlan(Exception):

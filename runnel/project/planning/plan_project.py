@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.loading.loader import load_flow
 from runnel.errors import Mistake, join_names
+from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprinter
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
 from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import LakeFacts
-from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake

@@ -16,7 +16,7 @@ from runnel.query.query_limits import enforce_limit
 from runnel.query.result import NeedsSpark
 
 if TYPE_CHECKING:
-    from runnel.query.engine import PreparedQuery, QueryRequest
+    from runnel.query.engine import PreparedQuery, ResolvedQuery
 
 BATCH_ROWS = 65_536
 
@@ -26,7 +26,7 @@ class DuckdbStream:
 
     engine = "duckdb"
 
-    def __init__(self, request: "QueryRequest", prepared: "PreparedQuery") -> None:
+    def __init__(self, request: "ResolvedQuery", prepared: "PreparedQuery") -> None:
         self._prepared = prepared
         self._query_limit = request.query_limit
         self.schema = pa.schema([pa.field(column.name, to_arrow_type(column.type)) for column in prepared.columns])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runnel.lake.store import Store
-    from runnel.query.engine import QueryRequest
+    from runnel.query.engine import ResolvedQuery
 
 BATCH_ROWS = 65_536
 _JOB_GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
@@ -67,7 +67,7 @@ class SparkStream:
                     yield cast_batch(batch, self.schema)
 
 
-def run_on_spark(spark: "SparkSession", request: "QueryRequest") -> SparkStream:
+def run_on_spark(spark: "SparkSession", request: "ResolvedQuery") -> SparkStream:
     """Run the query on Spark and return the result as a stream."""
     store = request.store
     folder = _choose_folder(spark, store)
@@ -106,7 +106,7 @@ def _cancel_jobs_on_stop(session: "SparkSession", query_limit: QueryLimit) -> It
 
 
 @contextmanager
-def _pin_commit(request: "QueryRequest") -> Iterator[None]:
+def _pin_commit(request: "ResolvedQuery") -> Iterator[None]:
     delayed_pin = DelayedPin(request.store.db, request.commit.id)
     try:
         yield

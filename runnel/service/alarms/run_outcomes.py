@@ -131,7 +131,7 @@ def _to_ended_run(entry: "QueueEntry") -> EndedRun:
     failed_tables = tuple(
         (str(step["table"]), step.get("error") or {}) for step in outcome.get("steps", ()) if step["state"] == "failed"
     )
-    select = " ".join(entry.request.get("select") or ())
+    select = " ".join(entry.request.select)
     error = outcome.get("error")
     return EndedRun(
         entry.id, entry.run, entry.branch, entry.cause, select, entry.state, entry.ended_at or "", failed_tables, error

@@ -1,7 +1,6 @@
 """Queue a request that only a worker can answer, and wait for the answer."""
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import Unreachable, error_from_json
@@ -9,19 +8,20 @@ from runnel.lake.control import run_queue, workers
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
+    from runnel.model.worker_request import PlanRequest, QueryRequest
 
 _PAUSE_SECONDS = 0.05
 _MAX_WAIT_SECONDS = 120.0
 
 
 def ask_worker(
-    store: "Store", kind: str, request: Mapping[str, Any], branch: str = "main", *, seconds: float = _MAX_WAIT_SECONDS
+    store: "Store", request: "PlanRequest | QueryRequest", *, seconds: float = _MAX_WAIT_SECONDS
 ) -> dict[str, Any]:
     """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time."""
     if not store.db.read(lambda connection: workers.list_alive(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
         raise Unreachable("WORKER_ABSENT", "no worker is there, and this needs one", fix=fix)
-    entry = run_queue.QueueRequest(request, store.author, branch, kind=kind, retries=0)
+    entry = run_queue.QueueRequest(request, store.author, retries=0)
     run_queue.submit(store.db, entry)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

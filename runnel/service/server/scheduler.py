@@ -15,6 +15,8 @@ from runnel.errors import RunnelError, Unreachable
 from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import run_queue, schedules
 from runnel.lake.control.schedules import ScheduleAdvance, ScheduleRecord
+from runnel.model.run_request import RunRequest
+from runnel.model.schedule_slot import ScheduleSlot
 from runnel.names import TableName
 from runnel.project.inspection.schedule_times import list_due_times
 from runnel.telemetry import tracing
@@ -118,7 +120,7 @@ class Scheduler:
         number = int(schedule.cursor.get("number", 0)) + 1
         locations = {str(table): state[table].location for table in tables if table in state}
         cursor = {"seen": contents, "locations": locations, "number": number, "at": format_time(now)}
-        return ScheduleAdvance(schedule, cursor, (build_request(schedule, f"#{number}", reads_sources=False),))
+        return ScheduleAdvance(schedule, cursor, (build_request(schedule, number, reads_sources=False),))
 
     def _has_open_run(self, schedule: ScheduleRecord) -> bool:
         """Return whether a run of the schedule is queued or running: the next run handles later changes."""
@@ -159,32 +161,32 @@ def advance_on_time(schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance 
     if policy != "all" and len(times_due) == MAX_TIMES:
         times_to_queue = []  # there are more, and only the last counts
     cursor = {"slot": format_time(times_due[-1])}
-    return ScheduleAdvance(
-        schedule, cursor, tuple(build_request(schedule, f"{due_at:%Y-%m-%dT%H:%M:%SZ}") for due_at in times_to_queue)
-    )
+    return ScheduleAdvance(schedule, cursor, tuple(build_request(schedule, due_at) for due_at in times_to_queue))
 
 
-def build_request(schedule: ScheduleRecord, slot: str, *, reads_sources: bool = True) -> run_queue.QueueRequest:
-    """Return the queue request of a schedule for one of its due times or changes."""
+def build_request(
+    schedule: ScheduleRecord, due: datetime | int, *, reads_sources: bool = True
+) -> run_queue.QueueRequest:
+    """Return the queue request of a schedule for one of its due times, or for the number of a change."""
     declared: Mapping[str, Any] = schedule.declared
-    timeout = declared.get("timeout")
-    request = {
-        "select": [declared["select"]] if declared.get("select") else [],
-        "reads_sources": reads_sources,
-        "schedule": schedule.name,
-        "due": slot,
-    }
+    timeout, cause = declared.get("timeout"), format_cause(schedule.name)
+    schedule_slot = ScheduleSlot(schedule.name, due)
+    request = RunRequest(
+        (declared["select"],) if declared.get("select") else (),
+        branch=str(declared.get("branch", "main")),
+        reads_sources=reads_sources,
+    )
     return run_queue.QueueRequest(
         request,
         _AUTHOR,
-        branch=str(declared.get("branch", "main")),
-        cause=format_cause(schedule.name),
-        slot=f"{format_cause(schedule.name)}/{schedule.seen_at}/{slot}"
-        if slot.startswith("#")
-        else f"{format_cause(schedule.name)}/{slot}",
+        cause=cause,
+        slot=f"{cause}/{schedule_slot.due_text}"
+        if schedule_slot.is_timed
+        else f"{cause}/{schedule.seen_at}/{schedule_slot.due_text}",
         priority=int(declared.get("priority", 0)),
         retries=int(declared.get("retries", 2)),
         timeout_seconds=parse_duration(timeout) if timeout else None,
+        schedule_slot=schedule_slot,
     )
 
 
@@ -192,14 +194,10 @@ def _add_trace(advance: ScheduleAdvance) -> ScheduleAdvance:
     """Return the advance with its runs attached to the trace of this scheduling decision."""
     if not advance.entries or not tracing.is_enabled():
         return advance
-    name, entries = advance.schedule.name, advance.entries
-    with tracing.span(f"schedule {name}", schedule=name, runs=len(entries), due=entries[-1].request["due"]) as span:
-        return replace(
-            advance,
-            entries=tuple(
-                replace(request, request={**request.request, "trace": span.traceparent}) for request in entries
-            ),
-        )
+    name, entries, last_slot = advance.schedule.name, advance.entries, advance.entries[-1].schedule_slot
+    due_text = last_slot.due_text if last_slot is not None else None
+    with tracing.span(f"schedule {name}", schedule=name, runs=len(entries), due=due_text) as span:
+        return replace(advance, entries=tuple(replace(request, trace=span.traceparent) for request in entries))
 
 
 def format_cause(name: str) -> str:

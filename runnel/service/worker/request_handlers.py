@@ -6,41 +6,42 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.worker_request import PlanRequest, QueryRequest
 from runnel.project.planning.plan_project import plan_project
-from runnel.project.planning.run_request_json import parse_request
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
-    from runnel.lake.control.run_queue import QueueEntry
     from runnel.query.result import QueryResult
 
-KINDS = ("plan", "query")
+KINDS = (PlanRequest.kind, QueryRequest.kind)
 MAX_ROWS = 10_000
 
 
-def answer_request(lake: "Lake", flow: "Flow", entry: "QueueEntry", cancelled: threading.Event) -> dict[str, Any]:
-    """Answer a queue entry that is not a run. A query stops when `cancelled` is set."""
-    return _answer_plan(lake, flow, entry) if entry.kind == "plan" else _answer_query(lake, entry, cancelled)
+def answer_request(
+    lake: "Lake", flow: "Flow", request: PlanRequest | QueryRequest, cancelled: threading.Event
+) -> dict[str, Any]:
+    """Answer a request that is not a run. A query stops when `cancelled` is set."""
+    if isinstance(request, PlanRequest):
+        return dict(plan_project(lake, request.run, flow).plan.json())
+    return _answer_query(lake, request, cancelled)
 
 
-def _answer_plan(lake: "Lake", flow: "Flow", entry: "QueueEntry") -> dict[str, Any]:
-    return dict(plan_project(lake, parse_request(entry).request, flow).plan.json())
-
-
-def _answer_query(lake: "Lake", entry: "QueueEntry", cancelled: threading.Event) -> dict[str, Any]:
-    """Answer a query: {"sql", "at", "engine", "limit", "arrow"}."""
+def _answer_query(lake: "Lake", request: QueryRequest, cancelled: threading.Event) -> dict[str, Any]:
     from runnel.query.engine import run_query
     from runnel.query.query_limits import CancelLimit
 
-    request, cancel_limit = entry.request, CancelLimit(cancelled)
-    engine, ref = str(request.get("engine", "auto")), str(request.get("at", "main"))
     with run_query(
-        lake.store, request["sql"], at=ref, engine=engine, spark=lambda: lake.spark, query_limit=cancel_limit
+        lake.store,
+        request.sql,
+        at=request.at,
+        engine=request.engine,
+        spark=lambda: lake.spark,
+        query_limit=CancelLimit(cancelled),
     ) as result:
-        if request.get("arrow"):
-            return {"location": _write_answer(lake, result, request.get("limit"))}
-        limit = min(int(request.get("limit") or MAX_ROWS), MAX_ROWS)
+        if request.arrow:
+            return {"location": _write_answer(lake, result, request.limit)}
+        limit = min(request.limit or MAX_ROWS, MAX_ROWS)
         rows = list(islice(result.json_rows(), limit + 1))
         return {
             "columns": result.columns,

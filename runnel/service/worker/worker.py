@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, VersionConflict, find_disk_full
 from runnel.lake.control import run_queue, workers
 from runnel.lake.control.run_queue import QueueEntry
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import ClaimedRun, run_project
-from runnel.project.planning.run_request_json import parse_request, without_streams
+from runnel.project.planning.stream_exclusion import without_streams
 from runnel.run.results.run_result import RUN_BY_SERVICE, RunResult, StepResult
 from runnel.run.step_threads import GRACE_SECONDS
 from runnel.service.loop_errors import LoopProblems
@@ -32,7 +33,6 @@ from runnel.thread_interrupt import abandon_thread, list_abandoned_threads
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
-    from runnel.project.planning.run_request_json import SubmittedRequest
 
 LOG = logging.getLogger("runnel.worker")
 PARALLEL = 4
@@ -197,18 +197,15 @@ class Worker:
 
     def _attempt_entry(self, active_run: ActiveRun, recorder: EventRecorder) -> "EntryOutcome":
         """Execute an entry once, and return how it ended."""
-        submitted = parse_request(active_run.entry)
+        request = active_run.entry.request
         try:
-            lake, flow = self._flows.get(submitted.overrides)
+            lake, flow = self._flows.get(request.overrides)
             if (removed_error := _find_removed_schedule(active_run.entry, flow)) is not None:
                 return run_queue.CANCELLED, {"error": removed_error.to_json_with_kind()}, ()
-            if active_run.entry.kind in request_handlers.KINDS:
-                return (
-                    run_queue.SUCCEEDED,
-                    request_handlers.answer_request(lake, flow, active_run.entry, active_run.claimed_run.cancelled),
-                    (),
-                )
-            result = self._run_tables(active_run, recorder, submitted, lake, flow)
+            if not isinstance(request, RunRequest):
+                answer = request_handlers.answer_request(lake, flow, request, active_run.claimed_run.cancelled)
+                return run_queue.SUCCEEDED, answer, ()
+            result = self._run_tables(active_run, recorder, lake, flow)
         except RunnelError as error:
             if active_run.stop_requested_at is not None or active_run.is_handed_back or isinstance(error, Cancelled):
                 return self._describe_stop(active_run)
@@ -222,24 +219,14 @@ class Worker:
         active_run.task_retries = min((task.options.retries for task in failed_tasks), default=None)
         return result.state, _result_to_json(result), result.errors
 
-    def _run_tables(
-        self, active_run: ActiveRun, recorder: EventRecorder, submitted: "SubmittedRequest", lake: "Lake", flow: "Flow"
-    ) -> RunResult:
+    def _run_tables(self, active_run: ActiveRun, recorder: EventRecorder, lake: "Lake", flow: "Flow") -> RunResult:
         """Run the requested tables; streams that run continuously anyway are reported as skipped."""
-        request, streams = (
-            without_streams(submitted.request, flow)
-            if submitted.request.branch == self._branch
-            else (submitted.request, ())
-        )
-        result = RunResult(None, "nothing", submitted.request.branch, None, 0.0, ())
+        requested = active_run.entry.run_request
+        request, streams = without_streams(requested, flow) if requested.branch == self._branch else (requested, ())
+        result = RunResult(None, "nothing", requested.branch, None, 0.0, ())
         if request is not None:
             result = run_project(
-                lake,
-                request,
-                message=submitted.message,
-                watch=recorder.record_event,
-                flow=flow,
-                claimed_run=active_run.claimed_run,
+                lake, request, watch=recorder.record_event, flow=flow, claimed_run=active_run.claimed_run
             )
         stream_steps = [StepResult(table, "stream", "skipped", RUN_BY_SERVICE) for table in streams]
         return replace(result, steps=(*result.steps, *stream_steps))
@@ -362,14 +349,14 @@ class Worker:
 
 def to_claimed_run(entry: QueueEntry) -> ClaimedRun:
     """Convert a claimed queue entry to the run that it becomes."""
-    due, trace = entry.request.get("due"), entry.request.get("trace")
+    schedule_slot = entry.schedule_slot
     return ClaimedRun(
         entry.run,
         entry.claim,
         queued_seconds=entry.waited_seconds,
         cause=entry.cause,
-        due=due if due and not due.startswith("#") else None,
-        trace=trace,
+        due=schedule_slot.due_text if schedule_slot is not None and schedule_slot.is_timed else None,
+        trace=entry.trace,
     )
 
 

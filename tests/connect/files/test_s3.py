@@ -8,8 +8,8 @@ import pytest
 
 from runnel.connect.files.object_stores import MAX_CONCURRENT_REQUESTS
 from runnel.errors import RunnelError
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event
 from tests.faults.tcp_proxy import Proxy
 from tests.run.project import Project, did

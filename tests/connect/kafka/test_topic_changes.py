@@ -9,8 +9,8 @@ from confluent_kafka.admin import NewPartitions
 from runnel.connect.feed.protocol import Progress
 from runnel.connect.kafka import client, consumer
 from runnel.errors import RunnelError, Unreachable
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.results.run_result import Event, RunResult
 from tests.connect.kafka.kafka_project import SCHEMA, A, B, C, Clicks
 from tests.connect.kafka.test_feed import expire, remake

@@ -1,17 +1,23 @@
 """Backfills as a queue of chunks: in order, one at a time, waiting where one fails or somebody says so."""
 
+from datetime import date
+
 import pytest
 
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control import backfills, run_queue
 from runnel.lake.store import Store
+from runnel.model.date_range import DateRange
+from runnel.model.run_request import RunRequest
 
 DAYS = ["2026-01-01", "2026-01-08", "2026-01-15"]
 
 
+REQUESTS = [RunRequest(("dws.*",), days=DateRange(date.fromisoformat(day), date.fromisoformat(day))) for day in DAYS]
+
+
 def make(store: Store, name: str = "b1") -> None:
-    wishes = [{"select": ["dws.*"], "days": [day, day]} for day in DAYS]
-    backfills.create(store.db, name, wishes, "ada", "main")
+    backfills.create(store.db, name, REQUESTS, "ada")
 
 
 def state(store: Store, name: str = "b1") -> str:
@@ -22,7 +28,7 @@ def run(store: Store, how: str = "succeeded") -> str:
     held = run_queue.claim(store.db, "w1")
     assert held is not None
     run_queue.finish(store.db, held.claim, how, {})
-    return str(held.request["days"][0])
+    return str(backfills.chunk_days(held).first)
 
 
 def test_chunks_in_order(both: Store) -> None:
@@ -34,9 +40,8 @@ def test_chunks_in_order(both: Store) -> None:
 
 
 def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
-    wishes = [{"select": ["dws.*"], "days": [day, day]} for day in DAYS]
-    made = [backfills.create(both.db, name, wishes, "ada", "main", key) for name, key in (("b1", "k"), ("b2", "k"))]
-    made.append(backfills.create(both.db, "b3", wishes, "ada", "main", "l"))
+    made = [backfills.create(both.db, name, REQUESTS, "ada", key) for name, key in (("b1", "k"), ("b2", "k"))]
+    made.append(backfills.create(both.db, "b3", REQUESTS, "ada", "l"))
     assert made == ["b1", "b1", "b3"]
     assert len(both.db.read(run_queue.list_entries)) == 2 * len(DAYS)
 

@@ -17,6 +17,7 @@ from runnel.lake.control import run_history, run_queue, workers
 from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
+from runnel.model.run_request import RunRequest
 
 
 def add(store: Store, *entries: QueueRequest) -> list[str]:
@@ -32,7 +33,7 @@ def held(store: Store, one: QueueEntry) -> dict[str, str | None]:
 
 
 def want(name: str, **options) -> QueueRequest:
-    return QueueRequest({"select": [name]}, "ada", **options)
+    return QueueRequest(RunRequest((name,)), "ada", **options)
 
 
 def take(store: Store, worker: str = "w1") -> QueueEntry:
@@ -241,7 +242,7 @@ def hurry(store: Store) -> None:
 
 def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
     """At once where its process can be looked for, else when it was not heard of for 13 seconds; the claim stays."""
-    entry, is_sqlite = QueueRequest({}, "ada"), both.db.is_sqlite
+    entry, is_sqlite = QueueRequest(RunRequest(), "ada"), both.db.is_sqlite
     run_queue.submit(both.db, entry)
     held = run_queue.claim(both.db, "w1")
     assert held is not None
@@ -273,7 +274,7 @@ def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
 
 
 def test_what_a_worker_gives_back_is_queued_again_and_does_not_count(both: Store) -> None:
-    entry = QueueRequest({}, "ada", retries=0)
+    entry = QueueRequest(RunRequest(), "ada", retries=0)
     run_queue.submit(both.db, entry)
     run_queue.claim(both.db, "w1")
     (found,) = run_queue.requeue_interrupted(both.db, "w1")

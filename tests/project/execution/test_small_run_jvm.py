@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import _reads_few_bytes
 from runnel.project.planning.plan_project import plan_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.spark.jvm.command_line import build_spark_command
 from runnel.spark.jvm.java_home import find_java
 from tests.run.project import Project

@@ -7,9 +7,9 @@ import pytest
 
 from runnel.client.json_views.run import run_detail_json
 from runnel.lake.control.run_history import RunRecord
+from runnel.model.run_request import RunRequest
 from runnel.phase_timer import PASS, PhaseClock, PhaseSegment, measure_phase, record_phases, sum_durations
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.metrics.phase_times import split_passes, sum_by_phase
 from runnel.run.metrics.spark_metrics import StageMetrics, read_stages, summarize_stages
 from runnel.run.results.run_result import Event, RunResult

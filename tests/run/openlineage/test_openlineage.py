@@ -11,9 +11,9 @@ import pytest
 
 from runnel.declare.settings import load_settings
 from runnel.errors import Mistake
+from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from runnel.project.execution.run_project import ClaimedRun, run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run.openlineage.sender import get_sender
 from runnel.run.results.run_result import RunResult
 from tests.run.project import Project

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runnel.lake.leases.slots import list_slots_in_use
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import ClaimedRun, run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.run import step_executor, step_threads
 from runnel.run.results.run_result import Event
 from runnel.thread_interrupt import Interrupted, allow_interrupts, defer_interrupts, list_abandoned_threads

@@ -14,6 +14,7 @@ from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.declarations import AlertDeclaration, ProjectDeclarations, SinkDeclaration, TableDeclaration
 from runnel.lake.control.run_queue import QueueRequest
 from runnel.lake.store import Store
+from runnel.model.run_request import RunRequest
 from runnel.service.alarms.monitor import AlarmMonitor
 
 TABLES = {
@@ -65,8 +66,8 @@ class Site:
 
     def ran(self, cause: str = "schedule/nightly", state: str = "succeeded", seconds: float = 60, **how: Any) -> str:
         """Let a run have begun now, and have ended `seconds` later; return its id."""
-        wish = {"select": how.get("select", [])}
-        entry = QueueRequest(wish, "ada", cause=cause, branch=how.get("branch", "main"), retries=0)
+        request = RunRequest(tuple(how.get("select", ())), branch=how.get("branch", "main"))
+        entry = QueueRequest(request, "ada", cause=cause, retries=0)
         self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
         held = run_queue.claim(self.store.db, "w1")
         assert held is not None and held.id == entry.id
@@ -79,7 +80,7 @@ class Site:
 
     def wait(self, cause: str = "user") -> str:
         """Let a run wait since now."""
-        entry = QueueRequest({"select": []}, "ada", cause=cause)
+        entry = QueueRequest(RunRequest(), "ada", cause=cause)
         self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
         self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(queued_at=format_time(self.at)))
         return entry.id

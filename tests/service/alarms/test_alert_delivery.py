@@ -12,6 +12,7 @@ from runnel.client.lake import Lake
 from runnel.lake.catalog import schema
 from runnel.lake.control import declarations, run_queue, schedules
 from runnel.lake.control.run_queue import QueueRequest
+from runnel.model.run_request import RunRequest
 from runnel.project.inspection.declarations import collect_declarations
 from runnel.project.planning.plan_project import load_project_flow
 from runnel.service.server.server_process import ServerProcess
@@ -113,7 +114,7 @@ def test_the_service_tells_and_status_shows_it(lake: Lake, cli: Cli, monkeypatch
 
 def run(lake: Lake, state: str) -> None:
     """Let a run of the schedule end so."""
-    entry = QueueRequest({"select": ["+dws.day"]}, "ada", cause="schedule/nightly")
+    entry = QueueRequest(RunRequest(("+dws.day",)), "ada", cause="schedule/nightly")
     run_queue.submit(lake.store.db, entry)
     held = run_queue.claim(lake.store.db, "w1")
     assert held is not None

@@ -11,6 +11,7 @@ from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
 from runnel.lake.flow_state import sink_positions, streams
 from runnel.lake.store import Store
+from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from runnel.service.alarms.message import AlarmMessage
 from runnel.service.alarms.monitor import AlarmMonitor
@@ -181,7 +182,7 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
 
 def test_runs_that_wait_for_room(site: Site) -> None:
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
-    run_queue.submit(site.store.db, run_queue.QueueRequest({"select": ["dws.day"]}, "ada"))
+    run_queue.submit(site.store.db, run_queue.QueueRequest(RunRequest(("dws.day",)), "ada"))
     held = run_queue.claim(site.store.db, "w1")
     assert held is not None
     error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}

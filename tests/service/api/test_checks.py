@@ -10,6 +10,7 @@ from runnel.lake.control import alarms, run_queue
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
+from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from tests.service.api.api_server import Api
 
@@ -46,7 +47,7 @@ def test_a_run_that_its_checks_stopped(api: Api) -> None:
     """The version stays as it was; the newest run says why."""
     made_with_checks(api)
     db = api.lake.store.db
-    run_queue.submit(db, run_queue.QueueRequest({}, "ada"))
+    run_queue.submit(db, run_queue.QueueRequest(RunRequest(), "ada"))
     claimed = run_queue.claim(db, "w")
     assert claimed is not None
     error = {"code": "CHECK_FAILED", "what": "1 check failed", "at": None, "fix": None}

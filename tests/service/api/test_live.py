@@ -14,6 +14,8 @@ import requests
 from runnel.lake.control import change_signal, run_events, run_history, run_queue, schedules, workers
 from runnel.lake.flow_state import runs, streams
 from runnel.lake.store import Store
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import PlanRequest
 from runnel.names import TableName
 from runnel.service.api import sse
 from tests.service.api.api_server import API, Api
@@ -164,10 +166,10 @@ def test_figures(busy: Api) -> None:
 
 def test_what_is_asked_of_the_database(both: Store) -> None:
     """The questions that are the API's own hold on both databases."""
-    entries = [run_queue.QueueRequest({}, "ada", branch) for branch in ("main", "dev")]
+    entries = [run_queue.QueueRequest(RunRequest(branch=branch), "ada") for branch in ("main", "dev")]
     for entry in entries:
         run_queue.submit(both.db, entry)
-    plan = run_queue.QueueRequest({}, "ada", "other", kind="plan")  # no run, so not in the list
+    plan = run_queue.QueueRequest(PlanRequest(RunRequest(branch="other")), "ada")  # no run, so not in the list
     run_queue.submit(both.db, plan)
     runs.start(both.db, "20200101t000000-00000001", "main", "eve", {})
     runs.start(both.db, f"{entries[0].id}-2", "main", "eve", {})

@@ -1,7 +1,7 @@
 """What an operator sees of a lake, on both databases: figures by name, with their labels."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from prometheus_client.metrics_core import Metric
@@ -11,6 +11,8 @@ from runnel.lake.catalog.database import format_time, parse_time
 from runnel.lake.control import backfills, run_queue, schedules, workers
 from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
+from runnel.model.date_range import DateRange
+from runnel.model.run_request import RunRequest
 from runnel.service.api.metrics.catalog_gauges import _catalog_metrics
 from runnel.service.api.metrics.ended_runs import EndedRunMetrics
 from runnel.service.memory_usage import measure_memory_bytes
@@ -34,10 +36,11 @@ def put_back(store: Store, entry: str, seconds: float) -> None:
 
 
 def test_the_catalog_at_a_moment(both: Store) -> None:
-    waits = run_queue.QueueRequest({}, "ada")
+    waits = run_queue.QueueRequest(RunRequest(), "ada")
     run_queue.submit(both.db, waits)
     put_back(both, waits.id, 600)
-    backfills.create(both.db, "20200101t000000-00000001", [{"days": ["2026-01-01", "2026-01-01"]}], "ada", "main")
+    day = date(2026, 1, 1)
+    backfills.create(both.db, "20200101t000000-00000001", [RunRequest(days=DateRange(day, day))], "ada")
     (chunk,) = both.db.read(lambda c: backfills.find(c, "20200101t000000-00000001")).chunks
     put_back(both, chunk.id, 9_000)
     both.db.write(lambda c: c.execute(schema.backfills.update().values(state=run_queue.PAUSED)))
@@ -58,7 +61,7 @@ def test_the_catalog_at_a_moment(both: Store) -> None:
 
 def test_a_schedule_that_succeeds(both: Store) -> None:
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}])
-    run_queue.submit(both.db, run_queue.QueueRequest({}, "scheduler", cause="schedule/often"))
+    run_queue.submit(both.db, run_queue.QueueRequest(RunRequest(), "scheduler", cause="schedule/often"))
     held = run_queue.claim(both.db, "w1")
     assert held is not None and run_queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
     found = samples(both.db.read(lambda c: list(_catalog_metrics(c))))

@@ -69,7 +69,7 @@ def test_each_time_once(both: Store) -> None:
     assert scheduler.queue_due_runs() == []
     assert slots(both) == ["2026-01-02T02:00:00Z"]
     (one,) = queued(both)
-    assert (one.cause, one.request["select"], one.state) == ("schedule/nightly", ["dws.*"], "queued")
+    assert (one.cause, one.request.select, one.state) == ("schedule/nightly", ("dws.*",), "queued")
 
 
 def test_two_schedulers_queue_it_once(both: Store, tmp_path) -> None:

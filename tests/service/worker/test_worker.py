@@ -15,9 +15,9 @@ from runnel.errors import Mistake, RunnelError, find_disk_full
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue
 from runnel.lake.control.run_queue import QueueEntry
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import PlanRequest, QueryRequest
 from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
-from runnel.project.planning.run_request import RunRequest
-from runnel.project.planning.run_request_json import SubmittedRequest
 from runnel.run.results.run_result import Event
 from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import Worker
@@ -62,7 +62,7 @@ def worker(lake: Lake) -> Iterator[Worker]:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    return submit_request(lake, SubmittedRequest(RunRequest(select or ("ods.orders",)), **options))
+    return submit_request(lake, RunRequest(select or ("ods.orders",), **options))
 
 
 def get(lake: Lake, entry: str) -> QueueEntry:
@@ -209,7 +209,7 @@ def orders(orders):
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.QueueRequest({"select": ["ods.slow"]}, "ada", timeout_seconds=1, retries=0)
+    entry = run_queue.QueueRequest(RunRequest(("ods.slow",)), "ada", timeout_seconds=1, retries=0)
     run_queue.submit(lake.store.db, entry)
     opened = threading.Timer(3, (lake.settings.root / "gate").touch)
     opened.start()
@@ -219,22 +219,22 @@ def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
 
 
 def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
-    def ask(kind: str, wish: dict[str, Any]) -> Mapping[str, Any]:
-        entry = run_queue.QueueRequest(wish, "ada", kind=kind, retries=0)
+    def ask(request: PlanRequest | QueryRequest) -> Mapping[str, Any]:
+        entry = run_queue.QueueRequest(request, "ada", retries=0)
         run_queue.submit(lake.store.db, entry)
         until(lambda: not get(lake, entry.id).is_open, "nobody answers")
         return get(lake, entry.id).outcome or {}
 
-    steps = ask("plan", {"select": ["ods.orders"]})["steps"]
+    steps = ask(PlanRequest(RunRequest(("ods.orders",))))["steps"]
     assert [(step["table"], step["action"]) for step in steps] == [("ods.orders", "ingest")]
     follow_run(lake, want(lake))
-    found = ask("query", {"sql": "select id, amount from ods.orders order by id", "limit": 1})
+    found = ask(QueryRequest("select id, amount from ods.orders order by id", limit=1))
     assert (found["columns"], found["rows"], found["more"]) == (["id", "amount"], [[1, 10]], True)
-    assert ask("query", {"sql": "select nothing from ods.orders"})["error"]["code"] == "SQL_COLUMN"
+    assert ask(QueryRequest("select nothing from ods.orders"))["error"]["code"] == "SQL_COLUMN"
 
 
 def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.QueueRequest({"select": ["ods.orders"]}, "scheduler", cause="schedule/removed")
+    entry = run_queue.QueueRequest(RunRequest(("ods.orders",)), "scheduler", cause="schedule/removed")
     run_queue.submit(lake.store.db, entry)
     until(lambda: not get(lake, entry.id).is_open, "nobody took it")
     found = get(lake, entry.id)

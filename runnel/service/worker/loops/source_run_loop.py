@@ -5,8 +5,8 @@ import time
 from typing import TYPE_CHECKING
 
 from runnel.lake.flow_state import streams
+from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
-from runnel.project.planning.run_request import RunRequest
 from runnel.service.worker.loops.loop import Loop, Reporter
 
 if TYPE_CHECKING:

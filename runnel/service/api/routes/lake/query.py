@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from runnel.errors import Mistake
+from runnel.model.worker_request import QueryRequest
 from runnel.query.allow_list import parse_allowed_query
 from runnel.query.arrow_stream import MEDIA_TYPE
 from runnel.service.api import arrow_response
@@ -97,8 +98,7 @@ def run_query(
 def _query_spark(
     lake: LakeDependency, store: StoreDependency, body: QueryRequestBody, is_arrow: bool
 ) -> dict[str, Any] | Response:
-    worker_request = {"sql": body.sql, "at": body.at, "engine": body.engine, "limit": body.limit, "arrow": is_arrow}
-    if not is_arrow:
-        worker_request["limit"] = min(body.limit or _DEFAULT_ROWS, MAX_ROWS)
-    answer = ask_worker(store, "query", worker_request, seconds=lake.settings.query_timeout_seconds)
+    limit = body.limit if is_arrow else min(body.limit or _DEFAULT_ROWS, MAX_ROWS)
+    worker_request = QueryRequest(body.sql, body.at, body.engine, limit, is_arrow)
+    answer = ask_worker(store, worker_request, seconds=lake.settings.query_timeout_seconds)
     return arrow_response.from_file(store, answer["location"]) if is_arrow else answer

@@ -11,7 +11,6 @@ from runnel.lake.control import backfills as catalog_backfills
 from runnel.lake.history import branches
 from runnel.names import new_run_id
 from runnel.project.execution.backfill import build_backfill_request
-from runnel.project.planning.run_request_json import SubmittedRequest
 from runnel.service.api.dependencies import StoreDependency
 from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.pagination import ListPage, build_single_page
@@ -84,15 +83,10 @@ def submit_backfill(
         body.select, body.first, body.last, chunk=body.chunk, branch=body.branch
     )
     assert run_request.days is not None
-    overrides = tuple(body.set_)
-    chunks = [
-        SubmittedRequest(replace(run_request, days=days), f"backfill {days}", overrides).json()
-        for days in run_request.days.chunks(days_per_chunk)
-    ]
+    day_chunks, run_request = run_request.days.chunks(days_per_chunk), replace(run_request, overrides=tuple(body.set_))
+    chunks = [run_request.for_chunk(days) for days in day_chunks]
     request_key = getattr(request.state, "key", None)
-    name = catalog_backfills.create(
-        store.db, new_run_id(datetime.now(UTC)), chunks, store.author, body.branch, request_key
-    )
+    name = catalog_backfills.create(store.db, new_run_id(datetime.now(UTC)), chunks, store.author, request_key)
     response.headers["Location"] = f"{API_PREFIX}/backfills/{name}"
     return store.db.read(lambda connection: catalog_backfills.find(connection, name)).json()
 

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from runnel.lake.history import branches
-from runnel.project.planning.run_request import RunRequest
-from runnel.project.planning.run_request_json import SubmittedRequest
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import PlanRequest
 from runnel.service.api.dependencies import StoreDependency
 from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.parameters import Ref, RequestBody
@@ -42,5 +42,7 @@ def plan_run(store: StoreDependency, key: IdempotencyKey = None, body: PlanReque
     """Return what a run would compute, without changing anything. Needs a worker."""
     options = body or PlanRequestBody()
     store.db.read(lambda connection: branches.get_branch(connection, options.branch))
-    run_request = RunRequest(tuple(options.select), tuple(options.exclude), options.branch, options.full_refresh)
-    return ask_worker(store, "plan", SubmittedRequest(run_request, None, tuple(options.set_)).json(), options.branch)
+    run_request = RunRequest.create(
+        options.select, options.exclude, options.branch, options.full_refresh, overrides=options.set_
+    )
+    return ask_worker(store, PlanRequest(run_request))

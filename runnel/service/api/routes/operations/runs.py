@@ -13,8 +13,7 @@ from runnel.lake.control.run_history import RunFilter, find_run_record, list_run
 from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.control.tokens import ADMIN
 from runnel.lake.history import branches
-from runnel.project.planning.run_request import RunRequest
-from runnel.project.planning.run_request_json import SubmittedRequest
+from runnel.model.run_request import RunRequest
 from runnel.service.api.dependencies import Caller, LakeDependency, StoreDependency
 from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.pagination import ListPage, build_page
@@ -135,20 +134,22 @@ def submit_run(
     """Queue a run for a worker. The header `Location` has its URL."""
     options = body or RunRequestBody()
     store.db.read(lambda connection: branches.get_branch(connection, options.branch))
-    run_request = RunRequest(
-        tuple(options.select), tuple(options.exclude), options.branch, options.full_refresh, options.verify
-    )
     if options.author is not None and caller.scope != ADMIN:
         what = f"the token `{caller.name}` may not ask in the name of somebody else"
         raise Mistake("AUTHOR_FORBIDDEN", what, fix=f"leave `author` out, or use a token of scope {ADMIN}")
     if options.now and not store.db.read(lambda connection: workers.has_worker(connection, lake.settings.name)):
         fix = "`runnel worker` starts one; without `now` the run waits for one"
         raise Conflict("NO_WORKER", "no worker is there to take the run", fix=fix)
-    author = options.author or store.author
-    entry = QueueRequest(
-        SubmittedRequest(run_request, options.message, tuple(options.set_)).json(), author, options.branch
+    run_request = RunRequest.create(
+        options.select,
+        options.exclude,
+        options.branch,
+        options.full_refresh,
+        options.verify,
+        message=options.message,
+        overrides=options.set_,
     )
-    return _submit_entry(request, response, store, entry)
+    return _submit_entry(request, response, store, QueueRequest(run_request, options.author or store.author))
 
 
 @router.get("/runs/{run}", response_model=RunDetailView, summary="Show a run", responses=error_responses(404))
@@ -180,9 +181,14 @@ def retry_run(
     if entry.is_open:
         what = f"run {entry.id} has not ended: it is {entry.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")
-    request_json = {name: value for name, value in entry.request.items() if name != "trace"}
-    new_entry = QueueRequest(request_json, store.author, entry.branch, entry.kind, retries=entry.retries)
-    return _submit_entry(request, response, store, replace(new_entry, timeout_seconds=entry.timeout_seconds))
+    new_entry = QueueRequest(
+        entry.request,
+        store.author,
+        retries=entry.retries,
+        timeout_seconds=entry.timeout_seconds,
+        schedule_slot=entry.schedule_slot,
+    )
+    return _submit_entry(request, response, store, new_entry)
 
 
 def _find_entry(store: StoreDependency, run_id: str) -> QueueEntry:

@@ -1,0 +1,104 @@
+"""The request to plan or run a project, and its JSON.
+
+It imports little: a command builds it before it imports anything else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from runnel.model.date_range import DateRange
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A request to plan or run a project. `overrides` take effect when the project is opened, before it is planned."""
+
+    kind: ClassVar[str] = "run"
+
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    branch: str = "main"
+    full_refresh: bool = False
+    verify: bool = False  # compare every table with a full computation before publishing
+    days: "DateRange | None" = None  # compute the slices of these days with everything downstream; read no sources
+    reads_sources: bool = True
+    message: str | None = None  # of the commit
+    overrides: tuple[str, ...] = ()  # the values of parameters that `--set` sets, as `name=value`
+
+    @classmethod
+    def create(
+        cls,
+        select: str | Sequence[str],
+        exclude: str | Sequence[str],
+        branch: str,
+        full_refresh: bool = False,
+        verify: bool = False,
+        *,
+        message: str | None = None,
+        overrides: Sequence[str] = (),
+    ) -> "RunRequest":
+        """Return a request; a single selection may be given as a string."""
+        request = cls(_to_tuple(select), _to_tuple(exclude), branch, full_refresh, verify)
+        return replace(request, message=message, overrides=tuple(overrides))
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any], branch: str) -> "RunRequest":
+        """Return the request that `to_json` wrote; a field that an earlier version did not write has its default."""
+        return cls(
+            tuple(fields.get("select") or ()),
+            tuple(fields.get("exclude") or ()),
+            branch,
+            bool(fields.get("full_refresh")),
+            bool(fields.get("verify")),
+            _parse_days(fields["days"]) if fields.get("days") else None,
+            bool(fields.get("reads_sources", True)),
+            fields.get("message"),
+            tuple(fields.get("set") or ()),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON that the catalog stores; the branch has a column of its own.
+
+        >>> RunRequest(("dws.day",)).to_json()["select"]
+        ['dws.day']
+        """
+        return {
+            "select": list(self.select),
+            "exclude": list(self.exclude),
+            "full_refresh": self.full_refresh,
+            "verify": self.verify,
+            "days": [str(self.days.first), str(self.days.last)] if self.days else None,
+            "reads_sources": self.reads_sources,
+            "message": self.message,
+            "set": list(self.overrides),
+        }
+
+    def to_body(self) -> dict[str, Any]:
+        """Return the body of `POST /runs`, which has no days and always reads sources."""
+        return {
+            "select": list(self.select),
+            "exclude": list(self.exclude),
+            "branch": self.branch,
+            "full_refresh": self.full_refresh,
+            "verify": self.verify,
+            "message": self.message,
+            "set": list(self.overrides),
+        }
+
+    def for_chunk(self, days: "DateRange") -> "RunRequest":
+        """Return the request of one chunk of a backfill."""
+        return replace(self, days=days, message=f"backfill {days}")
+
+
+def _parse_days(days: Sequence[str]) -> "DateRange":
+    from datetime import date
+
+    from runnel.model.date_range import DateRange
+
+    return DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1]))
+
+
+def _to_tuple(selection: str | Sequence[str]) -> tuple[str, ...]:
+    return (selection,) if isinstance(selection, str) else tuple(str(text) for text in selection)

@@ -17,7 +17,7 @@ from runnel.telemetry import tracing
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.lake.control.run_queue import QueueEntry
-    from runnel.plan.date_range import DateRange
+    from runnel.model.date_range import DateRange
     from runnel.project.planning.run_request_json import SubmittedRequest
 
 _PAUSE_SECONDS = 0.05

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runnel.plan.date_range import DateRange
+    from runnel.model.date_range import DateRange
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from runnel.model.date_range import DateRange
 from runnel.names import TableName
-from runnel.plan.date_range import DateRange
 from runnel.project.planning.run_request import RunRequest
 
 if TYPE_CHECKING:

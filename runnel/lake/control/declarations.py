@@ -126,7 +126,7 @@ def write_declarations(db: Database, declarations: ProjectDeclarations) -> None:
             if stored_text is None:
                 connection.execute(table.insert().values(kind=kind, name=name, declared=text, since=now))
             elif stored_text != text:
-                values = {"read_declarations": text} | (
+                values = {"declared": text} | (
                     {"since": now} if _parse_deadline(stored_text) != _parse_deadline(text) else {}
                 )
                 connection.execute(table.update().where(row_condition).values(values))

@@ -24,7 +24,7 @@ from runnel.names import TableName
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-KIND = "rewind_table"
+KIND = "rewind"
 
 
 @dataclass(frozen=True)

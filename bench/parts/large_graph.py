@@ -58,8 +58,8 @@ def settle(project: Path) -> None:
     from runnel.lake.publish import CommitDraft, publish
     from runnel.model.run_request import RunRequest
     from runnel.model.table_version import TableVersion
+    from runnel.model.task_result import TaskResult
     from runnel.plan.decisions.task import TaskCase
-    from runnel.plan.facts import TaskResult
     from runnel.project.planning.plan_project import plan_project
 
     runnel(project, "run", "-s", "ods.*")

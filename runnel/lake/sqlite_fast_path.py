@@ -13,8 +13,8 @@ from runnel.lake.catalog.schema_revisions import REVISIONS
 from runnel.lake.flow_state.inbox_level import InboxLevel
 from runnel.lake.flow_state.ingest_position import COLUMNS, STATE_PATH, ProcessedFile, parse_processed_files
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 
 _SQLITE_PREFIX = "sqlite:///"
 _BATCH_SIZE = 500

@@ -1,4 +1,4 @@
 """Values that several packages share.
 
-Below plan and lake, so that neither has to know the other.
+Below plan and lake, so that neither imports the other. May import names and errors.
 """

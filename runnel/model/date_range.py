@@ -1,7 +1,9 @@
-"""A range of days."""
+"""A range of days, and the slices of a table in it."""
 
 import datetime as dt
 from dataclasses import dataclass
+
+from runnel.model.slice_key import SliceValue
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,15 @@ class DateRange:
             DateRange(start, dt.date.fromordinal(end), self.is_start and start == self.first)
             for start, end in zip(starts, ends, strict=True)
         )
+
+
+@dataclass(frozen=True)
+class DateSlices:
+    """A table's slices of some days: the only column of type date, their number, and their keys.
+
+    The number is None if it is not known, the keys are None if there are too many to list.
+    """
+
+    column: str
+    count: int | None = None
+    keys: tuple[SliceValue, ...] | None = None

@@ -1,4 +1,4 @@
-"""Parse and hold the date range of a backfill, its chunks, and the slices of a table in it.
+"""Parse the date range of a backfill and the size of its chunks; hold the days that a step is to compute.
 
 Pure: text and values in, values out.
 """
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake
-from runnel.model.date_range import DateRange as DateRange
+from runnel.model.date_range import DateRange
 from runnel.names import quote_value
-from runnel.plan.slices import SliceValue
 
 _DAY_SECONDS = 86_400
 _CHUNK = "write a number of days: 7d, 30 days"
@@ -22,18 +21,6 @@ class RequestedDays:
 
     days: DateRange
     column: str | None = None
-
-
-@dataclass(frozen=True)
-class DateSlices:
-    """A table's slices of some days: the only column of type date, their number, and their keys.
-
-    The number is None if it is not known, the keys are None if there are too many to list.
-    """
-
-    column: str
-    count: int | None = None
-    keys: tuple[SliceValue, ...] | None = None
 
 
 def parse_date_range(first: str | dt.date, last: str | dt.date) -> DateRange:

@@ -1,68 +1,15 @@
 """Define the facts that a plan is made from. The planner requests each when needed, so that a skip costs little."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
+from runnel.model.change_size import ChangeSize, VersionSize
+from runnel.model.date_range import DateRange, DateSlices
+from runnel.model.slice_key import ChangedSlice
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.date_range import DateRange, DateSlices
-from runnel.plan.slices import ChangedSlice
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What a task computed from some inputs; usable on every branch, even if another task made that run fail.
-
-    `inputs` are the versions used. `code` is the fingerprint as it was stored, `columns` the columns of each input
-    that were used. `full_reason` says why a change of its inputs always needs a full computation; it is empty if
-    computing the changed slices or rows is enough, and None if that was not analysed.
-    """
-
-    table: TableName
-    key: str
-    head: TableVersion
-    code: Mapping[str, Any]
-    inputs: Mapping[TableName, TableVersion]
-    run: str
-    branch: str
-    made_at: str
-    rows: int | None = None
-    quarantine: TableVersion | None = None
-    columns: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
-    tally: tuple[int, int, int] | None = None  # rows, and the sums of two hashes over them
-    slices: int | None = None  # the number of slices, if it is computed by slices
-    extends: str | None = None  # an earlier content that differs only by added columns
-    full_reason: str | None = None
-    provenance: Mapping[str, Any] = field(default_factory=dict, repr=False)  # who created it and how
-
-
-@dataclass(frozen=True)
-class ChangeSize:
-    """How a table changed between two versions: the rows in files that were added and removed.
-
-    `is_known` is false if the older version no longer exists. Rewritten files count on both sides.
-    """
-
-    rows_added: int = 0
-    files_added: int = 0
-    rows_removed: int = 0
-    files_removed: int = 0
-    bytes_added: int = 0
-    bytes_removed: int = 0
-    deletes: bool = False  # delete files were added or removed
-    columns_added: tuple[str, ...] = ()
-    columns_changed: bool = False  # a column was removed, renamed or retyped
-    is_known: bool = True
-
-
-@dataclass(frozen=True)
-class VersionSize:
-    """The size of a table version."""
-
-    rows: int
-    bytes: int
-    files: int
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.endpoints import Changes
 from runnel.declare.model.flow import Flow, Task, log_table_of
 from runnel.errors import Mistake
+from runnel.model.date_range import DateRange
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.date_range import DateRange
 from runnel.plan.decisions.backfill import expect_backfill
 from runnel.plan.decisions.change_log import decide_change_log
 from runnel.plan.decisions.expected import PendingTable, expect_task
 from runnel.plan.decisions.source import decide_source
 from runnel.plan.decisions.stream import decide_stream
 from runnel.plan.decisions.task import TaskCase, decide_case, reuse_or_skip
-from runnel.plan.facts import Facts, TaskResult
+from runnel.plan.facts import Facts
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
 from runnel.plan.missing_inputs import describe_missing_input, describe_missing_log

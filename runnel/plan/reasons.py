@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from runnel.errors import join_names
+from runnel.model.change_size import ChangeSize
+from runnel.model.date_range import DateRange
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.date_range import DateRange
-from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult
+from runnel.plan.facts import SourceChanges
 
 UNCHANGED = "nothing changed"
 NO_NEW_FILES = "no new files"

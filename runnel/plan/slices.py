@@ -9,22 +9,12 @@ from typing import Any
 from runnel.declare.model.flow import Task
 from runnel.declare.options.expression_list import split_expressions
 from runnel.declare.sql.literals import quote_column
+from runnel.model.slice_key import ChangedSlice, SliceValue, union_keys
 from runnel.names import TableName
 
 MOST = 0.6  # above this share of changed slices everything is computed
 SHOWN_KEYS = 100
 _SHOWN_SLICES = 3
-
-SliceValue = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class ChangedSlice:
-    """A slice of an input that changed: its key, and how many rows were added and removed."""
-
-    key: SliceValue
-    rows_added: int = 0
-    rows_removed: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,17 +109,6 @@ def add_preceding_keys(keys: Iterable[SliceValue], number: int) -> tuple[SliceVa
     ((datetime.date(2026, 1, 1),), (datetime.date(2025, 12, 31),))
     """
     return _shift_keys(keys, range(0, -number - 1, -1))
-
-
-def union_keys(key_groups: Iterable[Iterable[SliceValue]]) -> tuple[SliceValue, ...]:
-    """Return every key once, sorted if the values can be ordered, with null last."""
-    keys = list(dict.fromkeys(key for group in key_groups for key in group))
-    try:
-        return tuple(
-            sorted(keys, key=lambda key: tuple((part is None, part) if part is not None else (True,) for part in key))
-        )
-    except TypeError:
-        return tuple(keys)
 
 
 def find_touched_keys(task: Task, changes: Mapping[TableName, Sequence[ChangedSlice]]) -> tuple[SliceValue, ...] | None:

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from runnel import notebook_html
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
 from runnel.plan.date_range import RequestedDays
-from runnel.plan.facts import TaskResult
 from runnel.plan.slices import SliceSelection
 
 Action = Literal["skip", "reuse", "rows", "slices", "full", "stream", "ingest"]

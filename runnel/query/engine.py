@@ -5,11 +5,12 @@ All tables are read at one commit, so that a result shows all or nothing of ever
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache, cached
 
 from runnel.errors import Mistake, find_nearest
 from runnel.lake.history.commits import Commit, LakeState
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "duckdb", "spark")
 _MAX_CACHED = 512
-_cached_queries: OrderedDict[tuple[str, tuple[str, ...]], "PreparedQuery"] = OrderedDict()
-_cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -142,22 +141,20 @@ def _parse_cached(sql: str) -> ParsedQuery:
     return parse_allowed_query(sql)
 
 
+def _cache_key(request: ResolvedQuery) -> tuple[str, tuple[str, ...]]:
+    return request.parsed.text, tuple(request.versions[name].location for name in sorted(request.versions))
+
+
+_cached_queries: LRUCache[tuple[str, tuple[str, ...]], PreparedQuery] = LRUCache(_MAX_CACHED)
+
+
+@cached(_cached_queries, key=_cache_key, lock=threading.Lock())
 def prepare_query(request: ResolvedQuery) -> PreparedQuery:
     """Translate the query to DuckDB's SQL, over just the files that it needs; raise NeedsSpark if that can't be."""
-    key = (request.parsed.text, tuple(request.versions[name].location for name in sorted(request.versions)))
-    with _cache_lock:
-        if key in _cached_queries:
-            _cached_queries.move_to_end(key)
-            return _cached_queries[key]
     try:
-        prepared = _translate_query(request)
+        return _translate_query(request)
     except DuckdbScanError as unscannable:
         raise NeedsSpark(unscannable.what) from None
-    with _cache_lock:
-        _cached_queries[key] = prepared
-        while len(_cached_queries) > _MAX_CACHED:
-            _cached_queries.popitem(last=False)
-    return prepared
 
 
 def _translate_query(request: ResolvedQuery) -> PreparedQuery:

@@ -6,11 +6,11 @@ prunes a file that may have a matching row. Versions never change, so plans are 
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache, cached
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
@@ -51,34 +51,28 @@ class TableScan:
     external_files: frozenset[str]
 
 
-_cached_scans: OrderedDict[tuple[str, str], TableScan] = OrderedDict()
-_cache_lock = threading.Lock()
+def _cache_key(store: "Store", location: str, row_filter: BooleanExpression | None = None) -> tuple[str, str]:
+    return location, str(row_filter or "")
 
 
+_cached_scans: LRUCache[tuple[str, str], TableScan] = LRUCache(_MAX_CACHED)
+
+
+@cached(_cached_scans, key=_cache_key, lock=threading.Lock())
 def plan_scan(store: "Store", location: str, row_filter: BooleanExpression | None = None) -> TableScan:
     """Return the scan of a version for the rows that satisfy `row_filter`; it may include other rows."""
-    key = (location, str(row_filter or ""))
-    with _cache_lock:
-        if key in _cached_scans:
-            _cached_scans.move_to_end(key)
-            return _cached_scans[key]
     metadata = load_metadata(store, location)
     scanned_entries = prune_files(store, metadata, row_filter or AlwaysTrue())
     select = _cast_to_spark_types(metadata, rows_sql(store, metadata, scanned_entries))
     root = normalize_location(store.warehouse).rstrip("/") + "/"
     paths = tuple(normalize_location(entry.path) for entry in scanned_entries)
-    scan = TableScan(
+    return TableScan(
         "v" + hashlib.sha256(select.encode()).hexdigest()[:24],
         select,
         sum(entry.file.file_size_in_bytes for entry in scanned_entries),
         paths,
         frozenset(path for path in paths if not path.startswith(root)),
     )
-    with _cache_lock:
-        _cached_scans[key] = scan
-        while len(_cached_scans) > _MAX_CACHED:
-            _cached_scans.popitem(last=False)
-    return scan
 
 
 def _cast_to_spark_types(metadata: TableMetadata, select: str) -> str:

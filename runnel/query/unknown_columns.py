@@ -11,7 +11,7 @@ from runnel.query.data_types import DataType
 
 _UNKNOWN_COLUMN = re.compile(r"the column `(.+)` is not known\Z")
 # Names that generators and VALUES generate for columns.
-_GENERATED_NAME = re.compile(r"col\d*|pos|key|value\Z")
+_GENERATED_NAME = re.compile(r"(col\d*|pos|key|value)\Z")
 
 
 def find_unknown_column(reason: str, tree: exp.Expr, schemas: Mapping[str, Mapping[str, DataType]]) -> Mistake | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runnel.declare.model.flow import Flow, Task
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.store import Store
-    from runnel.plan.date_range import DateRange
+    from runnel.model.date_range import DateRange
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.run.checks.row_checks import CheckFinding
     from runnel.run.provenance.run_basis import RunBasis

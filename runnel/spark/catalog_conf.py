@@ -79,7 +79,8 @@ def _build_postgres_conf(parts: SplitResult) -> dict[str, str]:
         what = f"Spark cannot reach PostgreSQL through the socket folder {unquote(host)}: its driver speaks TCP only"
         fix = "let the server listen on a TCP address (listen_addresses = '127.0.0.1') and name that instead"
         raise Mistake("SPARK_CATALOG_SOCKET", what, fix=fix)
-    port = parts.port or int(url_options.pop("port", 5432))
+    option_port = url_options.pop("port", 5432)
+    port = parts.port or int(option_port)
     unknown = sorted(set(url_options) - set(_POSTGRES_OPTIONS))
     if unknown:
         close = find_nearest(unknown[0], _POSTGRES_OPTIONS)

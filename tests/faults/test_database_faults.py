@@ -20,8 +20,8 @@ from runnel.lake.leases import slots
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 from tests.faults.tcp_proxy import Proxy
 from tests.lake.factories import add, create, read, rows
 from tests.servers.postgres import Server

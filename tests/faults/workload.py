@@ -29,8 +29,8 @@ from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 from tests.lake.factories import add, create, rows
 
 LEFT, RIGHT = TableName.parse("ods.left"), TableName.parse("ods.right")

@@ -11,8 +11,8 @@ from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.sqlite_fast_path import SqliteBranchReader
 from runnel.lake.store import Store
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 from tests.lake.factories import create, rows
 
 ORDERS = TableName("ods", "orders")

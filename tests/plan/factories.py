@@ -7,18 +7,20 @@ from pathlib import Path
 from runnel.declare.model.endpoints import Files, Manual
 from runnel.declare.model.flow import Flow, Source, Task, TaskOptions
 from runnel.declare.model.source_location import SourceLocation
+from runnel.model.change_size import ChangeSize, VersionSize
+from runnel.model.date_range import DateRange, DateSlices
+from runnel.model.slice_key import ChangedSlice
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.date_range import DateRange, DateSlices
 from runnel.plan.decisions.task import decide_task
-from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult, VersionSize
+from runnel.plan.facts import SourceChanges
 from runnel.plan.fingerprint.code.code_unit import FingerprintPart
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
 from runnel.plan.result_key import compute_task_key
 from runnel.plan.selection import select_tables
-from runnel.plan.slices import ChangedSlice
 from runnel.plan.steps import Plan, PlanStep
 
 

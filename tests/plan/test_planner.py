@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.facts import VersionSize
+from runnel.model.change_size import VersionSize
 from tests.plan.factories import Known, files, flow, head, lines, manual, name, planned, task
 
 ORDERS = files("ods.orders")

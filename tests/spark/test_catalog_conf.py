@@ -16,6 +16,7 @@ ADDRESSES = {
     ),
     "ipv6": ("postgresql://[::1]:5433/db", {"uri": "jdbc:postgresql://[::1]:5433/db"}),
     "host as an option": ("postgresql:///db?host=h&port=7", {"uri": "jdbc:postgresql://h:7/db"}),
+    "port twice": ("postgresql://h:6/db?port=7", {"uri": "jdbc:postgresql://h:6/db"}),
     "ssl": ("postgresql://h/db?sslmode=require", {"uri": "jdbc:postgresql://h:5432/db?sslmode=require"}),
 }
 REFUSED = {

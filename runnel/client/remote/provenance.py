@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from runnel.client.remote.json_values import parse_changes, parse_commit, parse_version
 from runnel.lake.flow_state.provenance import InputVersion, OriginFile, Provenance
 from runnel.lake.history.content_origin import HistoryStep
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 
 if TYPE_CHECKING:
     from runnel.client.remote.connection import ServiceConnection

@@ -9,7 +9,7 @@ from runnel.errors import CorruptData
 from runnel.lake.diff.compaction_delta import compute_change
 from runnel.lake.diff.file_delta import FileDelta
 from runnel.lake.iceberg.table_metadata import load_metadata
-from runnel.plan.facts import ChangeSize, VersionSize
+from runnel.model.change_size import ChangeSize, VersionSize
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

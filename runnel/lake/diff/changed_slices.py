@@ -27,7 +27,7 @@ from runnel.lake.iceberg.manifests import FileEntry, read_entries
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.scan.duckdb_types import DuckdbScanError, quote_identifier
 from runnel.lake.scan.scan_sql import rows_sql
-from runnel.plan.slices import ChangedSlice, SliceValue, union_keys
+from runnel.model.slice_key import ChangedSlice, SliceValue, union_keys
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

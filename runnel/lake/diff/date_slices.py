@@ -9,8 +9,8 @@ from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.scan.duckdb_connection import connect_duckdb, translate_duckdb_errors
 from runnel.lake.scan.duckdb_types import DuckdbScanError, quote_identifier
 from runnel.lake.scan.scan_sql import rows_sql
-from runnel.plan.date_range import DateRange, DateSlices
-from runnel.plan.slices import union_keys
+from runnel.model.date_range import DateRange, DateSlices
+from runnel.model.slice_key import union_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

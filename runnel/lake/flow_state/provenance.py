@@ -18,7 +18,7 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-    from runnel.plan.facts import TaskResult
+    from runnel.model.task_result import TaskResult
 
 MAX_FILES = 20
 

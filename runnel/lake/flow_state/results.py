@@ -18,8 +18,8 @@ from runnel.lake.catalog.database import Database
 from runnel.lake.catalog.lock import lock_lake
 from runnel.lake.history.commits import has_erasure_since
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 
 KEYS_PER_QUERY = 500
 _RECENT = 3

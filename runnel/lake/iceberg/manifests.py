@@ -6,11 +6,11 @@ reads little: only the manifests that the versions don't share.
 
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache, cached
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -65,57 +65,24 @@ class FileEntry:
         return self.file.content == DataFileContent.EQUALITY_DELETES
 
 
-class _ManifestCache:
-    """Parsed manifests, the least recently used dropped first."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lists: OrderedDict[str, tuple[ManifestFile, ...]] = OrderedDict()
-        self._entries: OrderedDict[str, tuple[FileEntry, ...]] = OrderedDict()
-        self._entry_count = 0
-        self._manifest_count = 0
-
-    def get_manifests(self, path: str) -> tuple[ManifestFile, ...] | None:
-        with self._lock:
-            if path in self._lists:
-                self._lists.move_to_end(path)
-            return self._lists.get(path)
-
-    def add_manifests(self, path: str, manifest_files: tuple[ManifestFile, ...]) -> None:
-        with self._lock:
-            if path not in self._lists:
-                self._manifest_count += 1 + len(manifest_files)
-            self._lists[path] = manifest_files
-            while self._manifest_count > CACHED_MANIFESTS and len(self._lists) > 1:
-                self._manifest_count -= 1 + len(self._lists.popitem(last=False)[1])
-
-    def get_entries(self, path: str) -> tuple[FileEntry, ...] | None:
-        with self._lock:
-            if path in self._entries:
-                self._entries.move_to_end(path)
-            return self._entries.get(path)
-
-    def add_entries(self, path: str, file_entries: tuple[FileEntry, ...]) -> None:
-        with self._lock:
-            if path not in self._entries:
-                self._entry_count += len(file_entries)
-            self._entries[path] = file_entries
-            while self._entry_count > CACHED_ENTRIES and len(self._entries) > 1:
-                self._entry_count -= len(self._entries.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        with self._lock:
-            self._lists.clear()
-            self._entries.clear()
-            self._entry_count = self._manifest_count = 0
+def _count_manifests(manifest_files: tuple[ManifestFile, ...]) -> int:
+    return min(1 + len(manifest_files), CACHED_MANIFESTS)  # the cache holds even the longest list
 
 
-_cache = _ManifestCache()
+def _count_entries(file_entries: tuple[FileEntry, ...]) -> int:
+    return min(len(file_entries), CACHED_ENTRIES)
+
+
+_cached_lists: LRUCache[str, tuple[ManifestFile, ...]] = LRUCache(CACHED_MANIFESTS, getsizeof=_count_manifests)
+_cached_entries: LRUCache[str, tuple[FileEntry, ...]] = LRUCache(CACHED_ENTRIES, getsizeof=_count_entries)
+_guard = threading.Lock()
 
 
 def clear_cache() -> None:
     """Drop all cached manifests."""
-    _cache.clear()
+    with _guard:
+        _cached_lists.clear()
+        _cached_entries.clear()
 
 
 def read_manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFile, ...]:
@@ -124,29 +91,23 @@ def read_manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFil
     return read_listed_manifests(store, snapshot.manifest_list) if snapshot else ()
 
 
+@cached(_cached_lists, key=lambda store, manifest_list: manifest_list, lock=_guard)
 def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests that a manifest list names."""
-    manifest_files = _cache.get_manifests(manifest_list)
-    if manifest_files is None:
-        try:
-            manifest_files = tuple(read_manifest_list(store.io.new_input(manifest_list)))
-        except FileNotFoundError as error:
-            raise missing_file_error(manifest_list) from error
-        _cache.add_manifests(manifest_list, manifest_files)
-    return manifest_files
+    try:
+        return tuple(read_manifest_list(store.io.new_input(manifest_list)))
+    except FileNotFoundError as error:
+        raise missing_file_error(manifest_list) from error
 
 
+@cached(_cached_entries, key=lambda store, manifest: manifest.manifest_path, lock=_guard)
 def read_manifest_entries(store: "Store", manifest: ManifestFile) -> tuple[FileEntry, ...]:
     """Return the live entries of one manifest."""
-    file_entries = _cache.get_entries(manifest.manifest_path)
-    if file_entries is None:
-        try:
-            manifest_entries = manifest.fetch_manifest_entry(store.io, discard_deleted=True)
-        except FileNotFoundError as error:
-            raise missing_file_error(manifest.manifest_path) from error
-        file_entries = tuple(_to_file_entry(entry, manifest) for entry in manifest_entries)
-        _cache.add_entries(manifest.manifest_path, file_entries)
-    return file_entries
+    try:
+        manifest_entries = manifest.fetch_manifest_entry(store.io, discard_deleted=True)
+    except FileNotFoundError as error:
+        raise missing_file_error(manifest.manifest_path) from error
+    return tuple(_to_file_entry(entry, manifest) for entry in manifest_entries)
 
 
 def read_entries(store: "Store", metadata: TableMetadata) -> Iterator[FileEntry]:

@@ -6,10 +6,10 @@ long history slows nothing down.
 
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -43,9 +43,16 @@ DEFAULT_PROPERTIES = {
     "write.metadata.previous-versions-max": "10",
 }
 MAX_CACHED_PARTS = 40_000  # snapshots and columns of all cached versions: at most about 100 MB
-_cache: OrderedDict[str, TableMetadata] = OrderedDict()
-_cached_parts = 0
 _guard = threading.Lock()
+
+
+def _count_parts(metadata: TableMetadata) -> int:
+    """Return the number of snapshots and columns in metadata, an estimate of its memory use."""
+    parts = 8 + len(metadata.snapshots) + sum(len(schema.fields) for schema in metadata.schemas)
+    return min(parts, MAX_CACHED_PARTS)  # the cache holds even the largest version, though nothing else then
+
+
+_cache: LRUCache[str, TableMetadata] = LRUCache(MAX_CACHED_PARTS, getsizeof=_count_parts)
 
 
 class UnwritableTable(Mistake):
@@ -69,9 +76,9 @@ def check_writable(metadata: TableMetadata) -> None:
 def load_metadata(store: "Store", location: str) -> TableMetadata:
     """Return the metadata of a version; it is cached, because versions never change."""
     with _guard:
-        if location in _cache:
-            _cache.move_to_end(location)
-            return _cache[location]
+        cached_metadata = _cache.get(location)
+    if cached_metadata is not None:
+        return cached_metadata
     try:
         metadata = FromInputFile.table_metadata(store.io.new_input(location))
     except FileNotFoundError as error:
@@ -84,27 +91,14 @@ def load_metadata(store: "Store", location: str) -> TableMetadata:
 
 def cache_metadata(location: str, metadata: TableMetadata) -> None:
     """Cache the metadata of a version in memory."""
-    global _cached_parts
     with _guard:
-        if (old := _cache.pop(location, None)) is not None:
-            _cached_parts -= _count_parts(old)
         _cache[location] = metadata
-        _cached_parts += _count_parts(metadata)
-        while _cached_parts > MAX_CACHED_PARTS and len(_cache) > 1:
-            _cached_parts -= _count_parts(_cache.popitem(last=False)[1])
-
-
-def _count_parts(metadata: TableMetadata) -> int:
-    """Return the number of snapshots and columns in metadata, an estimate of its memory use."""
-    return 8 + len(metadata.snapshots) + sum(len(schema.fields) for schema in metadata.schemas)
 
 
 def clear_cache() -> None:
     """Clear the cache, because files were rewritten in place or a test must read them again."""
-    global _cached_parts
     with _guard:
         _cache.clear()
-        _cached_parts = 0
 
 
 def open_table(store: "Store", name: "TableName", location: str) -> Table:

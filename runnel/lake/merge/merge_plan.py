@@ -5,7 +5,7 @@ crosswise have several merge bases; then the decisions for all of them must agre
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,37 @@ class _TableVersions:
     bases: tuple[tuple[Commit, TableVersion | None], ...]
 
 
+@dataclass(frozen=True)
+class _MergeCase:
+    """One table of a merge, seen from one merge base; `into` and `source` are the names of the branches."""
+
+    store: "Store"
+    facts: _MergeFacts
+    table: TableName
+    base: Commit
+    base_version: TableVersion | None
+    ours: TableVersion | None
+    theirs: TableVersion | None
+    into: str
+    source: str
+
+    def decide(
+        self,
+        action: str,
+        reason: str,
+        *,
+        is_agreed: bool = False,
+        processed_files: tuple[ProcessedFile, ...] = (),
+    ) -> MergeDecision:
+        """Return a decision about the table."""
+        decision = MergeDecision(self.table, action, reason, self.ours, self.theirs)
+        return replace(decision, is_agreed=is_agreed, processed_files=processed_files)
+
+    def read_positions(self, source_table: TableName) -> "ThreeWayPositions":
+        """Return how far both sides and the merge base have read the source of a table."""
+        return read_three_way_positions(self.store, self.base, self.facts.target, self.facts.source, source_table)
+
+
 def plan_merge(store: "Store", source: str, into: str = "main") -> MergePlan:
     """Return what merging the branch `source` into the branch `into` would do, with its conflicts."""
     if source == into:
@@ -110,7 +141,13 @@ def plan_merge(store: "Store", source: str, into: str = "main") -> MergePlan:
     adopt_outside_changes(store.db, source)
     facts = store.db.read(lambda connection: _read_facts(connection, source, into))
     steps = tuple(
-        _decide_for_all_bases(store, facts, table, versions, (into, source)) for table, versions in facts.tables.items()
+        _decide_for_all_bases(
+            [
+                _MergeCase(store, facts, table, base, base_version, versions.ours, versions.theirs, into, source)
+                for base, base_version in versions.bases
+            ],
+        )
+        for table, versions in facts.tables.items()
     )
     return MergePlan(into, facts.target, facts.source, facts.bases, steps)
 
@@ -150,32 +187,24 @@ def _content_of(version: TableVersion | None) -> str | None:
     return version.content if version else None
 
 
-def _decide_for_all_bases(
-    store: "Store", facts: _MergeFacts, table: TableName, versions: _TableVersions, names: tuple[str, str]
-) -> MergeDecision:
-    decisions = [_decide_for_base(store, facts, table, versions, base, names) for base in versions.bases]
+def _decide_for_all_bases(cases: Sequence[_MergeCase]) -> MergeDecision:
+    decisions = [_decide_for_base(case) for case in cases]
     if len({decision.result for decision in decisions}) > 1:
-        reason = "the branches were merged crosswise, and it is not clear what each has changed since"
-        return MergeDecision(table, "conflict", reason, versions.ours, versions.theirs)
+        return cases[0].decide(
+            "conflict", "the branches were merged crosswise, and it is not clear what each has changed since"
+        )
     return decisions[0]
 
 
-def _decide_for_base(
-    store: "Store",
-    facts: _MergeFacts,
-    table: TableName,
-    versions: _TableVersions,
-    base: tuple[Commit, TableVersion | None],
-    names: tuple[str, str],
-) -> MergeDecision:
-    into, source = names
-    base_version, ours, theirs = base[1], versions.ours, versions.theirs
-    decide = partial(MergeDecision, table, ours=ours, theirs=theirs)
+def _decide_for_base(case: _MergeCase) -> MergeDecision:
+    store, facts, table, decide = case.store, case.facts, case.table, case.decide
+    into, source = case.into, case.source
+    base_version, ours, theirs = case.base_version, case.ours, case.theirs
     if _content_of(ours) == _content_of(theirs):
         return decide("same", f"{into} has it already", is_agreed=True)
     if _content_of(theirs) == _content_of(base_version):
         return decide("same", f"unchanged on {source}")
-    positions = read_three_way_positions(store, base[0], facts.target, facts.source, table)
+    positions = case.read_positions(table)
     if rename_conflict := positions.describe_rename_conflict():
         return decide("conflict", rename_conflict)
     if _content_of(ours) == _content_of(base_version):
@@ -187,14 +216,14 @@ def _decide_for_base(
         dropped_on, changed_on = (into, source) if ours is None else (source, into)
         return decide("conflict", f"dropped on {dropped_on}, changed on {changed_on}")
     if is_fed_on_both_sides(positions) and all(
-        is_changed_only_by_runs(store, base[0], tip, table) for tip in (facts.target, facts.source)
+        is_changed_only_by_runs(store, case.base, tip, table) for tip in (facts.target, facts.source)
     ):
         if has_theirs_read_further(store, positions, (facts.target, facts.source), table):
             return decide(
                 "take", f"{source} has read more of its source", processed_files=positions.gained_files(whole=True)
             )
         return decide("same", f"{into} has read as much of its source; the next run reads on", is_agreed=True)
-    quarantined = _quarantined_files(store, facts, base[0], table, (ours, theirs))
+    quarantined = _quarantined_files(case, (ours, theirs))
     if base_version is None:
         if quarantined is not None and _has_same_files(store, theirs, quarantined):
             return decide("same", f"{into} has set aside the same rows", is_agreed=True)
@@ -209,17 +238,15 @@ def _decide_for_base(
             return decide("take", f"unchanged on {into}")
         if has_equal_rows(store, theirs, base_version):
             return decide("same", f"unchanged on {source}")
-    return _decide_combination(store, facts, decide, base[0], base_version, ours, theirs, names, positions, quarantined)
+    return _decide_combination(case, (base_version, ours, theirs), positions, quarantined)
 
 
-def _quarantined_files(
-    store: "Store", facts: _MergeFacts, base: Commit, table: TableName, versions: tuple[TableVersion, TableVersion]
-) -> "ThreeWayPositions | None":
+def _quarantined_files(case: _MergeCase, versions: tuple[TableVersion, TableVersion]) -> "ThreeWayPositions | None":
     """Return the ingest positions of a quarantine table's source on both sides; None for any other table."""
     from runnel.lake.merge.revert_sources import find_source_table
 
-    source = find_source_table(store, table, versions)
-    return read_three_way_positions(store, base, facts.target, facts.source, source) if source != table else None
+    source_table = find_source_table(case.store, case.table, versions)
+    return case.read_positions(source_table) if source_table != case.table else None
 
 
 def _has_same_files(store: "Store", theirs: TableVersion, positions: "ThreeWayPositions") -> bool:
@@ -239,43 +266,46 @@ def _has_source(positions: "ThreeWayPositions") -> bool:
 
 
 def _decide_combination(
-    store: "Store",
-    facts: _MergeFacts,
-    decide: "partial[MergeDecision]",
-    base: Commit,
-    base_version: TableVersion,
-    ours: TableVersion,
-    theirs: TableVersion,
-    names: tuple[str, str],
+    case: _MergeCase,
+    versions: tuple[TableVersion, TableVersion, TableVersion],
     positions: "ThreeWayPositions",
     quarantined: "ThreeWayPositions | None",
 ) -> MergeDecision:
+    """Decide about a table that changed on both sides; `versions` are those of the base, ours and theirs."""
     from runnel.lake.iceberg.table_definition import IncompatibleChanges
     from runnel.lake.merge.three_way import MergeSide
 
-    table: TableName = decide.args[0]
+    store, decide, (base_version, ours, theirs) = case.store, case.decide, versions
     sides = [
-        MergeSide(name, version.location, partial(read_table_history, store, base, base_version, commit, table))
-        for name, version, commit in zip(names, (ours, theirs), (facts.target, facts.source), strict=True)
+        MergeSide(
+            name, version.location, partial(read_table_history, store, case.base, base_version, commit, case.table)
+        )
+        for name, version, commit in (
+            (case.into, ours, case.facts.target),
+            (case.source, theirs, case.facts.source),
+        )
     ]
     try:
         if _is_made_by_task(store, ours, theirs):
-            return decide("compute", f"made by a task, and changed on both {names[0]} and {names[1]}")
+            return decide("compute", f"made by a task, and changed on both {case.into} and {case.source}")
         replay = combine_changes(store, base_version.location, *sides, positions=quarantined or positions)
     except IncompatibleChanges as clash:
         return decide("conflict", clash.reason)
     except CorruptData:
-        if base.expired_at is None:
+        if case.base.expired_at is None:
             raise
-        return decide("conflict", f"what both started from is gone: retention of commit {base.id[:8]} ended")
+        return decide("conflict", f"what both started from is gone: retention of commit {case.base.id[:8]} ended")
     if replay.is_empty and replay.base_location == ours.location:
-        return decide("same", f"{names[0]} has it already", is_agreed=True)
+        return decide("same", f"{case.into} has it already", is_agreed=True)
     onto_theirs = replay.base_location != ours.location
-    return decide(
+    decision = decide(
         "replay",
-        f"changed on both {names[0]} and {names[1]}, apart from each other",
-        replay=replay,
+        f"changed on both {case.into} and {case.source}, apart from each other",
         processed_files=positions.gained_files(whole=onto_theirs),
+    )
+    return replace(
+        decision,
+        replay=replay,
         content=None if onto_theirs else positions.content_after_merge(ours.content, theirs.content),
     )
 
@@ -307,9 +337,7 @@ def read_table_history(
     """Return the changes of a table since a commit, in order."""
     from runnel.lake.merge.table_history import list_steps_between
 
-    return store.db.read(
-        lambda connection: list_steps_between(connection, read_line_graph(connection), base, base_version, tip, table)
-    )
+    return store.db.read(lambda connection: list_steps_between(connection, base, base_version, tip, table))
 
 
 def _is_made_by_task(store: "Store", *versions: TableVersion) -> bool:

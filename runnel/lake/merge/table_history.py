@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.history.ancestry import LineGraph, LinePosition, read_commit_at
+from runnel.lake.history.ancestry import LineGraph, LinePosition, read_commit_at, read_line_graph
 from runnel.lake.history.commits import Commit, find_version, walk_lines
 from runnel.lake.merge.three_way import MergeStep
 from runnel.model.table_version import TableVersion
@@ -12,14 +12,14 @@ from runnel.names import TableName
 
 
 def list_steps_between(
-    connection: Connection, lineage: LineGraph, base: Commit, start: TableVersion | None, head: Commit, table: TableName
+    connection: Connection, base: Commit, start: TableVersion | None, head: Commit, table: TableName
 ) -> tuple[MergeStep, ...]:
     """Return the changes of a table from `base`, where it was at `start`, to `head`.
 
     If `base` came in by a merge, everything that the merge brought is one step.
     """
     head_path = list(walk_lines(connection, head.line, head.seq))
-    line, low_sequence = _find_join(lineage, head_path, base)
+    line, low_sequence = _find_join(read_line_graph(connection), head_path, base)
     previous_version = find_version(connection, read_commit_at(connection, (line, low_sequence)), table)
     steps = [] if previous_version == start else [_build_step(start, previous_version)]
     for version in _read_versions(connection, head_path, (line, low_sequence), table):

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runnel.model.date_range import DateRange, DateSlices
+from runnel.model.slice_key import union_keys
 from runnel.plan import reasons
-from runnel.plan.date_range import DateRange, DateSlices, RequestedDays
-from runnel.plan.slices import SliceSelection, is_most_slices, union_keys
+from runnel.plan.date_range import RequestedDays
+from runnel.plan.slices import SliceSelection, is_most_slices
 
 if TYPE_CHECKING:
     from runnel.model.table_version import TableVersion
+    from runnel.model.task_result import TaskResult
     from runnel.names import TableName
     from runnel.plan.decisions.expected import PendingTable
     from runnel.plan.decisions.task import TaskCase
-    from runnel.plan.facts import Facts, TaskResult
+    from runnel.plan.facts import Facts
     from runnel.plan.steps import PlanStep
 
 

@@ -11,10 +11,12 @@ from runnel.plan.slices import is_reference
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
+    from runnel.model.change_size import ChangeSize
     from runnel.model.table_version import TableVersion
+    from runnel.model.task_result import TaskResult
     from runnel.names import TableName
     from runnel.plan.decisions.task import TaskCase
-    from runnel.plan.facts import ChangeSize, Facts, TaskResult
+    from runnel.plan.facts import Facts
 
 
 def explain_unusable_base(case: "TaskCase", head: "TableVersion | None", base: "TaskResult | None") -> str | None:

@@ -6,11 +6,12 @@ Pure. The run decides again once the inputs exist.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
 from runnel.plan import reasons
 from runnel.plan.decisions.base_result import explain_unusable_base, find_changed_inputs, iter_detached_results
 from runnel.plan.decisions.task import TaskCase, total_input_size
-from runnel.plan.facts import Facts, SourceChanges, TaskResult
+from runnel.plan.facts import Facts, SourceChanges
 from runnel.plan.slices import SliceSelection, full_computation_reason, is_reference, slice_expressions
 from runnel.plan.steps import PlanStep
 

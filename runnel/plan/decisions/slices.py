@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
 from runnel.errors import join_names
+from runnel.model.slice_key import ChangedSlice
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.slices import MOST, ChangedSlice, SliceSelection, describe_slices, find_touched_keys, slice_expressions
+from runnel.plan.slices import MOST, SliceSelection, describe_slices, find_touched_keys, slice_expressions
 
 if TYPE_CHECKING:
+    from runnel.model.change_size import ChangeSize
     from runnel.model.table_version import TableVersion
-    from runnel.plan.facts import ChangeSize, Facts, TaskResult
+    from runnel.model.task_result import TaskResult
+    from runnel.plan.facts import Facts
 
 _CHEAP_BYTES = 64 << 20  # scanning up to this many bytes is always worth it
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from runnel.declare.model.flow import Task
+from runnel.model.change_size import ChangeSize
+from runnel.model.date_range import DateRange
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.date_range import DateRange, RequestedDays
+from runnel.plan.date_range import RequestedDays
 from runnel.plan.decisions.backfill import add_requested_days, describe_full_backfill, find_date_slices
 from runnel.plan.decisions.base_result import (
     choose_nearest_inputs,
@@ -22,7 +25,7 @@ from runnel.plan.decisions.base_result import (
     iter_detached_results,
 )
 from runnel.plan.decisions.slices import plan_slices
-from runnel.plan.facts import ChangeSize, Facts, TaskResult
+from runnel.plan.facts import Facts
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.missing_inputs import refuse_missing
 from runnel.plan.result_key import compute_task_key

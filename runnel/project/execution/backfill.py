@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
 from runnel.plan import reasons
-from runnel.plan.date_range import DateRange, parse_chunk_days, parse_date_range
+from runnel.plan.date_range import parse_chunk_days, parse_date_range
 from runnel.plan.decisions.backfill import describe_full_backfill
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.planning.plan_project import load_project_flow, plan_state

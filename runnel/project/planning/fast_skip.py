@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from runnel.lake.sqlite_fast_path import SqliteBranchReader
+from runnel.model.change_size import ChangeSize, VersionSize
 from runnel.model.table_version import TableVersion
-from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult, VersionSize
+from runnel.model.task_result import TaskResult
+from runnel.plan.facts import SourceChanges
 from runnel.plan.graph import Graph
 from runnel.plan.planner import make_plan
 from runnel.plan.selection import select_tables
@@ -19,9 +21,9 @@ if TYPE_CHECKING:
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
     from runnel.declare.settings import Settings
+    from runnel.model.date_range import DateRange
     from runnel.model.run_request import RunRequest
     from runnel.names import TableName
-    from runnel.plan.date_range import DateRange
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
 

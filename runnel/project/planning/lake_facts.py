@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import quarantine_table_of
+from runnel.model.change_size import ChangeSize, VersionSize
 from runnel.model.table_version import TableVersion
-from runnel.plan.facts import ChangeSize, SourceChanges, TaskResult, VersionSize
+from runnel.model.task_result import TaskResult
+from runnel.plan.facts import SourceChanges
 from runnel.project.planning.source_answers import SourceAnswers
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.history.commits import Commit, LakeState
     from runnel.lake.store import Store
+    from runnel.model.date_range import DateRange, DateSlices
+    from runnel.model.slice_key import ChangedSlice
     from runnel.names import TableName
-    from runnel.plan.date_range import DateRange, DateSlices
-    from runnel.plan.slices import ChangedSlice
 
 _COLUMN = re.compile(r"`[^`]+`|\w+")
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from runnel import temp_dirs
 from runnel.lake.scan.duckdb_types import quote_exact_path
 from runnel.spark.jvm.command_line import memory_bytes
@@ -33,8 +35,8 @@ class DuckdbInstance:
         self.active_queries = 0
         self._connection = _open_connection(folders, files, self.spill_folder)
         self._guard = threading.Lock()
-        self._views: OrderedDict[str, None] = OrderedDict()
-        self._checked_queries: OrderedDict[str, None] = OrderedDict()
+        self._views: OrderedDict[str, None] = OrderedDict()  # no LRUCache: a view in use must not be dropped
+        self._checked_queries: LRUCache[str, bool] = LRUCache(_MAX_VIEWS)
 
     def cursor(self) -> "duckdb.DuckDBPyConnection":
         """Return a connection for one query."""
@@ -57,13 +59,11 @@ class DuckdbInstance:
         import duckdb
 
         with self._guard:
-            if sql not in self._checked_queries:
+            if not self._checked_queries.get(sql):
                 statements = self._connection.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                     return False
-                self._checked_queries[sql] = None
-                while len(self._checked_queries) > _MAX_VIEWS:
-                    self._checked_queries.popitem(last=False)
+                self._checked_queries[sql] = True
         return True
 
     def close(self) -> None:

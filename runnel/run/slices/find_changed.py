@@ -14,8 +14,9 @@ from runnel.lake.diff.file_delta import find_differing_files
 from runnel.lake.iceberg.partial_tables import stage_partial_table
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.iceberg.table_properties import is_file_table
+from runnel.model.slice_key import ChangedSlice, SliceValue, union_keys
 from runnel.names import TableName
-from runnel.plan.slices import ChangedSlice, SliceValue, find_touched_keys, lookback_of, union_keys
+from runnel.plan.slices import find_touched_keys, lookback_of
 from runnel.run import content_tally
 from runnel.run.slices.keys import FEW, SliceKeys, make_part_names
 from runnel.run.write.target_layout import list_columns

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.sql.literals import format_literal
 from runnel.internal_names import internal_column
-from runnel.plan.slices import SliceValue, add_preceding_keys
+from runnel.model.slice_key import SliceValue
+from runnel.plan.slices import add_preceding_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from runnel.model.slice_key import union_keys
 from runnel.plan.date_range import RequestedDays
-from runnel.plan.slices import union_keys
 from runnel.run.slices.keys import SliceKeys, build_key_frame, make_part_names
 from runnel.run.slices.replace import list_slice_columns
 

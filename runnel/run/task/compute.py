@@ -11,10 +11,10 @@ from runnel.lake.flow_state import results
 from runnel.lake.iceberg.partial_tables import PartialTableError
 from runnel.lake.iceberg.snapshot_descent import check_descent
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.phase_timer import measure_phase
 from runnel.plan import reasons
 from runnel.plan.decisions.slices import count_slices_to_read
-from runnel.plan.facts import TaskResult
 from runnel.plan.slices import describe_slices, full_computation_reason, is_most_slices, lookback_of, slice_expressions
 from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan, check_analysis, uses_same_columns
 from runnel.run.content_tally import ContentTally

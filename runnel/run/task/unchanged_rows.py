@@ -15,9 +15,9 @@ from runnel.lake.scan.duckdb_types import DuckdbScanError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runnel.model.change_size import ChangeSize
     from runnel.model.table_version import TableVersion
     from runnel.names import TableName
-    from runnel.plan.facts import ChangeSize
     from runnel.plan.steps import PlanStep
     from runnel.run.run_context import RunContext
 

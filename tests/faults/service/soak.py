@@ -34,9 +34,11 @@ Tell = Callable[[str], None]
 _FLOW = "from flows.beat import counted\n\n" + "".join(f'counted("ods.n{number}")\n' for number in range(_FAMILIES))
 # What is kept in memory on purpose is kept short, so that it is full soon, and hides no leak.
 _KEPT = """
-from runnel.lake import manifests, tables
+from runnel.lake.iceberg import manifests, table_metadata
 
-tables.CACHED_PARTS, manifests.CACHED_ENTRIES, manifests.CACHED_MANIFESTS = 2000, 2000, 2000
+table_metadata.MAX_CACHED_PARTS, manifests.CACHED_ENTRIES, manifests.CACHED_MANIFESTS = 2000, 2000, 2000
+for cache in (table_metadata._cache, manifests._cached_lists, manifests._cached_entries):
+    cache._Cache__maxsize = 2000
 """
 _TASKS = {
     f"dws/n{number}.sql": f"select max(n) as n, count(*) as rows_there from ods.n{number}\n"

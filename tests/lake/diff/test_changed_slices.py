@@ -11,8 +11,8 @@ from runnel.lake.diff.compaction_delta import compute_change
 from runnel.lake.diff.file_delta import compute_file_delta
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
+from runnel.model.slice_key import ChangedSlice
 from runnel.names import TableName
-from runnel.plan.slices import ChangedSlice
 from tests.lake.factories import add, create, rows
 from tests.lake.table_changes import delete_rows, files, overwrite
 

@@ -18,8 +18,8 @@ from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 from tests.lake.factories import create, rows
 
 DAY, ORDERS = TableName("dws", "day"), TableName("ods", "orders")

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from runnel.errors import Mistake
-from runnel.plan.date_range import DateSlices, parse_chunk_days, parse_date_range
-from runnel.plan.facts import VersionSize
-from runnel.plan.slices import ChangedSlice
+from runnel.model.change_size import VersionSize
+from runnel.model.date_range import DateSlices
+from runnel.model.slice_key import ChangedSlice
+from runnel.plan.date_range import parse_chunk_days, parse_date_range
 from tests.plan.factories import Known, files, flow, lines, name, planned, task
 
 ORDERS = files("ods.orders")

@@ -4,15 +4,14 @@ import datetime as dt
 
 import pytest
 
-from runnel.plan.facts import VersionSize
+from runnel.model.change_size import VersionSize
+from runnel.model.slice_key import ChangedSlice, union_keys
 from runnel.plan.slices import (
-    ChangedSlice,
     SliceSelection,
     add_following_keys,
     add_preceding_keys,
     describe_slices,
     slice_expressions,
-    union_keys,
 )
 from runnel.plan.steps import PlanStep
 from tests.plan.factories import Known, decided, flow, lines, manual, name, planned, task

@@ -3,8 +3,8 @@
 import pytest
 
 from runnel.errors import Mistake
+from runnel.model.change_size import ChangeSize, VersionSize
 from runnel.model.table_version import TableVersion
-from runnel.plan.facts import ChangeSize, VersionSize
 from tests.plan.factories import Known, decided, head, name, task
 
 PLAIN = task("dws.day", "ods.orders")

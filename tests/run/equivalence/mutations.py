@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from runnel.plan.slices import ChangedSlice
+from runnel.model.slice_key import ChangedSlice
 from runnel.run.slices.find_changed import ChangedSlices
 from runnel.run.slices.find_changed import find_changed_slices as real_find
 from runnel.run.slices.keys import SliceKeys

@@ -23,8 +23,8 @@ from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.lake.upkeep.relocate.relocate import relocate
 from runnel.model.table_version import TableVersion
+from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from runnel.plan.facts import TaskResult
 from tests.lake.factories import add, create, read, rows
 from tests.lake.table_changes import overwrite
 

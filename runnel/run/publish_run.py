@@ -51,7 +51,9 @@ def _find_table_change(
     return CommitChange(table, previous.location if previous else None, head.location, head.content, detail)
 
 
-def publish_run(run_context: "RunContext", steps: "tuple[StepResult, ...]", message: str | None) -> Commit | None:
+def publish_run(
+    run_context: "RunContext", steps: "tuple[StepResult, ...]", message: str | None = None
+) -> Commit | None:
     """Publish a run as one commit; return None if nothing changed."""
     changes = list_changes(run_context, steps)
     succeeded_steps = [step for step in steps if step.state == "succeeded"]

@@ -198,7 +198,7 @@ class BatchPublisher:
             raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows that are there")
         try:
             start_head = _choose_start_head(store, base, prepare_table(store, task, frame.schema, base))
-            refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, start_head)
+            refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, BaseVersion(start_head))
         except SchemaMismatch as error:
             what = f"{error.what}: its rows can't be put beside those that are there"
             fix = f"start it anew: runnel stream reset {task.table}"

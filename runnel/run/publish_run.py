@@ -1,57 +1,35 @@
 """Publish the results of the steps of a run as one commit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import quarantine_table_of
 from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.publish import CommitDraft, publish
-from runnel.model.table_version import TableVersion
+from runnel.run.table_changes import TableUpdate, table_changes
 
 if TYPE_CHECKING:
-    from runnel.names import TableName
     from runnel.run.results.run_result import StepResult
     from runnel.run.run_context import RunContext
 
 
 def list_changes(run_context: "RunContext", steps: "Iterable[StepResult]") -> tuple[CommitChange, ...]:
     """Return how tables and quarantine tables differ from the state in which the run started."""
-    changes: list[CommitChange | None] = []
-    for step in steps:
-        if step.state == "succeeded":
-            changes += [
-                _find_table_change(run_context, step.table, step.head, step.detail),
-                _find_quarantine_change(run_context, step),
-            ]
-    return tuple(sorted((change for change in changes if change is not None), key=lambda change: change.table))
+    updates = [update for step in steps if step.state == "succeeded" for update in _list_updates(run_context, step)]
+    return table_changes(run_context.spec.state, sorted(updates, key=lambda update: update.table))
 
 
-def _find_quarantine_change(run_context: "RunContext", step: "StepResult") -> CommitChange | None:
-    """Return how a quarantine table differs; a reused result without one removes the table's own."""
-    table, detail = quarantine_table_of(step.table), {"of": str(step.table)}
-    previous = run_context.spec.state.get(table)
-    if (
-        step.quarantine is None
-        and step.action == "reuse"
-        and step.table in run_context.flow.tasks
-        and previous is not None
-    ):
-        return CommitChange(table, previous.location, None, None, detail)
-    return _find_table_change(run_context, table, step.quarantine, detail)
+def _list_updates(run_context: "RunContext", step: "StepResult") -> Iterator[TableUpdate]:
+    """Yield the new versions of a step; a reused result without a quarantine table removes the existing one."""
+    if step.head is not None:
+        yield TableUpdate(step.table, step.head, step.detail)
+    if step.quarantine is not None or (step.action == "reuse" and step.table in run_context.flow.tasks):
+        yield TableUpdate(quarantine_table_of(step.table), step.quarantine, {"of": str(step.table)})
 
 
-def _find_table_change(
-    run_context: "RunContext", table: "TableName", head: TableVersion | None, detail: Mapping[str, object]
-) -> CommitChange | None:
-    previous = run_context.spec.state.get(table)
-    if head is None or (
-        previous is not None and (previous.location, previous.content) == (head.location, head.content)
-    ):
-        return None
-    return CommitChange(table, previous.location if previous else None, head.location, head.content, detail)
-
-
-def publish_run(run_context: "RunContext", steps: "tuple[StepResult, ...]", message: str | None) -> Commit | None:
+def publish_run(
+    run_context: "RunContext", steps: "tuple[StepResult, ...]", message: str | None = None
+) -> Commit | None:
     """Publish a run as one commit; return None if nothing changed."""
     changes = list_changes(run_context, steps)
     succeeded_steps = [step for step in steps if step.state == "succeeded"]

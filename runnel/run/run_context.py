@@ -80,32 +80,35 @@ class RunSpec:
     planned_at: datetime | None = None  # when its planning began; later than its start if it was planned again
 
 
+@dataclass(frozen=True)
+class RunResources:
+    """What a run works with: the lake's store, the flow, the facts of its plan, and Spark on demand."""
+
+    store: "Store"
+    flow: "Flow"
+    facts: RunFacts
+    fingerprints: "Callable[[Task], Fingerprint]"
+    spark: "Callable[[], SparkSession]"
+
+
 class RunContext:
     """The state of a running run. The slot is acquired when the first step needs Spark, and released at the end."""
 
     def __init__(
-        self,
-        spec: RunSpec,
-        store: "Store",
-        flow: "Flow",
-        facts: RunFacts,
-        fingerprints: "Callable[[Task], Fingerprint]",
-        spark: "Callable[[], SparkSession]",
-        report_progress: ProgressCallback,
-        log: "RunLog",
+        self, spec: RunSpec, resources: RunResources, report_progress: ProgressCallback, log: "RunLog"
     ) -> None:
         self.spec = spec
-        self.store = store
-        self.flow = flow
-        self.facts = facts
-        self.fingerprints = fingerprints
+        self.store = resources.store
+        self.flow = resources.flow
+        self.facts = resources.facts
+        self.fingerprints = resources.fingerprints
         self.report_progress = report_progress
         self.log = log
         self.cancelled = spec.cancelled
         self.findings: dict[TableName, tuple[CheckFinding, ...]] = {}  # of the checks of each table
         self.heads = dict(spec.state)
         self.step_threads = StepThreads()
-        self._spark = spark
+        self._spark = resources.spark
         self._slot_lease: SlotLease | None = None
         self._guard = threading.Lock()
         self._stack = ExitStack()

@@ -14,6 +14,7 @@ from runnel.plan.steps import PlanStep
 from runnel.run.results.run_result import Event, StepResult
 from runnel.run.retry import retry_transient
 from runnel.run.task.compute import compute_task, describe_provenance
+from runnel.run.task_context import TaskRun
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
@@ -44,9 +45,8 @@ def run_step(
         if (result := _reuse_result(run_context, task, decided_step)) is not None:
             return result
         decided_step = replace(decided_step, action="full", reason="its known result is gone (retention)")
-    return _compute_with_retries(
-        run_context, task, decided_step, {table: head for table, head in inputs.items() if head is not None}
-    )
+    existing_inputs = {table: head for table, head in inputs.items() if head is not None}
+    return _compute_with_retries(TaskRun(run_context, task, decided_step, existing_inputs))
 
 
 def _reuse_result(run_context: "RunContext", task: "Task", decided_step: PlanStep) -> StepResult | None:
@@ -68,21 +68,15 @@ def _reuse_result(run_context: "RunContext", task: "Task", decided_step: PlanSte
     )
 
 
-def _compute_with_retries(
-    run_context: "RunContext", task: "Task", decided_step: PlanStep, inputs: "Mapping[TableName, TableVersion]"
-) -> StepResult:
-    run_context.report_event(Event("start", decided_step.reason, task.table, decided_step.action))
+def _compute_with_retries(task_run: TaskRun) -> StepResult:
+    run_context, task, step = task_run.run_context, task_run.task, task_run.step
+    run_context.report_event(Event("start", step.reason, task.table, step.action))
 
     def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
         text = (
             f"attempt {attempt_number} failed "
             f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__}); "
         )
-        run_context.report_event(Event("retry", f"{text}again in {pause:.0f} s", task.table, decided_step.action))
+        run_context.report_event(Event("retry", f"{text}again in {pause:.0f} s", task.table, step.action))
 
-    return retry_transient(
-        lambda: compute_task(run_context, task, decided_step, inputs),
-        task.options.retries,
-        run_context.cancelled,
-        report_retry,
-    )
+    return retry_transient(lambda: compute_task(task_run), task.options.retries, run_context.cancelled, report_retry)

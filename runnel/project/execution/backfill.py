@@ -138,7 +138,10 @@ def preview_backfill(
     state = lake.store.state(commit)
     fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
     chunks = request.days.chunks(chunk)
-    plans = [plan_state(lake, replace(request, days=days), flow, commit, state, fingerprints).plan for days in chunks]
+    plans = [
+        plan_state(lake, replace(request, days=days), flow, commit, state, fingerprints=fingerprints).plan
+        for days in chunks
+    ]
     return BackfillPreview(request.days, request.branch, chunks, _summarize_tables(plans, request.days))
 
 

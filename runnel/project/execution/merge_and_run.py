@@ -8,7 +8,7 @@ from runnel.errors import Cancelled, Mistake, join_names
 from runnel.lake.merge.merge import MergeResult, PublishMerge, merge_branch
 from runnel.model.run_request import RunRequest
 from runnel.names import new_run_id
-from runnel.project.execution.run_project import execute_plan, pin_lake
+from runnel.project.execution.run_project import ClaimedRun, ProjectRun, execute_plan, pin_lake
 from runnel.project.planning.plan_project import ProjectPlan, load_project_flow, plan_state
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def merge_and_run(
             )
             return commits[-1]
 
+        project_run = ProjectRun(lake, ClaimedRun(run), started_at, watch=watch)
         with pin_lake(lake) as (pin, _):
-            result = execute_plan(lake, project_plan, (pin, planned_sequence), run, started_at, None, watch, publish)
+            result = execute_plan(project_run, project_plan, (pin, planned_sequence), publish=publish)
         if on_result is not None:
             on_result(result)
         if result.state == "cancelled":

@@ -4,8 +4,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.errors import VersionConflict
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import Plan
     from runnel.run.execute import Publish
+    from runnel.run.run_context import RunSpec
 
 _ATTEMPTS = 5
 _LITTLE_BYTES = 32 << 20
@@ -42,138 +44,118 @@ class ClaimedRun:
     trace: str | None = None
 
 
+@dataclass(frozen=True)
+class ProjectRun:
+    """A run of a project that has started: its claim, when it started, its commit's message, and its progress."""
+
+    lake: "Lake"
+    claimed_run: ClaimedRun
+    started_at: datetime
+    message: str | None = None
+    watch: ProgressCallback | None = None
+
+
+@dataclass(frozen=True)
+class _PlanInputs:
+    """What every plan of one run is made from, apart from the lake; the sources are asked once."""
+
+    request: RunRequest
+    flow: "Flow"
+    fingerprints: "Callable[[Task], Fingerprint]"
+    answers: SourceAnswers
+
+    def plan(self, lake: "Lake") -> ProjectPlan:
+        """Plan on the newest commit."""
+        return plan_project(lake, self.request, self.flow, self.fingerprints, self.answers)
+
+
 def run_project(
     lake: "Lake",
     request: RunRequest,
     *,
     watch: ProgressCallback | None = None,
-    on_plan: "Callable[[ProjectPlan], None] | None" = None,
     flow: "Flow | None" = None,
     delivers: bool = True,
     claimed_run: ClaimedRun | None = None,
 ) -> RunResult:
     """Run a request and return its result.
 
-    `on_plan` receives each plan before it is executed. Steps that finished before another writer changed a table are
-    reused by their key, so planning again costs little. `flow` is the project's flow if it is already loaded. Without
-    `delivers`, the caller delivers to sinks. `claimed_run` is the queue entry of the run, if it has one.
+    Steps that finished before another writer changed a table are reused by their key, so planning again costs little.
+    `flow` is the project's flow if it is already loaded. Without `delivers`, the caller delivers to sinks.
+    `claimed_run` is the queue entry of the run, if it has one.
     """
     from runnel.project.planning.fast_skip import plan_if_idle
 
     flow = flow or load_project_flow(lake)
     claimed_run = claimed_run or ClaimedRun(new_run_id(datetime.now(UTC)), trace=tracing.read_traceparent(os.environ))
-    started_at = datetime.now(UTC)
+    project_run = ProjectRun(lake, claimed_run, datetime.now(UTC), request.message, watch)
     fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
-    answers = SourceAnswers(flow)
-    idle_plan = plan_if_idle(lake.settings, request, flow, fingerprints, answers) if on_plan is None else None
+    plan_inputs = _PlanInputs(request, flow, fingerprints, SourceAnswers(flow))
+    idle_plan = plan_if_idle(lake.settings, request, flow, fingerprints, plan_inputs.answers)
     if idle_plan is not None:
-        result = RunResult(
-            None, "nothing", request.branch, None, _seconds_since(started_at), _list_skipped_steps(idle_plan)
-        )
+        result = _make_idle_result(project_run, request, idle_plan)
         if not delivers or are_sinks_current(lake.settings, flow, request.branch):
             return result
     else:
-        stream_plan = _plan_with_streams(lake, request, flow, fingerprints, answers)
-        if stream_plan is not None:
-            result = _run_stream_plan(lake, stream_plan, claimed_run, request.message, watch, on_plan)
-        else:
-            result = _plan_and_execute(
-                lake, request, flow, fingerprints, answers, claimed_run, started_at, request.message, watch, on_plan
-            )
+        result = _plan_and_execute(project_run, plan_inputs, runs_streams=not request.verify and request.days is None)
     return deliver_after(lake, flow, result, watch) if delivers else result
 
 
-def _plan_with_streams(
-    lake: "Lake",
-    request: RunRequest,
-    flow: "Flow",
-    fingerprints: "Callable[[Task], Fingerprint]",
-    answers: SourceAnswers,
-) -> ProjectPlan | None:
-    """Return the plan if it continues a stream, else None."""
-    if request.verify or request.days is not None or not any(task.options.stream for task in flow.tasks.values()):
-        return None
-    project_plan = plan_project(lake, request, flow, fingerprints, answers)
-    return project_plan if any(step.action == "stream" for step in project_plan.plan.steps) else None
+def _plan_and_execute(project_run: ProjectRun, plan_inputs: _PlanInputs, *, runs_streams: bool) -> RunResult:
+    """Plan and execute; try again if another writer published first.
+
+    With `runs_streams`, a plan that continues streams is executed in parts. Only the first attempt can be: later ones
+    belong to a run that has started.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        planned_at = project_run.started_at if attempt == 1 else datetime.now(UTC)
+        with pin_lake(project_run.lake) as pin_and_sequence:
+            project_plan = plan_inputs.plan(project_run.lake)
+            is_stream_plan = runs_streams and attempt == 1 and _continues_streams(project_plan)
+            if not is_stream_plan:
+                if not _has_work(project_plan):
+                    return _make_idle_result(project_run, plan_inputs.request, project_plan.plan)
+                try:
+                    return execute_plan(project_run, project_plan, pin_and_sequence, planned_at=planned_at)
+                except VersionConflict:
+                    if attempt == _ATTEMPTS:
+                        raise
+        if is_stream_plan:  # without the pin: each part acquires its own
+            return _run_stream_plan(project_run, project_plan)
+    raise AssertionError("unreachable")
 
 
-def _run_stream_plan(
-    lake: "Lake",
-    stream_plan: ProjectPlan,
-    claimed_run: ClaimedRun,
-    message: str | None,
-    watch: ProgressCallback | None,
-    on_plan: "Callable[[ProjectPlan], None] | None",
-) -> RunResult:
+def _has_work(project_plan: ProjectPlan) -> bool:
+    return bool(project_plan.plan.work) or (project_plan.request.verify and project_plan.plan.jvm)
+
+
+def _continues_streams(project_plan: ProjectPlan) -> bool:
+    return any(step.action == "stream" for step in project_plan.plan.steps)
+
+
+def _run_stream_plan(project_run: ProjectRun, stream_plan: ProjectPlan) -> RunResult:
     """Execute a plan that continues streams; its other steps are executed in runs of their own."""
     from runnel.project.execution.run_streams import run_streams
 
-    if on_plan is not None:
-        on_plan(stream_plan)
+    claimed_run, flow = project_run.claimed_run, stream_plan.flow
 
     def run_part(request: RunRequest) -> RunResult:
         now = datetime.now(UTC)
         part_run = ClaimedRun(new_run_id(now), cause=claimed_run.cause, due=claimed_run.due, trace=claimed_run.trace)
         return _plan_and_execute(
-            lake,
-            request,
-            stream_plan.flow,
-            stream_plan.fingerprints,
-            SourceAnswers(stream_plan.flow),
-            part_run,
-            now,
-            message,
-            watch,
-            None,
+            replace(project_run, claimed_run=part_run, started_at=now),
+            _PlanInputs(request, flow, stream_plan.fingerprints, SourceAnswers(flow)),
+            runs_streams=False,
         )
 
-    return run_streams(lake, stream_plan, claimed_run.run, run_part, watch or _ignore_event)
+    return run_streams(project_run.lake, stream_plan, claimed_run.run, run_part, project_run.watch or _ignore_event)
 
 
-def _plan_and_execute(
-    lake: "Lake",
-    request: RunRequest,
-    flow: "Flow",
-    fingerprints: "Callable[[Task], Fingerprint]",
-    answers: SourceAnswers,
-    claimed_run: ClaimedRun,
-    started_at: datetime,
-    message: str | None,
-    watch: ProgressCallback | None,
-    on_plan: "Callable[[ProjectPlan], None] | None",
-) -> RunResult:
-    """Plan and execute; try again if another writer published first."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        planned_at = started_at if attempt == 1 else datetime.now(UTC)
-        with pin_lake(lake) as pin_and_sequence:
-            project_plan = plan_project(lake, request, flow, fingerprints, answers)
-            if on_plan is not None:
-                on_plan(project_plan)
-            if not project_plan.plan.work and not (request.verify and project_plan.plan.jvm):
-                return RunResult(
-                    None,
-                    "nothing",
-                    request.branch,
-                    None,
-                    _seconds_since(started_at),
-                    _list_skipped_steps(project_plan.plan),
-                )
-            try:
-                return execute_plan(
-                    lake,
-                    project_plan,
-                    pin_and_sequence,
-                    claimed_run.run,
-                    started_at,
-                    message,
-                    watch,
-                    claimed_run=claimed_run,
-                    planned_at=planned_at,
-                )
-            except VersionConflict:
-                if attempt == _ATTEMPTS:
-                    raise
-    raise AssertionError("unreachable")
+def _make_idle_result(project_run: ProjectRun, request: RunRequest, plan: "Plan") -> RunResult:
+    """Return the result of a run that has nothing to do."""
+    seconds = (datetime.now(UTC) - project_run.started_at).total_seconds()
+    steps = tuple(StepResult(step.table, "skip", "skipped", step.reason) for step in plan.steps)
+    return RunResult(None, "nothing", request.branch, None, seconds, steps)
 
 
 @contextmanager
@@ -187,15 +169,11 @@ def pin_lake(lake: "Lake") -> Iterator[tuple[str, int]]:
 
 
 def execute_plan(
-    lake: "Lake",
+    project_run: ProjectRun,
     project_plan: ProjectPlan,
     pin_and_sequence: tuple[str, int],
-    run: str,
-    started_at: datetime,
-    message: str | None,
-    watch: ProgressCallback | None,
+    *,
     publish: "Publish | None" = None,
-    claimed_run: ClaimedRun | None = None,
     planned_at: datetime | None = None,
 ) -> RunResult:
     """Execute a plan that has work to do; `publish` replaces the way in which a run publishes its commit.
@@ -204,45 +182,50 @@ def execute_plan(
     """
     from runnel.run.execute import execute_plan
     from runnel.run.observers import build_observers
+    from runnel.run.publish_run import publish_run
+    from runnel.run.run_context import RunResources
+    from runnel.run.run_recorder import RunReporting
+
+    lake = project_run.lake
+    lake.is_brief = lake.once and _reads_few_bytes(project_plan)
+    run_spec = _build_run_spec(project_run, project_plan, pin_and_sequence, planned_at or project_run.started_at)
+    resources = RunResources(
+        lake.store, project_plan.flow, project_plan.facts, project_plan.fingerprints, lambda: lake.spark
+    )
+    reporting = RunReporting(
+        lake.settings.home / "logs" / "runs", project_run.watch or _ignore_event, build_observers(lake.settings)
+    )
+    publish = publish or partial(publish_run, message=project_run.message)
+    return execute_plan(run_spec, project_plan.plan, resources, reporting, publish)
+
+
+def _build_run_spec(
+    project_run: ProjectRun, project_plan: ProjectPlan, pin_and_sequence: tuple[str, int], planned_at: datetime
+) -> "RunSpec":
     from runnel.run.provenance.run_basis import RunBasis
     from runnel.run.run_context import RunSpec
 
-    lake.is_brief = lake.once and _reads_few_bytes(project_plan)
-    claimed_run = claimed_run or ClaimedRun(run)
-    run_spec = RunSpec(
-        run,
-        project_plan.request.branch,
+    claimed_run, request = project_run.claimed_run, project_plan.request
+    return RunSpec(
+        claimed_run.run,
+        request.branch,
         project_plan.commit,
         project_plan.state,
         pin=pin_and_sequence[0],
         planned_sequence=pin_and_sequence[1],
-        full_refresh=project_plan.request.full_refresh,
-        verify=project_plan.request.verify,
-        days=project_plan.request.days,
+        full_refresh=request.full_refresh,
+        verify=request.verify,
+        days=request.days,
         parallel=choose_parallelism(),
-        started_at=started_at,
-        basis=RunBasis(project_plan.flow, lake.settings, _list_code_files(project_plan)),
+        started_at=project_run.started_at,
+        basis=RunBasis(project_plan.flow, project_run.lake.settings, _list_code_files(project_plan)),
         claim=claimed_run.claim,
         cancelled=claimed_run.cancelled,
         queued_seconds=claimed_run.queued_seconds,
         cause=claimed_run.cause,
         due=claimed_run.due,
         trace=claimed_run.trace,
-        planned_at=planned_at or started_at,
-    )
-    return execute_plan(
-        run_spec,
-        project_plan.plan,
-        lake.store,
-        project_plan.flow,
-        project_plan.facts,
-        project_plan.fingerprints,
-        lambda: lake.spark,
-        logs=lake.settings.home / "logs" / "runs",
-        report_progress=watch or _ignore_event,
-        message=message,
-        publish=publish,
-        observers=build_observers(lake.settings),
+        planned_at=planned_at,
     )
 
 
@@ -269,14 +252,6 @@ def _reads_few_bytes(project_plan: ProjectPlan) -> bool:
 def choose_parallelism() -> int:
     """Return how many steps run in parallel."""
     return max(2, min(8, os.cpu_count() or 2))
-
-
-def _list_skipped_steps(plan: "Plan") -> tuple[StepResult, ...]:
-    return tuple(StepResult(step.table, "skip", "skipped", step.reason) for step in plan.steps)
-
-
-def _seconds_since(started_at: datetime) -> float:
-    return (datetime.now(UTC) - started_at).total_seconds()
 
 
 def _ignore_event(event: Event) -> None:

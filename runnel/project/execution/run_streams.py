@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from runnel.client.lake import Lake
-    from runnel.declare.model.flow import Flow, Task
+    from runnel.declare.model.flow import Task
     from runnel.lake.flow_state.streams import StreamRecord
     from runnel.model.run_request import RunRequest
-    from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.plan.steps import PlanStep
     from runnel.project.planning.plan_project import ProjectPlan
 
@@ -40,11 +39,7 @@ def run_streams(
             continue
         if len(step_group) == 1 and step_group[0].action == "stream":
             task = project_plan.flow.tasks[step_group[0].table]
-            results.append(
-                run_stream_once(
-                    lake, project_plan.flow, task, project_plan.request, project_plan.fingerprints(task), run, watch
-                )
-            )
+            results.append(run_stream_once(lake, project_plan, task, run, watch))
         else:
             results.append(
                 run_part(
@@ -77,20 +72,15 @@ def group_steps(project_plan: "ProjectPlan") -> "Iterator[list[PlanStep]]":
 
 
 def run_stream_once(
-    lake: "Lake",
-    flow: "Flow",
-    task: "Task",
-    request: "RunRequest",
-    code: "Fingerprint",
-    run: str,
-    watch: ProgressCallback,
+    lake: "Lake", project_plan: "ProjectPlan", task: "Task", run: str, watch: ProgressCallback
 ) -> RunResult:
     """Run one stream until it has read all available input, then stop it."""
     from runnel.lake.flow_state import streams
     from runnel.run.openlineage.stream_observer import report_stream
-    from runnel.run.stream.stream_query import StreamQuery
+    from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 
-    started = time.monotonic()
+    started, request = time.monotonic(), project_plan.request
+    stream_spec = StreamSpec(project_plan.flow, task, request.branch, project_plan.fingerprints(task), run)
     tracing.configure(lake.settings.telemetry, lake.settings.name)
     watch(Event("start", "takes what is there", task.table, "stream"))
     step_result, commit = StepResult(task.table, "stream", "succeeded", "took what was there"), None
@@ -98,7 +88,7 @@ def run_stream_once(
         if request.full_refresh:
             streams.reset(lake.store.db, request.branch, task.table)
         with ExitStack() as stack:
-            stream_query = StreamQuery.open(stack, lake.store, flow, task, request.branch, code, run, lake.spark)
+            stream_query = StreamQuery.open(stack, lake.store, stream_spec, lake.spark)
             stack.enter_context(report_stream(lake.settings, stream_query))
             stream_query.start(is_endless=False)
             stream_query.wait()

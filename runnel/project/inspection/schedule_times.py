@@ -91,7 +91,7 @@ def _find_clock_change(zone: ZoneInfo, offset: timedelta, before: datetime, afte
 
 
 def list_due_times(
-    cron: str | None, tz: str | None, every: str | None, after: datetime, now: datetime, limit: int
+    cron: str | None, tz: str | None, every: str | None, after: datetime, now: datetime, *, limit: int
 ) -> list[datetime]:
     """Return the times of a schedule after `after` and until `now`, at most `limit`."""
     due_times: list[datetime] = []

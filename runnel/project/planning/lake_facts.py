@@ -39,6 +39,7 @@ class LakeFacts:
         branch: str,
         commit: "Commit",
         state: "LakeState",
+        *,
         answers: SourceAnswers | None = None,
     ) -> None:
         self._store = store

@@ -50,7 +50,7 @@ def plan_project(
     """Plan a request on the newest commit of its branch."""
     flow = flow or load_project_flow(lake)
     commit = lake.store.commit(_check_branch(lake, request.branch))
-    return plan_state(lake, request, flow, commit, lake.store.state(commit), fingerprints, answers)
+    return plan_state(lake, request, flow, commit, lake.store.state(commit), fingerprints=fingerprints, answers=answers)
 
 
 def plan_state(
@@ -59,6 +59,7 @@ def plan_state(
     flow: "Flow",
     commit: "Commit",
     state: "LakeState",
+    *,
     fingerprints: "Callable[[Task], Fingerprint] | None" = None,
     answers: "SourceAnswers | None" = None,
 ) -> ProjectPlan:
@@ -66,7 +67,7 @@ def plan_state(
 
     The caller may pass fingerprints and answers of sources that were computed before.
     """
-    facts = LakeFacts(lake.store, flow, request.branch, commit, state, answers)
+    facts = LakeFacts(lake.store, flow, request.branch, commit, state, answers=answers)
     fingerprints = fingerprints or Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
     graph = Graph(flow)
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import attr
@@ -37,33 +38,39 @@ class VersionFacet(DatasetFacet):
     commit: str | None
 
 
-def make_input(
-    store: "Store", namespace: str, branch: str, table: "TableName", head: "TableVersion | None"
-) -> InputDataset:
-    """Return the dataset of a table that was read."""
-    return InputDataset(namespace, str(table), facets=_build_facets(store, branch, head, None))
-
-
 def make_external_inputs(names: Iterable[tuple[str, str]]) -> list[InputDataset]:
     """Return the datasets that were read from outside the lake."""
     return [InputDataset(namespace, name) for namespace, name in names]
 
 
-def make_output(
-    store: "Store",
-    namespace: str,
-    branch: str,
-    table: "TableName",
-    head: "TableVersion | None",
-    commit: str | None,
-    rows: int | None = None,
-    findings: "Iterable[CheckFinding]" = (),
-) -> OutputDataset:
-    """Return the dataset of a table that was written; `rows` counts the new rows."""
-    facets = _build_facets(store, branch, head, commit)
-    if assertions := [_build_assertion(finding) for finding in findings]:
-        facets["dataQualityAssertions"] = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions)  # type: ignore[assignment]
-    return OutputDataset(namespace, str(table), facets=facets, outputFacets=_build_statistics(store, head, rows))
+@dataclass(frozen=True)
+class LakeDatasets:
+    """Describe the tables of a branch as datasets of a namespace."""
+
+    store: "Store"
+    namespace: str
+    branch: str
+
+    def make_input(self, table: "TableName", head: "TableVersion | None") -> InputDataset:
+        """Return the dataset of a table that was read."""
+        facets = _build_facets(self.store, self.branch, head, None)
+        return InputDataset(self.namespace, str(table), facets=facets)
+
+    def make_output(
+        self,
+        table: "TableName",
+        head: "TableVersion | None",
+        commit: str | None,
+        rows: int | None = None,
+        findings: "Iterable[CheckFinding]" = (),
+    ) -> OutputDataset:
+        """Return the dataset of a table that was written; `rows` counts the new rows."""
+        facets = _build_facets(self.store, self.branch, head, commit)
+        if assertions := [_build_assertion(finding) for finding in findings]:
+            assertions_facet = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet(assertions)
+            facets["dataQualityAssertions"] = assertions_facet  # type: ignore[assignment]
+        statistics = _build_statistics(self.store, head, rows)
+        return OutputDataset(self.namespace, str(table), facets=facets, outputFacets=statistics)
 
 
 def _build_facets(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runnel.model.table_version import TableVersion
     from runnel.names import TableName
     from runnel.run.observers import RunEnd
+    from runnel.run.openlineage.datasets import LakeDatasets
     from runnel.run.openlineage.events import EventHeader, LineageRun, RunnelFacet
     from runnel.run.openlineage.sender import LineageSender
     from runnel.run.results.run_result import Event, StepResult
@@ -88,7 +89,7 @@ class LineageObserver:
                 for input_table in (task.input_tables if task else ())
             }
             step = self._steps[table] = _StartedStep(_make_id(), inputs)
-        self._queue_event(lambda: self._build_step_event("START", table, step, happened_at, action, reason))
+        self._queue_event(lambda: self._build_start_event(table, step, happened_at, action, reason))
 
     @property
     def _namespace(self) -> str:
@@ -107,7 +108,6 @@ class LineageObserver:
         )
 
     def _build_run_event(self, state: str, happened_at: datetime, run_end: "RunEnd | None" = None) -> "RunEvent":
-        from runnel.run.openlineage.datasets import make_output
         from runnel.run.openlineage.events import EventHeader, build_event, build_run_job_facets
 
         run_context = self._run_context
@@ -116,31 +116,26 @@ class LineageObserver:
         if run_end is None:
             return build_event(header, state, happened_at, self._build_runnel_facet(None, None, None))
         published_steps = [step for step in run_end.steps if step.state == "succeeded"] if run_end.commit else []
-        outputs = [
-            make_output(
-                run_context.store, self._namespace, run_context.spec.branch, step.table, step.head, run_end.commit
-            )
-            for step in published_steps
-        ]
+        datasets = self._make_datasets()
+        outputs = [datasets.make_output(step.table, step.head, run_end.commit) for step in published_steps]
         error = run_end.error or next((step.error for step in run_end.steps if step.error is not None), None)
         runnel_facet = self._build_runnel_facet(None, None, run_end.state, run_end.commit)
         return build_event(header, state, happened_at, runnel_facet, outputs=outputs, error=error)
 
-    def _build_step_event(
-        self, state: str, table: "TableName", step: _StartedStep, happened_at: datetime, action: str, reason: str
+    def _build_start_event(
+        self, table: "TableName", step: _StartedStep, happened_at: datetime, action: str, reason: str
     ) -> "RunEvent":
         from runnel.run.openlineage.events import build_event
 
         return build_event(
             self._build_header(table, step),
-            state,
+            "START",
             happened_at,
             self._build_runnel_facet(action, reason, None),
             inputs=self._list_inputs(table, step),
         )
 
     def _build_end_event(self, result: "StepResult", step: _StartedStep, happened_at: datetime) -> "RunEvent":
-        from runnel.run.openlineage.datasets import make_output
         from runnel.run.openlineage.events import build_event
 
         run_context = self._run_context
@@ -148,17 +143,7 @@ class LineageObserver:
         findings = run_context.findings.get(result.table, ())
         outputs: list[OutputDataset] = []
         if result.head is not None or findings:
-            output = make_output(
-                run_context.store,
-                self._namespace,
-                run_context.spec.branch,
-                result.table,
-                result.head,
-                None,
-                result.rows,
-                findings,
-            )
-            outputs.append(output)
+            outputs.append(self._make_datasets().make_output(result.table, result.head, None, result.rows, findings))
         runnel_facet = self._build_runnel_facet(result.action, result.reason, result.state)
         inputs = self._list_inputs(result.table, step)
         header = self._build_header(result.table, step)
@@ -188,17 +173,20 @@ class LineageObserver:
         )
 
     def _list_inputs(self, table: "TableName", step: _StartedStep) -> "list[InputDataset]":
-        from runnel.run.openlineage.datasets import make_external_inputs, make_input
+        from runnel.run.openlineage.datasets import make_external_inputs
 
         run_context = self._run_context
         assert run_context is not None
         if table in run_context.flow.sources:
             return make_external_inputs(name_origin(run_context.flow.sources[table].origin, run_context.root))
-        branch = run_context.spec.branch
-        return [
-            make_input(run_context.store, self._namespace, branch, input_table, head)
-            for input_table, head in step.inputs.items()
-        ]
+        datasets = self._make_datasets()
+        return [datasets.make_input(input_table, head) for input_table, head in step.inputs.items()]
+
+    def _make_datasets(self) -> "LakeDatasets":
+        from runnel.run.openlineage.datasets import LakeDatasets
+
+        assert self._run_context is not None
+        return LakeDatasets(self._run_context.store, self._namespace, self._run_context.spec.branch)
 
     def _build_runnel_facet(
         self, action: str | None, reason: str | None, state: str | None, commit: str | None = None

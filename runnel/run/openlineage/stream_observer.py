@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -40,6 +41,19 @@ def report_stream(settings: "Settings", stream_query: "StreamQuery") -> Iterator
     stream_lineage.send_state("COMPLETE")
 
 
+@dataclass(frozen=True)
+class _StreamReport:
+    """What is reported of a stream at one time: its state, the versions it reads, and what it has published."""
+
+    state: str
+    happened_at: datetime
+    inputs: "dict[TableName, TableVersion]"
+    head: TableVersion | None
+    rows: int
+    commit: str | None
+    error: BaseException | None
+
+
 class _StreamLineage:
     """Report one stream."""
 
@@ -70,23 +84,13 @@ class _StreamLineage:
         publisher, happened_at = self._stream_query.publisher, datetime.now(UTC)
         versions = self._stream_query.store.state(self._stream_query.branch) if state != "START" else {}
         head = versions.get(self._stream_query.task.table)
-        inputs = dict(publisher.inputs)
-        rows, commit = publisher.rows, publisher.commit
-        self._sender.send(
-            lambda: self._build_event(state, happened_at, inputs, head, rows, commit, error), lambda text: None
+        report = _StreamReport(
+            state, happened_at, dict(publisher.inputs), head, publisher.rows, publisher.commit, error
         )
+        self._sender.send(lambda: self._build_event(report), lambda text: None)
 
-    def _build_event(
-        self,
-        state: str,
-        happened_at: datetime,
-        inputs: "dict[TableName, TableVersion]",
-        head: TableVersion | None,
-        rows: int,
-        commit: str | None,
-        error: BaseException | None,
-    ) -> "RunEvent":
-        from runnel.run.openlineage.datasets import make_input, make_output
+    def _build_event(self, report: _StreamReport) -> "RunEvent":
+        from runnel.run.openlineage.datasets import LakeDatasets
         from runnel.run.openlineage.events import (
             EventHeader,
             LineageRun,
@@ -96,17 +100,23 @@ class _StreamLineage:
         )
 
         stream_query = self._stream_query
-        store, branch, task, namespace = stream_query.store, stream_query.branch, stream_query.task, self._namespace
-        header = EventHeader(
-            LineageRun(self._id, namespace, str(task.table)), job_facets=build_task_job_facets(task, None)
+        store, branch, task = stream_query.store, stream_query.branch, stream_query.task
+        run, commit, datasets = (
+            stream_query.publisher.context.run,
+            report.commit,
+            LakeDatasets(store, self._namespace, branch),
         )
-        facet = RunnelFacet(stream_query.publisher.context.run, branch, store.author, "stream", "stream", commit=commit)
+        header = EventHeader(
+            LineageRun(self._id, self._namespace, str(task.table)), job_facets=build_task_job_facets(task, None)
+        )
+        facet = RunnelFacet(run, branch, store.author, "stream", "stream", commit=commit)
+        has_table = report.head is not None
         return build_event(
             header,
-            state,
-            happened_at,
+            report.state,
+            report.happened_at,
             facet,
-            inputs=[make_input(store, namespace, branch, table, input_head) for table, input_head in inputs.items()],
-            outputs=[make_output(store, namespace, branch, task.table, head, commit, rows)] if head is not None else [],
-            error=error if isinstance(error, RunnelError) else None,
+            inputs=[datasets.make_input(table, version) for table, version in report.inputs.items()],
+            outputs=[datasets.make_output(task.table, report.head, commit, report.rows)] if has_table else [],
+            error=report.error if isinstance(report.error, RunnelError) else None,
         )

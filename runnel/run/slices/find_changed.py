@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.declare.model.flow import Task
-    from runnel.model.table_version import TableVersion
-    from runnel.plan.steps import PlanStep
-    from runnel.run.run_context import RunContext
-    from runnel.run.task_context import TaskContext
+    from runnel.run.task_context import TaskContext, TaskRun
 
 _EXACT = ("date", "integer", "long", "short", "byte", "string", "boolean")  # types whose values are exact as literals
 _COUNTABLE = ("date", "integer", "long", "short", "byte")
@@ -47,30 +44,22 @@ class ChangedSlices:
     changes: Mapping[TableName, tuple[ChangedSlice, ...]] = field(default_factory=dict)
 
 
-def find_changed_slices(
-    run_context: "RunContext",
-    context: "TaskContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    expressions: Expressions,
-) -> ChangedSlices:
+def find_changed_slices(task_run: "TaskRun", context: "TaskContext", expressions: Expressions) -> ChangedSlices:
     """Return the keys of the slices that a task has to compute; `expressions` give the slice in each sliced input."""
+    task, step, facts = task_run.task, task_run.step, task_run.run_context.facts
     assert step.base is not None
     changes: dict[TableName, tuple[ChangedSlice, ...]] = {}
     unresolved: list[TableName] = []
     for table in step.changed:
         if table not in expressions:
             continue  # a reference: its changes recompute no slice
-        slices = run_context.facts.changed_slices(table, step.base.inputs[table], inputs[table], expressions[table])
+        slices = facts.changed_slices(table, step.base.inputs[table], task_run.inputs[table], expressions[table])
         if slices is None:
             unresolved.append(table)
         else:
             changes[table] = slices
     if unresolved:
-        searched = _find_with_spark(
-            run_context, context, task, step, inputs, {table: expressions[table] for table in unresolved}
-        )
+        searched = _find_with_spark(task_run, context, {table: expressions[table] for table in unresolved})
         if isinstance(searched, SliceKeys):
             return ChangedSlices(_union_keys(context, task, searched, changes))
         changes |= searched
@@ -85,21 +74,17 @@ def _collect_keys(task: "Task", changes: Mapping[TableName, tuple[ChangedSlice, 
 
 
 def _find_with_spark(
-    run_context: "RunContext",
-    context: "TaskContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    expressions: Expressions,
+    task_run: "TaskRun", context: "TaskContext", expressions: Expressions
 ) -> dict[TableName, tuple[ChangedSlice, ...]] | SliceKeys:
     """Return the changed slices of inputs by one job; only their keys, as a frame, if they are many."""
-    assert step.base is not None
+    store, task, base = task_run.run_context.store, task_run.task, task_run.step.base
+    assert base is not None
     temporary_tables: dict[TableName, str] = {}
     signs: dict[TableName, tuple[TableName, int]] = {}
     for table in expressions:
-        before, after = step.base.inputs[table].location, inputs[table].location
+        before, after = base.inputs[table].location, task_run.inputs[table].location
         removed_entries, added_entries = find_differing_files(
-            run_context.store, before, after, compute_change(run_context.store, table, before, after)
+            store, before, after, compute_change(store, table, before, after)
         )
         for location, entries, label, sign in (
             (after, added_entries, "came", 1),
@@ -108,7 +93,7 @@ def _find_with_spark(
             if entries:
                 name = TableName(table.layer, f"{table.name}__{label}_in_{task.table.layer}_{task.table.name}")
                 temporary_tables[name], signs[name] = (
-                    stage_partial_table(run_context.store, location, entries),
+                    stage_partial_table(store, location, entries),
                     (table, sign),
                 )
     if not temporary_tables:
@@ -121,11 +106,7 @@ def _find_with_spark(
         frame = _build_changes_frame(
             context,
             signed_tables,
-            [
-                name
-                for name in temporary_tables
-                if is_file_table(load_metadata(run_context.store, temporary_tables[name]))
-            ],
+            [name for name in temporary_tables if is_file_table(load_metadata(store, temporary_tables[name]))],
         )
         return _collect_changes(task, frame, input_tables, len(task.options.by))
 

@@ -3,7 +3,6 @@
 Partitions are the slices themselves if each is large enough for files of its own; else buckets of several slices.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from runnel.lake.diff.changed_slices import estimate_slices, find_bucket_layout, is_aligned
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
     from runnel.lake.store import Store
     from runnel.model.table_version import TableVersion
-    from runnel.names import TableName
-    from runnel.run.run_context import RunContext
+    from runnel.run.task_context import TaskRun
 
 _LEAST_BYTES = 1 << 20  # of input per slice: below that, more files cost more than they save
 _MOST = 10_000
@@ -26,14 +24,9 @@ _LARGE_BUCKET_BYTES, _MOST_BUCKETS = 64 << 20, 1024  # the same for more buckets
 _LASTING = 4  # a table keeps its buckets until the right number differs by this factor
 
 
-def choose_partition(
-    run_context: "RunContext",
-    task: "Task",
-    inputs: "Mapping[TableName, TableVersion]",
-    base: "TableVersion | None",
-    schema: "StructType",
-) -> tuple[str, ...]:
+def choose_partition(task_run: "TaskRun", base: "TableVersion | None", schema: "StructType") -> tuple[str, ...]:
     """Return the partitioning of a task's table for a full write."""
+    run_context, task, inputs = task_run.run_context, task_run.task, task_run.inputs
     if task.options.partition or not task.options.by:
         return task.options.partition
     kinds = {field.name.lower(): field.dataType.typeName() for field in schema.fields}

@@ -126,9 +126,8 @@ def measure_slices(context: "TaskContext", task: Task, keys: SliceKeys, base: st
 
 def remove_slices(context: "TaskContext", task: Task, keys: SliceKeys, base: str, rows: "DataFrame") -> str:
     """Return the version of a task's table without the rows of the slices; `rows` are the new rows, for their types."""
-    return _remove_slice_rows(
-        context, task.table, base, keys, list_slice_columns(task), rows.select(*list_slice_columns(task)).schema
-    )
+    columns = list_slice_columns(task)
+    return _remove_slice_rows(context, task.table, base, _SliceFilter(keys, columns, rows.select(*columns).schema))
 
 
 def remove_quarantined_slices(
@@ -147,7 +146,8 @@ def remove_quarantined_slices(
     raw_keys = tuple(
         f"from_json(raw, {schema}, {JSON_OPTIONS}).{quote_name(key_column.name)}" for key_column in columns
     )
-    location = _remove_slice_rows(context, task.quarantine_table, quarantine_head.location, keys, raw_keys, key_schema)
+    slice_filter = _SliceFilter(keys, raw_keys, key_schema)
+    location = _remove_slice_rows(context, task.quarantine_table, quarantine_head.location, slice_filter)
     return quarantine_head if location == quarantine_head.location else TableVersion(location, location)
 
 
@@ -156,16 +156,19 @@ def list_slice_columns(task: Task) -> tuple[str, ...]:
     return tuple(quote_column(name) for name in task.options.by)
 
 
-def _remove_slice_rows(
-    context: "TaskContext",
-    table: "TableName",
-    base: str,
-    keys: SliceKeys,
-    expressions: tuple[str, ...],
-    key_schema: "StructType",
-) -> str:
+@dataclass(frozen=True)
+class _SliceFilter:
+    """The rows of slices: their keys, the expressions that give the key of a row, and the types of these."""
+
+    keys: SliceKeys
+    expressions: tuple[str, ...]
+    key_schema: "StructType"
+
+
+def _remove_slice_rows(context: "TaskContext", table: "TableName", base: str, slice_filter: _SliceFilter) -> str:
+    keys, expressions = slice_filter.keys, slice_filter.expressions
     if not keys.is_exact:
-        key_rows = build_key_frame(context.session, keys, key_schema)
+        key_rows = build_key_frame(context.session, keys, slice_filter.key_schema)
         pairs = dict(zip((f"`{name}`" for name in make_part_names(len(expressions))), expressions, strict=True))
         return remove_matching_rows(context, table, base, key_rows, pairs)
     slots.place_tables(context.store.db, context.slot, {table: base})

@@ -16,8 +16,10 @@ from runnel.lake.flow_state import ingest_positions
 from runnel.lake.history.commits import CommitChange, read_sequence
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
+from runnel.model.table_version import TableVersion
 from runnel.run.sources import failpoints
 from runnel.run.sources.file_source import build_warnings
+from runnel.run.table_changes import TableUpdate, table_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,25 +172,14 @@ class ContinuousIngest:
         self.raise_if_stopped()
 
     def _list_changes(self, state: "LakeState", staged: "IngestResult") -> tuple[CommitChange, ...]:
-        table, detail = self.source.table, {"run": self.run}
-        previous, quarantine_table = state.get(table), quarantine_table_of(table)
-        changes = []
-        if previous is None or previous.location != staged.location:
-            changes.append(
-                CommitChange(table, previous.location if previous else None, staged.location, staged.content, detail)
-            )
+        table, updates = self.source.table, list[TableUpdate]()
+        existing = state.get(table)
+        if existing is None or existing.location != staged.location:
+            updates.append(TableUpdate(table, TableVersion(staged.location, staged.content), {"run": self.run}))
         if staged.quarantine is not None:
-            previous_quarantine = state.get(quarantine_table)
-            quarantine_detail = {"of": str(table)}
-            changes.append(
-                CommitChange(
-                    quarantine_table,
-                    previous_quarantine.location if previous_quarantine else None,
-                    *staged.quarantine,
-                    quarantine_detail,
-                )
-            )
-        return tuple(changes)
+            quarantine = TableVersion(*staged.quarantine)
+            updates.append(TableUpdate(quarantine_table_of(table), quarantine, {"of": str(table)}))
+        return table_changes(state, updates)
 
     def _publish_changes(
         self, staged: "IngestResult", changes: tuple[CommitChange, ...], planned: int, pin: str

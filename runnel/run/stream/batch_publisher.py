@@ -26,7 +26,14 @@ from runnel.run.checks.check_verdict import judge_findings
 from runnel.run.checks.table_checks import run_table_checks
 from runnel.run.metrics.phase_times import split_passes
 from runnel.run.stream import failpoints
-from runnel.run.task.refresh_table import RefreshResult, SchemaMismatch, apply_row_changes, replace_all_rows
+from runnel.run.table_changes import TableUpdate, table_changes
+from runnel.run.task.refresh_table import (
+    BaseVersion,
+    RefreshResult,
+    SchemaMismatch,
+    apply_row_changes,
+    replace_all_rows,
+)
 from runnel.run.write.target_layout import prepare_table
 from runnel.telemetry import tracing
 
@@ -191,7 +198,7 @@ class BatchPublisher:
             raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows that are there")
         try:
             start_head = _choose_start_head(store, base, prepare_table(store, task, frame.schema, base))
-            refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, start_head)
+            refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, BaseVersion(start_head))
         except SchemaMismatch as error:
             what = f"{error.what}: its rows can't be put beside those that are there"
             fix = f"start it anew: runnel stream reset {task.table}"
@@ -250,18 +257,11 @@ class BatchPublisher:
         quarantine_head: TableVersion | None,
         epoch: int,
     ) -> tuple[CommitChange, ...]:
-        task = self.task
-        heads: dict[TableName, TableVersion | None] = {task.table: table_head}
-        if task.quarantine_table is not None:
-            heads[task.quarantine_table] = quarantine_head
         detail = self._describe_batch(epoch)
-        changes = []
-        for table, head in heads.items():
-            previous = state.get(table)
-            if head is not None and (previous is None or previous.location != head.location):
-                previous_location = previous.location if previous else None
-                changes.append(CommitChange(table, previous_location, head.location, head.content, detail))
-        return tuple(changes)
+        updates = [TableUpdate(self.task.table, table_head, detail)]
+        if self.task.quarantine_table is not None and quarantine_head is not None:
+            updates.append(TableUpdate(self.task.quarantine_table, quarantine_head, detail))
+        return table_changes(state, updates)
 
     def _describe_batch(self, epoch: int) -> dict[str, object]:
         """Return the provenance that the commit of a batch records."""

@@ -51,6 +51,17 @@ _ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStorePro
 _PATIENCE_SECONDS = 60.0
 
 
+@dataclass(frozen=True)
+class StreamSpec:
+    """The specification of a stream: its task, the code of the task, the branch, and the run of its commits."""
+
+    flow: "Flow"
+    task: "Task"
+    branch: str
+    code: "Fingerprint"
+    run: str
+
+
 @dataclass
 class StreamQuery:
     """A stream that this process runs on a branch. Open it, start it, then extend its logs or wait for its end.
@@ -75,20 +86,11 @@ class StreamQuery:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def open(
-        cls,
-        stack: "ExitStack",
-        store: "Store",
-        flow: "Flow",
-        task: "Task",
-        branch: str,
-        code: "Fingerprint",
-        run: str,
-        spark: "SparkSession",
-    ) -> "StreamQuery":
+    def open(cls, stack: "ExitStack", store: "Store", spec: StreamSpec, spark: "SparkSession") -> "StreamQuery":
         """Claim a stream, extend its append logs to the current state, and lease a slot; `stack` releases all that."""
         from runnel.spark.slot_pool import get_slot_pool
 
+        task, branch, code = spec.task, spec.branch, spec.code
         commit = store.commit(branch)
         state = store.state(commit)
         refuse_missing(task, [table for table in task.input_tables if table not in state])
@@ -103,11 +105,21 @@ class StreamQuery:
         slot_lease = stack.enter_context(
             slot_pool.acquire(commit, {**lookup_tables, **list_log_versions(append_logs)}, layers)
         )
-        context = TaskContext(store, slot_lease.slot, slot_lease.session, run, datetime.now(UTC))
+        context = TaskContext(store, slot_lease.slot, slot_lease.session, spec.run, datetime.now(UTC))
         publisher = BatchPublisher(context, task, branch, claim, code)
         state_provider = spark.conf.get(_PROVIDER) or ""
         stream_query = cls(
-            store, flow, task, branch, code, claim, slot_lease, append_logs, lookup_tables, publisher, state_provider
+            store,
+            spec.flow,
+            task,
+            branch,
+            code,
+            claim,
+            slot_lease,
+            append_logs,
+            lookup_tables,
+            publisher,
+            state_provider,
         )
         stream_query.is_behind = any(append_logs[table].reached != state[table].location for table in append_logs)
         publisher.on_batch_done = stream_query.refresh_lookup_tables

@@ -20,8 +20,8 @@ from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan, check_an
 from runnel.run.content_tally import ContentTally
 from runnel.run.provenance.run_basis import build_provenance
 from runnel.run.results.run_result import StepResult
-from runnel.run.slices.find_changed import find_changed_slices, release_keys
-from runnel.run.slices.keys import restrict_to_slices
+from runnel.run.slices.find_changed import ChangedSlices, find_changed_slices, release_keys
+from runnel.run.slices.keys import SliceKeys, restrict_to_slices
 from runnel.run.slices.partition_layout import choose_partition
 from runnel.run.slices.replace import list_slice_columns
 from runnel.run.slices.requested_keys import add_requested_keys
@@ -29,6 +29,7 @@ from runnel.run.task.build_frame import build_frame
 from runnel.run.task.changed_inputs import open_changed_inputs
 from runnel.run.task.execution_check import observe_executions
 from runnel.run.task.refresh_table import (
+    BaseVersion,
     RefreshResult,
     SchemaMismatch,
     apply_row_changes,
@@ -37,150 +38,145 @@ from runnel.run.task.refresh_table import (
 )
 from runnel.run.task.timeout import limit_time
 from runnel.run.task.unchanged_rows import have_same_rows
-from runnel.run.task_context import TaskContext
+from runnel.run.task_context import TaskContext, TaskRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.declare.model.flow import Task
     from runnel.names import TableName
-    from runnel.plan.steps import PlanStep
     from runnel.run.run_context import RunContext
 
 
-def compute_task(
-    run_context: "RunContext", task: "Task", step: "PlanStep", inputs: "Mapping[TableName, TableVersion]"
-) -> StepResult:
+def compute_task(task_run: TaskRun) -> StepResult:
     """Compute a task and return the result of its step."""
-    head = run_context.heads.get(task.table)
-    if head is not None and not step.has_detached_base and have_same_rows(run_context, step, inputs):
+    run_context, task, step, head = task_run.run_context, task_run.task, task_run.step, task_run.head
+    if head is not None and not step.has_detached_base and have_same_rows(task_run):
         assert step.base is not None
-        analysis = PlanAnalysis(columns=step.base.columns)
-        _record_result(
-            run_context, task, step, inputs, analysis, _make_unchanged_result(head, step.base), step.base.full_reason
+        return _skip_unchanged(
+            task_run, PlanAnalysis(columns=step.base.columns), step.base.full_reason, "; the rows are the same"
         )
-        return StepResult(task.table, "skip", "skipped", f"{step.reason}; the rows are the same")
     with measure_phase("spark"):
         slot_lease = run_context.acquire_slot()
-    context = TaskContext(
-        run_context.store,
-        slot_lease.slot,
-        slot_lease.session,
-        run_context.spec.run,
-        run_context.spec.started_at,
-        run_context.findings,
-    )
+    context = task_run.make_context(slot_lease)
     with _name_spark_jobs(run_context, task), limit_time(run_context, task):
         if step.action in ("rows", "slices"):
             compute_changes = _compute_rows if step.action == "rows" else _compute_slices
             try:
-                _claim_base(run_context, task, step)
-                return compute_changes(run_context, task, step, inputs, context)
+                _claim_base(task_run)
+                return compute_changes(task_run, context)
             except (SchemaMismatch, PartialTableError) as error:
-                step = replace(step, action="full", reason=f"{step.reason}; in full, because {error.what}")
-        return _compute_full(run_context, task, step, inputs, context)
+                task_run = task_run.in_full(f"{step.reason}; in full, because {error.what}")
+        return _compute_full(task_run, context)
 
 
-def _claim_base(run_context: "RunContext", task: "Task", step: "PlanStep") -> None:
+def _claim_base(task_run: TaskRun) -> None:
     """Retain a result that no branch holds until the run ends; raise SchemaMismatch if gc removed it."""
-    if step.has_detached_base and (step.base is None or not results.mark_used(run_context.store.db, step.base)):
-        raise SchemaMismatch(task, "the result to start from is gone (retention)")
+    step, db = task_run.step, task_run.run_context.store.db
+    if step.has_detached_base and (step.base is None or not results.mark_used(db, step.base)):
+        raise SchemaMismatch(task_run.task, "the result to start from is gone (retention)")
 
 
-def _find_start_version(run_context: "RunContext", task: "Task", step: "PlanStep") -> "TableVersion | None":
-    """Return the version of a task's table that the step builds on."""
-    if step.has_detached_base and step.base is not None and step.action in ("rows", "slices"):
-        return step.base.head
-    return run_context.heads.get(task.table)
+def _skip_unchanged(task_run: TaskRun, analysis: PlanAnalysis, full_reason: str | None, why: str) -> StepResult:
+    """Record that the current table is the result of the current inputs, too; `why` is added to the step's reason."""
+    head, base = task_run.start_version, task_run.step.base
+    assert head is not None and base is not None
+    _record_result(task_run, analysis, _make_unchanged_result(head, base), full_reason)
+    return StepResult(task_run.task.table, "skip", "skipped", f"{task_run.step.reason}{why}")
 
 
-def _compute_full(
-    run_context: "RunContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    context: TaskContext,
-) -> StepResult:
-    frame, analysis, why_whole = _build_and_follow(run_context, task, inputs, context)
-    warnings = (*check_analysis(task, analysis), *_warn_full_computation(task, why_whole))
-    head = run_context.heads.get(task.table)
-    if (
-        step.analyse
-        and head is not None
-        and step.base is not None
-        and _uses_no_gained_column(run_context, step, inputs, analysis)
-    ):
-        _record_result(run_context, task, step, inputs, analysis, _make_unchanged_result(head, step.base), why_whole)
-        return StepResult(task.table, "skip", "skipped", f"{step.reason}, which it does not use")
-    run_context.raise_if_cancelled()
-    partition = choose_partition(run_context, task, inputs, head, frame.schema)
+def _compute_full(task_run: TaskRun, context: TaskContext) -> StepResult:
+    task, step, head = task_run.task, task_run.step, task_run.head
+    frame, analysis, full_reason = _build_and_follow(task_run, context)
+    warnings = (*check_analysis(task, analysis), *_warn_full_computation(task, full_reason))
+    if step.analyse and head is not None and step.base is not None and _uses_no_gained_column(task_run, analysis):
+        return _skip_unchanged(task_run, analysis, full_reason, ", which it does not use")
+    task_run.run_context.raise_if_cancelled()
+    partition = choose_partition(task_run, head, frame.schema)
     refresh = replace_all_rows(context, task, frame, head, partition)
-    return _finish_step(run_context, task, step, inputs, analysis, refresh, warnings, why_whole)
+    return _finish_step(task_run, analysis, refresh, full_reason, warnings)
 
 
-def _compute_slices(
-    run_context: "RunContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    context: TaskContext,
-) -> StepResult:
+def _compute_slices(task_run: TaskRun, context: TaskContext) -> StepResult:
     """Compute the slices that changed, from the rows that belong to them."""
+    task, step = task_run.task, task_run.step
     assert step.base is not None
-    base, head = step.base, _find_start_version(run_context, task, step)
-    assert head is not None
-    why_whole = base.full_reason
-    if why_whole is None:  # recorded by an earlier release, which did not check this
-        why_whole = _build_and_follow(run_context, task, inputs, context)[2]
-    if reason := full_computation_reason(task, why_whole):
-        return _compute_full(run_context, task, replace(step, action="full", reason=reason), inputs, context)
-    expressions_by_input = _find_slice_expressions(run_context, task, inputs)
-    changed_slices = find_changed_slices(run_context, context, task, step, inputs, expressions_by_input)
-    keys, changed = changed_slices.keys, changed_slices.keys.count
+    full_reason = step.base.full_reason
+    if full_reason is None:  # recorded by an earlier release, which did not check this
+        full_reason = _build_and_follow(task_run, context)[2]
+    if reason := full_computation_reason(task, full_reason):
+        return _compute_full(task_run.in_full(reason), context)
+    expressions_by_input = _find_slice_expressions(task_run)
+    changed_slices = find_changed_slices(task_run, context, expressions_by_input)
+    keys = changed_slices.keys
     if step.requested_days is not None:
         keys = add_requested_keys(context, task, keys, step.requested_days, expressions_by_input)
     try:
-        start_note = f"; {reasons.describe_start(base, run_context.spec.branch)}" if step.has_detached_base else ""
-        why = (
-            step.reason
-            if step.requested_days is not None
-            else describe_slices(changed_slices.changes, changed, base.slices) + start_note
-        )
-        analysis = PlanAnalysis(columns=base.columns)
-        if not keys.count and step.has_detached_base:
-            return _finish_step(
-                run_context, task, step, inputs, analysis, _make_unchanged_result(head, base), (), why_whole
-            )
         if not keys.count:
-            _record_result(run_context, task, step, inputs, analysis, _make_unchanged_result(head, base), why_whole)
-            return StepResult(task.table, "skip", "skipped", f"{step.reason}; no slice differs")
-        slice_count = base.slices
-        if is_most_slices(changed, slice_count):
-            slice_count = count_slices_to_read(
-                task, inputs, base, run_context.facts, *_count_input_slices(context, expressions_by_input)
-            )
-            why = (
-                describe_slices(changed_slices.changes, changed, slice_count) + start_note
-                if step.requested_days is None
-                else why
-            )
-        if is_most_slices(changed, slice_count):  # for requested days the planner has decided this before
-            return _compute_full(
-                run_context, task, replace(step, action="full", reason=f"{why}: that is most of them"), inputs, context
-            )
-        frames = {table: context.session.table(context.identifier(table)) for table in task.input_tables}
-        frames |= {
-            table: restrict_to_slices(frames[table], keys.with_earlier(lookback_of(task, table)), key_expressions)
-            for table, key_expressions in expressions_by_input.items()
-        }
-        run_context.raise_if_cancelled()
-        frame = restrict_to_slices(
-            build_frame(task, frames, context.session, run_context.root), keys, list_slice_columns(task)
-        )
-        refresh = replace_slices(context, task, frame, keys, head, base.tally, base.slices)
-        return _finish_step(run_context, task, replace(step, reason=why), inputs, analysis, refresh, (), why_whole)
+            return _keep_all_slices(task_run, full_reason)
+        why, slice_count = _describe_changed_slices(task_run, context, changed_slices, expressions_by_input)
+        if is_most_slices(changed_slices.keys.count, slice_count):  # for requested days the planner has decided before
+            return _compute_full(task_run.in_full(f"{why}: that is most of them"), context)
+        refresh = _refresh_slices(task_run, context, keys, expressions_by_input)
+        computed_run = replace(task_run, step=replace(step, reason=why))
+        return _finish_step(computed_run, PlanAnalysis(columns=step.base.columns), refresh, full_reason)
     finally:
         release_keys(keys)
+
+
+def _keep_all_slices(task_run: TaskRun, full_reason: str) -> StepResult:
+    """Return the result of a step in which no slice differs; a detached base becomes the version of the table."""
+    base, head = task_run.step.base, task_run.start_version
+    assert base is not None and head is not None
+    analysis = PlanAnalysis(columns=base.columns)
+    if task_run.step.has_detached_base:
+        return _finish_step(task_run, analysis, _make_unchanged_result(head, base), full_reason)
+    return _skip_unchanged(task_run, analysis, full_reason, "; no slice differs")
+
+
+def _describe_changed_slices(
+    task_run: TaskRun,
+    context: TaskContext,
+    changed_slices: ChangedSlices,
+    expressions_by_input: "Mapping[TableName, tuple[str, ...]]",
+) -> tuple[str, int | None]:
+    """Return why slices are computed, and how many slices there are; counted again if most of them changed."""
+    step, run_context = task_run.step, task_run.run_context
+    assert step.base is not None
+    changed, slice_count = changed_slices.keys.count, step.base.slices
+    if is_most_slices(changed, slice_count):
+        slice_count = count_slices_to_read(
+            task_run.task,
+            task_run.inputs,
+            step.base,
+            run_context.facts,
+            *_count_input_slices(context, expressions_by_input),
+        )
+    if step.requested_days is not None:
+        return step.reason, slice_count
+    start_note = f"; {reasons.describe_start(step.base, run_context.spec.branch)}" if step.has_detached_base else ""
+    return describe_slices(changed_slices.changes, changed, slice_count) + start_note, slice_count
+
+
+def _refresh_slices(
+    task_run: TaskRun,
+    context: TaskContext,
+    keys: SliceKeys,
+    expressions_by_input: "Mapping[TableName, tuple[str, ...]]",
+) -> RefreshResult:
+    """Compute slices from the rows of the inputs that belong to them, and replace them in the table."""
+    task, base, head = task_run.task, task_run.step.base, task_run.start_version
+    assert base is not None and head is not None
+    frames = {table: context.session.table(context.identifier(table)) for table in task.input_tables}
+    frames |= {
+        table: restrict_to_slices(frames[table], keys.with_earlier(lookback_of(task, table)), key_expressions)
+        for table, key_expressions in expressions_by_input.items()
+    }
+    task_run.run_context.raise_if_cancelled()
+    frame = restrict_to_slices(
+        build_frame(task, frames, context.session, task_run.run_context.root), keys, list_slice_columns(task)
+    )
+    return replace_slices(context, task, frame, keys, BaseVersion(head, base.tally, base.slices))
 
 
 def _count_input_slices(
@@ -193,12 +189,11 @@ def _count_input_slices(
             yield rows.selectExpr(*(f"({text})" for text in texts)).distinct().count()
 
 
-def _find_slice_expressions(
-    run_context: "RunContext", task: "Task", inputs: "Mapping[TableName, TableVersion]"
-) -> "dict[TableName, tuple[str, ...]]":
+def _find_slice_expressions(task_run: TaskRun) -> "dict[TableName, tuple[str, ...]]":
     """Return the expressions that give the slice of a row, for each input that has slices."""
+    task, facts = task_run.task, task_run.run_context.facts
     expressions_by_table = {
-        table: slice_expressions(task, table, run_context.facts.columns(table, inputs[table]))
+        table: slice_expressions(task, table, facts.columns(table, task_run.inputs[table]))
         for table in task.input_tables
     }
     return {
@@ -206,34 +201,27 @@ def _find_slice_expressions(
     }
 
 
-def _build_and_follow(
-    run_context: "RunContext", task: "Task", inputs: "Mapping[TableName, TableVersion]", context: TaskContext
-) -> "tuple[DataFrame, PlanAnalysis, str]":
+def _build_and_follow(task_run: TaskRun, context: TaskContext) -> "tuple[DataFrame, PlanAnalysis, str]":
     """Return a task's frame over whole inputs, its analysis, and why computing only changes is unsafe; "" if it is."""
+    task = task_run.task
     identifiers = {table: context.identifier(table) for table in task.input_tables}
     if not (task.options.by or task.options.rowwise):
-        return *_build_analysed_frame(run_context, task, context, identifiers), ""
+        return *_build_analysed_frame(task_run, context, identifiers), ""
     with observe_executions(context.session) as executions:
-        frame, analysis = _build_analysed_frame(run_context, task, context, identifiers)
+        frame, analysis = _build_analysed_frame(task_run, context, identifiers)
     check_analysis(task, analysis)
-    why = _explain_unaligned(run_context, task, inputs, context, frame) if task.options.by else None
+    why = _explain_unaligned(task_run, context, frame) if task.options.by else None
     if why is None and executions.happened and task.function is not None:
         why = "it computes something while it is called, such as count() or collect()"
     return frame, analysis, why or ""
 
 
-def _explain_unaligned(
-    run_context: "RunContext",
-    task: "Task",
-    inputs: "Mapping[TableName, TableVersion]",
-    context: TaskContext,
-    frame: "DataFrame",
-) -> str | None:
+def _explain_unaligned(task_run: TaskRun, context: TaskContext, frame: "DataFrame") -> str | None:
     """Return why the plan doesn't show that slices are independent; refuse a task whose slices are not."""
     from runnel.run.analysis.slice_alignment import SlicedInput, check_slice_alignment
 
-    sliced_inputs = {}
-    for table, texts in _find_slice_expressions(run_context, task, inputs).items():
+    task, sliced_inputs = task_run.task, {}
+    for table, texts in _find_slice_expressions(task_run).items():
         name = context.identifier(table)
         sliced_inputs[name.replace("`", "")] = SlicedInput(context.session.table(name), texts, lookback_of(task, table))
     return check_slice_alignment(task, frame, sliced_inputs)
@@ -257,26 +245,20 @@ def _make_unchanged_result(head: TableVersion, base: TaskResult) -> RefreshResul
     return RefreshResult(head, base.rows, tally, base.quarantine, slice_count=base.slices)
 
 
-def _compute_rows(
-    run_context: "RunContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    context: TaskContext,
-) -> StepResult:
+def _compute_rows(task_run: TaskRun, context: TaskContext) -> StepResult:
     """Compute only the rows that were added to and removed from the inputs."""
-    head = _find_start_version(run_context, task, step)
-    assert step.base is not None and head is not None
-    why_whole = step.base.full_reason
-    if why_whole is None:
-        why_whole = _build_and_follow(run_context, task, inputs, context)[2]
-    if reason := full_computation_reason(task, why_whole):
-        return _compute_full(run_context, task, replace(step, action="full", reason=reason), inputs, context)
-    with open_changed_inputs(run_context, task, step, inputs, context) as (added_identifiers, removed_identifiers):
-        added_rows, analysis = _build_analysed_frame(run_context, task, context, added_identifiers)
+    task, base, head = task_run.task, task_run.step.base, task_run.start_version
+    assert base is not None and head is not None
+    full_reason = base.full_reason
+    if full_reason is None:
+        full_reason = _build_and_follow(task_run, context)[2]
+    if reason := full_computation_reason(task, full_reason):
+        return _compute_full(task_run.in_full(reason), context)
+    with open_changed_inputs(task_run, context) as (added_identifiers, removed_identifiers):
+        added_rows, analysis = _build_analysed_frame(task_run, context, added_identifiers)
         warnings = check_analysis(task, analysis)
         removed_rows = (
-            _build_analysed_frame(run_context, task, context, removed_identifiers)[0]
+            _build_analysed_frame(task_run, context, removed_identifiers)[0]
             if removed_identifiers is not None
             else None
         )
@@ -284,57 +266,45 @@ def _compute_rows(
             raise SchemaMismatch(
                 task, f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"
             )
-        run_context.raise_if_cancelled()
-        refresh = apply_row_changes(context, task, added_rows, removed_rows, head, step.base.tally)
-    return _finish_step(run_context, task, step, inputs, analysis, refresh, warnings, why_whole)
+        task_run.run_context.raise_if_cancelled()
+        refresh = apply_row_changes(context, task, added_rows, removed_rows, BaseVersion(head, base.tally))
+    return _finish_step(task_run, analysis, refresh, full_reason, warnings)
 
 
 def _build_analysed_frame(
-    run_context: "RunContext", task: "Task", context: TaskContext, identifiers: "Mapping[TableName, str]"
+    task_run: TaskRun, context: TaskContext, identifiers: "Mapping[TableName, str]"
 ) -> "tuple[DataFrame, PlanAnalysis]":
     frames = {table: context.session.table(name) for table, name in identifiers.items()}
-    frame = build_frame(task, frames, context.session, run_context.root)
+    frame = build_frame(task_run.task, frames, context.session, task_run.run_context.root)
     return frame, analyse_plan(frame, {name.replace("`", ""): table for table, name in identifiers.items()})
 
 
-def _uses_no_gained_column(
-    run_context: "RunContext",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    analysis: PlanAnalysis,
-) -> bool:
+def _uses_no_gained_column(task_run: TaskRun, analysis: PlanAnalysis) -> bool:
     """Tell whether a task uses none of the columns that its inputs gained."""
-    assert step.base is not None
-    base_inputs = step.base.inputs
+    base, facts = task_run.step.base, task_run.run_context.facts
+    assert base is not None
     change_sizes = {
-        table: run_context.facts.change_size(table, base_inputs[table], inputs[table]) for table in step.changed
+        table: facts.change_size(table, base.inputs[table], task_run.inputs[table]) for table in task_run.step.changed
     }
     gained_columns = {table: frozenset(change_size.columns_added) for table, change_size in change_sizes.items()}
-    return uses_same_columns(step.base.columns, analysis, gained_columns)
+    return uses_same_columns(base.columns, analysis, gained_columns)
 
 
 def _finish_step(
-    run_context: "RunContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
+    task_run: TaskRun,
     analysis: PlanAnalysis,
     refresh: RefreshResult,
-    warnings: tuple[str, ...],
-    why_whole: str,
+    full_reason: str,
+    warnings: tuple[str, ...] = (),
 ) -> StepResult:
-    start_version = _find_start_version(run_context, task, step)
+    run_context, step, start_version = task_run.run_context, task_run.step, task_run.start_version
     if refresh.head != start_version:
+        start_location = start_version.location if start_version else None
         with measure_phase("write"):
-            check_descent(
-                run_context.store,
-                start_version.location if start_version else None,
-                refresh.head.location,
-                run_context.spec.run,
-            )
-    result = _record_result(run_context, task, step, inputs, analysis, refresh, why_whole)
+            check_descent(run_context.store, start_location, refresh.head.location, run_context.spec.run)
+    result = _record_result(task_run, analysis, refresh, full_reason)
     return StepResult(
-        task.table,
+        task_run.task.table,
         step.action,
         "succeeded",
         step.reason,
@@ -349,15 +319,10 @@ def _finish_step(
 
 @measure_phase("write")
 def _record_result(
-    run_context: "RunContext",
-    task: "Task",
-    step: "PlanStep",
-    inputs: "Mapping[TableName, TableVersion]",
-    analysis: PlanAnalysis,
-    refresh: RefreshResult,
-    why_whole: str | None,
+    task_run: TaskRun, analysis: PlanAnalysis, refresh: RefreshResult, full_reason: str | None
 ) -> TaskResult:
     """Record the result under its key, so that it can be reused even if the run fails."""
+    run_context, task, step = task_run.run_context, task_run.task, task_run.step
     assert step.key is not None
     run_context.step_threads.raise_if_abandoned(task.table)
     result = TaskResult(
@@ -365,7 +330,7 @@ def _record_result(
         key=step.key,
         head=refresh.head,
         code=run_context.fingerprints(task).to_json(),
-        inputs=dict(inputs),
+        inputs=dict(task_run.inputs),
         run=run_context.spec.run,
         branch=run_context.spec.branch,
         made_at=format_time(run_context.spec.started_at),
@@ -375,7 +340,7 @@ def _record_result(
         tally=refresh.tally,
         slices=refresh.slice_count,
         extends=refresh.extended_content,
-        full_reason=why_whole,
+        full_reason=full_reason,
         provenance=build_provenance(run_context, task, step, refresh),
     )
     results.record(run_context.store.db, result, planned_sequence=run_context.spec.planned_sequence)

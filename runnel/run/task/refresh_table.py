@@ -5,7 +5,7 @@ Works in the run's slot; publishes nothing. If a task fails, its tables are rest
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check, Task
@@ -38,7 +38,7 @@ from runnel.run.write.multiset_removal import CopyRemoval, IncomparableRows, rem
 from runnel.run.write.quarantine_writer import WriteResult, read_quarantine_head, write_checked_frame
 from runnel.run.write.row_removal import count_rows, remove_by_key
 from runnel.run.write.target_layout import list_columns, prepare_table
-from runnel.run.write.write_frame import Mode
+from runnel.run.write.write_frame import FrameTarget, Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,6 +62,15 @@ class RefreshResult:
     quarantined_rows: int = 0
     extended_content: str | None = None  # the content before, if only columns were added
     slice_count: int | None = None  # if it is computed by slices
+
+
+@dataclass(frozen=True)
+class BaseVersion:
+    """The version that some rows are replaced in, with its tally and its number of slices, if these are known."""
+
+    head: TableVersion
+    tally: tuple[int, int, int] | None = None
+    slice_count: int | None = None
 
 
 class SchemaMismatch(RunnelError):
@@ -90,7 +99,7 @@ def replace_all_rows(
         quarantine_head = read_quarantine_head(context, task)
         is_new = base is None and quarantine_head is None
         mode: Mode = "append" if is_new else "overwrite"  # a table that was just created is empty
-        write_result = write_checked_frame(context, task, frame, mode, prepared_base, quarantine_head)
+        write_result = write_checked_frame(context, task, frame, FrameTarget(prepared_base, mode), quarantine_head)
         warnings = _judge_checks(context, task, write_result)
     content = content_tally.build_content_id(list_columns(frame.schema), write_result.frame_write.tally)
     head = TableVersion(write_result.frame_write.location, content)
@@ -117,66 +126,39 @@ def replace_all_rows(
 
 @measure_phase("write")
 def replace_slices(
-    context: "TaskContext",
-    task: Task,
-    frame: "DataFrame",
-    keys: SliceKeys,
-    base: TableVersion,
-    tally: tuple[int, int, int] | None = None,
-    base_slice_count: int | None = None,
+    context: "TaskContext", task: Task, frame: "DataFrame", keys: SliceKeys, base: BaseVersion
 ) -> RefreshResult:
-    """Replace the rows of some slices by those of a frame; `tally` and `base_slice_count` are those of `base`.
+    """Replace the rows of some slices by those of a frame.
 
     Raises SchemaMismatch if the table lacks columns of the frame.
     """
-    with _restore_on_failure(context, task, base):
+    head, tally = base.head, base.tally
+    with _restore_on_failure(context, task, head):
         refuse_unreadable_checks(context, frame, _list_table_checks(task))
         start = prepare_table(
-            context.store, task, frame.schema, base, partition=read_partition(context.store, task, base)
+            context.store, task, frame.schema, head, partition=read_partition(context.store, task, head)
         )
-        if (
-            load_metadata(context.store, start).schema().fields
-            != load_metadata(context.store, base.location).schema().fields
-        ):
-            raise SchemaMismatch(task)
+        _refuse_other_columns(context, task, head, start)
         quarantine_head = remove_quarantined_slices(context, task, keys, read_quarantine_head(context, task), frame)
-        replacement = _replace_slice_rows(context, task, frame, keys, start, quarantine_head, base_slice_count)
+        replacement = _SliceRewrite(context, task, frame, keys, start, quarantine_head, base.slice_count).replace_rows()
         warnings = _judge_checks(context, task, replacement.write_result, _select_rows_of_slices(context, task, keys))
     write_result, new_tally = replacement.write_result, replacement.write_result.frame_write.tally
     total_tally = replacement.total_tally or (
         ContentTally(*tally).minus(replacement.removed_tally).plus(new_tally) if tally is not None else None
     )
     if total_tally is not None and tally is not None and total_tally == ContentTally(*tally):  # the same rows again
-        slots.place_tables(context.store.db, context.slot, {task.table: base.location})
-        return RefreshResult(
-            base,
-            total_tally.rows,
-            total_tally,
-            write_result.quarantine,
-            warnings,
-            new_tally.rows,
-            write_result.quarantined_rows,
-            None,
-            base_slice_count,
-        )
+        slots.place_tables(context.store.db, context.slot, {task.table: head.location})
+        unchanged = _make_result(head, total_tally.rows, total_tally, write_result, warnings)
+        return replace(unchanged, slice_count=base.slice_count)
     row_count = count_rows(context.store, write_result.frame_write.location)
     content = (
         content_tally.build_content_id(list_columns(frame.schema), total_tally)
         if total_tally
         else write_result.frame_write.location
     )
-    head = TableVersion(write_result.frame_write.location, content)
-    return RefreshResult(
-        head,
-        row_count,
-        total_tally,
-        write_result.quarantine,
-        warnings,
-        new_tally.rows,
-        write_result.quarantined_rows,
-        None,
-        replacement.slice_count,
-    )
+    new_head = TableVersion(write_result.frame_write.location, content)
+    refresh = _make_result(new_head, row_count, total_tally, write_result, warnings)
+    return replace(refresh, slice_count=replacement.slice_count)
 
 
 @dataclass(frozen=True)
@@ -189,75 +171,75 @@ class _SliceReplacement:
     slice_count: int | None = None
 
 
-def _replace_slice_rows(
-    context: "TaskContext",
-    task: Task,
-    frame: "DataFrame",
-    keys: SliceKeys,
-    start: str,
-    quarantine_head: TableVersion | None,
-    base_slice_count: int | None,
-) -> _SliceReplacement:
-    """Replace slices in the cheapest way: by whole files, by buckets, by rewriting a small table, or row by row."""
-    file_condition = find_file_condition(context, task, keys, start)
-    bucket_condition = find_bucket_condition(context, task, keys, start) if file_condition is None else None
-    if bucket_condition is not None:
-        return _replace_buckets(context, task, frame, keys, start, quarantine_head, base_slice_count, bucket_condition)
-    if file_condition is None and is_small_table(context, start):
-        with open_retained_rows(context, task, keys, start) as retained:
-            write_result = write_checked_frame(
-                context, task, frame, "rewrite", start, quarantine_head, retained_rows=retained.rows
-            )
-        slice_count = count_slices(context.store, write_result.frame_write.location, task.options.by)
+@dataclass(frozen=True)
+class _SliceRewrite:
+    """The replacement of slices in the version `start` of a task's table, by the rows of a frame."""
+
+    context: "TaskContext"
+    task: Task
+    frame: "DataFrame"
+    keys: SliceKeys
+    start: str
+    quarantine_head: TableVersion | None
+    base_slice_count: int | None
+
+    def replace_rows(self) -> _SliceReplacement:
+        """Replace slices in the cheapest way: by whole files, by buckets, by rewriting a small table, or row by row."""
+        context, task, keys, start = self.context, self.task, self.keys, self.start
+        file_condition = find_file_condition(context, task, keys, start)
+        bucket_condition = find_bucket_condition(context, task, keys, start) if file_condition is None else None
+        if bucket_condition is not None:
+            return self._replace_buckets(bucket_condition)
+        if file_condition is None and is_small_table(context, start):
+            return self._rewrite_table()
+        return self._replace_files_or_rows(file_condition)
+
+    def _rewrite_table(self) -> _SliceReplacement:
+        """Write all rows again, with the new rows of the slices."""
+        with open_retained_rows(self.context, self.task, self.keys, self.start) as retained:
+            write_result = self._write(FrameTarget(self.start, "rewrite", retained_rows=retained.rows))
+        frame_write = write_result.frame_write
+        slice_count = count_slices(self.context.store, frame_write.location, self.task.options.by)
         return _SliceReplacement(
-            write_result,
-            write_result.frame_write.retained_tally.plus(write_result.frame_write.tally),
-            slice_count=slice_count,
+            write_result, frame_write.retained_tally.plus(frame_write.tally), slice_count=slice_count
         )
-    removed_tally, slices_before = measure_slices(context, task, keys, start)
-    remaining_base = (
-        start if file_condition or not removed_tally.rows else remove_slices(context, task, keys, start, frame)
-    )
-    write_result = write_checked_frame(
-        context, task, frame, "replace" if file_condition else "append", remaining_base, quarantine_head, file_condition
-    )
-    added = compute_file_delta(context.store, remaining_base, write_result.frame_write.location).added
-    slices_after = count_slices(context.store, write_result.frame_write.location, task.options.by, added)
-    slice_count = (
-        base_slice_count - slices_before + slices_after
-        if base_slice_count is not None and slices_after is not None
-        else None
-    )
-    return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
 
-
-def _replace_buckets(
-    context: "TaskContext",
-    task: Task,
-    frame: "DataFrame",
-    keys: SliceKeys,
-    start: str,
-    quarantine_head: TableVersion | None,
-    base_slice_count: int | None,
-    bucket_condition: str,
-) -> _SliceReplacement:
-    """Rewrite the buckets that contain the slices, with the new rows of these."""
-    with open_retained_rows(context, task, keys, start, bucket_condition) as retained:
-        write_result = write_checked_frame(
-            context, task, frame, "rewrite", start, quarantine_head, bucket_condition, retained.rows
+    def _replace_files_or_rows(self, file_condition: str | None) -> _SliceReplacement:
+        """Replace the files that the condition selects; without one, remove the rows of the slices and append."""
+        context, task, keys, start = self.context, self.task, self.keys, self.start
+        removed_tally, slices_before = measure_slices(context, task, keys, start)
+        remaining_base = (
+            start if file_condition or not removed_tally.rows else remove_slices(context, task, keys, start, self.frame)
         )
-        file_delta = compute_file_delta(context.store, start, write_result.frame_write.location)
-        tally_before = retained.tally_before(sum(entry.file.record_count for entry in file_delta.removed))
-    removed_tally = tally_before.minus(write_result.frame_write.retained_tally)
-    by = task.options.by
-    slices_before = count_slices(context.store, start, by, file_delta.removed)
-    slices_after = count_slices(context.store, write_result.frame_write.location, by, file_delta.added)
-    slice_count = (
-        base_slice_count - slices_before + slices_after
-        if base_slice_count is not None and slices_before is not None and slices_after is not None
-        else None
-    )
-    return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
+        write_result = self._write(
+            FrameTarget(remaining_base, "replace" if file_condition else "append", file_condition)
+        )
+        added = compute_file_delta(context.store, remaining_base, write_result.frame_write.location).added
+        slices_after = count_slices(context.store, write_result.frame_write.location, task.options.by, added)
+        slice_count = self._count_slices_after(slices_before, slices_after)
+        return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
+
+    def _replace_buckets(self, bucket_condition: str) -> _SliceReplacement:
+        """Rewrite the buckets that contain the slices, with the new rows of these."""
+        store, start, by = self.context.store, self.start, self.task.options.by
+        with open_retained_rows(self.context, self.task, self.keys, start, bucket_condition) as retained:
+            write_result = self._write(FrameTarget(start, "rewrite", bucket_condition, retained.rows))
+            file_delta = compute_file_delta(store, start, write_result.frame_write.location)
+            tally_before = retained.tally_before(sum(entry.file.record_count for entry in file_delta.removed))
+        removed_tally = tally_before.minus(write_result.frame_write.retained_tally)
+        slices_before = count_slices(store, start, by, file_delta.removed)
+        slices_after = count_slices(store, write_result.frame_write.location, by, file_delta.added)
+        slice_count = self._count_slices_after(slices_before, slices_after)
+        return _SliceReplacement(write_result, removed_tally=removed_tally, slice_count=slice_count)
+
+    def _write(self, target: FrameTarget) -> WriteResult:
+        return write_checked_frame(self.context, self.task, self.frame, target, self.quarantine_head)
+
+    def _count_slices_after(self, slices_before: int | None, slices_after: int | None) -> int | None:
+        """Return the number of slices of the table, from those of the rows that were removed and added."""
+        if self.base_slice_count is None or slices_before is None or slices_after is None:
+            return None
+        return self.base_slice_count - slices_before + slices_after
 
 
 @measure_phase("write")
@@ -266,22 +248,18 @@ def apply_row_changes(
     task: Task,
     added: "DataFrame",
     removed: "DataFrame | None",
-    base: TableVersion,
-    tally: tuple[int, int, int] | None = None,
+    base: BaseVersion,
 ) -> RefreshResult:
     """Remove what the task makes of removed input rows, and append what it makes of added ones.
 
-    Rows to remove are matched by the task's key, or without one by all of their values, as a multiset. `tally` is that
-    of `base`. Raises SchemaMismatch if the table lacks columns of the rows.
+    Rows to remove are matched by the task's key, or without one by all of their values, as a multiset. Raises
+    SchemaMismatch if the table lacks columns of the rows.
     """
-    with _restore_on_failure(context, task, base):
+    tally = base.tally
+    with _restore_on_failure(context, task, base.head):
         refuse_unreadable_checks(context, added, _list_table_checks(task))
-        start = prepare_table(context.store, task, added.schema, base)
-        if (
-            load_metadata(context.store, start).schema().fields
-            != load_metadata(context.store, base.location).schema().fields
-        ):
-            raise SchemaMismatch(task)
+        start = prepare_table(context.store, task, added.schema, base.head)
+        _refuse_other_columns(context, task, base.head, start)
         remaining_base, quarantine_head = start, read_quarantine_head(context, task)
         removed_tally: ContentTally | None = None
         if removed is not None and task.options.key:
@@ -292,9 +270,8 @@ def apply_row_changes(
             remaining_base, removed_tally = copy_removal.location, copy_removal.removed
             added = added.unionByName(copy_removal.rewritten)
         content_names = () if tally is None else None  # then the content id is not computed from rows
-        write_result = write_checked_frame(
-            context, task, added, "append", remaining_base, quarantine_head, content_names=content_names
-        )
+        target = FrameTarget(remaining_base, "append", content_names=content_names)
+        write_result = write_checked_frame(context, task, added, target, quarantine_head)
         warnings = _judge_checks(
             context,
             task,
@@ -312,12 +289,21 @@ def apply_row_changes(
         )
     total_tally = ContentTally(*tally).minus(removed_tally or EMPTY_TALLY).plus(new_tally)
     if total_tally == ContentTally(*tally):
-        slots.place_tables(context.store.db, context.slot, {task.table: base.location})
-        return _make_result(base, total_tally.rows, total_tally, write_result, warnings)
+        slots.place_tables(context.store.db, context.slot, {task.table: base.head.location})
+        return _make_result(base.head, total_tally.rows, total_tally, write_result, warnings)
     head = TableVersion(
         write_result.frame_write.location, content_tally.build_content_id(list_columns(added.schema), total_tally)
     )
     return _make_result(head, row_count, total_tally, write_result, warnings)
+
+
+def _refuse_other_columns(context: "TaskContext", task: Task, base: TableVersion, prepared: str) -> None:
+    """Raise SchemaMismatch if the table had to get other columns for the rows."""
+    if (
+        load_metadata(context.store, prepared).schema().fields
+        != load_metadata(context.store, base.location).schema().fields
+    ):
+        raise SchemaMismatch(task)
 
 
 def _remove_copies(context: "TaskContext", task: Task, removed: "DataFrame", start: str) -> CopyRemoval:

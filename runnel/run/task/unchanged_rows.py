@@ -13,19 +13,16 @@ from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.scan.duckdb_types import DuckdbScanError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runnel.model.change_size import ChangeSize
-    from runnel.model.table_version import TableVersion
-    from runnel.names import TableName
-    from runnel.plan.steps import PlanStep
     from runnel.run.run_context import RunContext
+    from runnel.run.task_context import TaskRun
 
 _MOST_BYTES = 64 << 20
 
 
-def have_same_rows(run_context: "RunContext", step: "PlanStep", inputs: "Mapping[TableName, TableVersion]") -> bool:
+def have_same_rows(task_run: "TaskRun") -> bool:
     """Tell whether all inputs that changed since the base result of a step still have the same rows."""
+    run_context, step, inputs = task_run.run_context, task_run.step, task_run.inputs
     base = step.base
     if base is None or not step.changed or step.analyse or step.requested_days is not None:
         return False

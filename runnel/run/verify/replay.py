@@ -21,6 +21,7 @@ from runnel.run.task_context import TaskContext
 from runnel.run.verify.compare_frames import FrameDifferences, compare_frames
 from runnel.run.write.quarantine_writer import write_checked_frame
 from runnel.run.write.target_layout import list_columns, prepare_table
+from runnel.run.write.write_frame import FrameTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +102,7 @@ def _compute_again(context: TaskContext, task: Task, published: PublishedTable, 
     tables_by_identifier = {context.identifier(table).replace("`", ""): table for table in task.input_tables}
     analysis = analyse_plan(frame, tables_by_identifier)
     base = prepare_table(context.store, task, frame.schema, None)
-    frame_write = write_checked_frame(context, task, frame, "append", base, None).frame_write
+    frame_write = write_checked_frame(context, task, frame, FrameTarget(base, "append"), None).frame_write
     rows = _count_rows(context.store, published.location)
     if content_tally.build_content_id(list_columns(frame.schema), frame_write.tally) == published.content:
         return TableReplay(task.table, SAME, rows=rows, rows_again=frame_write.tally.rows)

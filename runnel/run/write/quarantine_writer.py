@@ -24,7 +24,7 @@ from runnel.run.content_tally import ContentTally
 from runnel.run.task_context import timestamp_sql
 from runnel.run.write.added_rows import open_added_rows
 from runnel.run.write.target_layout import list_columns
-from runnel.run.write.write_frame import FrameWrite, Mode, save_frame
+from runnel.run.write.write_frame import FrameTarget, FrameWrite, Mode, save_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,53 +49,29 @@ def write_checked_frame(
     context: "TaskContext",
     task: Task,
     frame: "DataFrame",
-    mode: Mode,
-    base: str,
+    target: FrameTarget,
     quarantine_before: TableVersion | None,
-    overwrite_condition: str | None = None,
-    retained_rows: "DataFrame | None" = None,
-    content_names: Sequence[str] | None = None,
 ) -> WriteResult:
-    """Write a frame onto the version `base` of a task's table, without the rows that checks drop or quarantine.
+    """Write a frame into a task's table, without the rows that checks drop or quarantine.
 
-    `quarantine_before` is the current version of the quarantine table. `overwrite_condition` selects the files to
-    replace, and `retained_rows` are written again. `content_names` are the columns of the content, if not all.
+    `quarantine_before` is the current version of the quarantine table.
     """
-    checks = list_row_checks(task)
-    frame_write = save_frame(
-        context,
-        task.table,
-        frame,
-        base=base,
-        mode=mode,
-        checks=checks,
-        content_names=content_names,
-        overwrite_condition=overwrite_condition,
-        retained_rows=retained_rows,
-    )
+    checks, is_overwrite = list_row_checks(task), target.mode == "overwrite"
+    frame_write = save_frame(context, task.table, frame, target, checks)
     failed_findings = [
         finding for finding in frame_write.findings if finding.failed and finding.check.on_fail in REJECTING_ACTIONS
     ]
     if not failed_findings:
         return WriteResult(
             frame_write,
-            _empty_quarantine(context, task, quarantine_before) if mode == "overwrite" else quarantine_before,
+            _empty_quarantine(context, task, quarantine_before) if is_overwrite else quarantine_before,
         )
     is_bad = _any_failing_sql([finding.check for finding in failed_findings])
-    with open_added_rows(context, task.table, base, frame_write.location) as rows:
-        good_rows = rows.where(f"NOT ({is_bad})")
-        good_write = save_frame(
-            context,
-            task.table,
-            good_rows,
-            base=base,
-            mode=mode,
-            checks=checks,
-            content_names=content_names,
-            overwrite_condition=overwrite_condition,
-        )
+    with open_added_rows(context, task.table, target.base, frame_write.location) as rows:
+        good_rows = rows.where(f"NOT ({is_bad})")  # with the retained rows, which were written, too
+        good_write = save_frame(context, task.table, good_rows, replace(target, retained_rows=None), checks)
         quarantine_head = _write_quarantine(
-            context, task, rows, failed_findings, quarantine_before, "overwrite" if mode == "overwrite" else "append"
+            context, task, rows, failed_findings, quarantine_before, mode="overwrite" if is_overwrite else "append"
         )
     good_write = replace(
         good_write, tally=good_write.tally.minus(frame_write.retained_tally), retained_tally=frame_write.retained_tally
@@ -121,6 +97,7 @@ def _write_quarantine(
     rows: "DataFrame",
     failed_findings: Sequence[CheckFinding],
     quarantine_before: TableVersion | None,
+    *,
     mode: Mode,
 ) -> TableVersion | None:
     """Write the bad rows into the quarantine table, without those that are only dropped."""
@@ -139,7 +116,8 @@ def _write_quarantine(
         f"{format_literal(context.run)} AS run",
         f"{timestamp_sql(context.now)} AS at",
     )
-    written = save_frame(context, task.quarantine_table, frame, base=base, mode=mode, content_names=_CONTENT_COLUMNS)
+    target = FrameTarget(base, mode, content_names=_CONTENT_COLUMNS)
+    written = save_frame(context, task.quarantine_table, frame, target)
     if mode == "append" and quarantine_before is not None:
         return TableVersion(written.location, written.location)
     return _reuse_unchanged_quarantine(

@@ -36,6 +36,22 @@ _PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
+class FrameTarget:
+    """Where and how a frame is written: onto the version `base` of a table, which has its columns already.
+
+    `replace` removes the files whose rows all match `overwrite_condition`. `rewrite` does too, or removes all files if
+    there is no condition, and writes `retained_rows` again, unchecked. `content_names` are the columns of the content;
+    all by default.
+    """
+
+    base: str
+    mode: Mode
+    overwrite_condition: str | None = None
+    retained_rows: "DataFrame | None" = None
+    content_names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
 class FrameWrite:
     """The result of writing a frame: the version, the tally of its new rows, and the findings of row checks.
 
@@ -52,24 +68,14 @@ def save_frame(
     context: "TaskContext",
     table: "TableName",
     frame: "DataFrame",
-    *,
-    base: str,
-    mode: Mode,
+    target: FrameTarget,
     checks: Sequence[Check] = (),
-    content_names: Sequence[str] | None = None,
-    overwrite_condition: str | None = None,
-    retained_rows: "DataFrame | None" = None,
 ) -> FrameWrite:
-    """Write a frame onto the version `base` of a table, which has its columns already.
-
-    `replace` removes the files whose rows all match `overwrite_condition`. `rewrite` does too, or removes all files if
-    there is no condition, and writes `retained_rows` again, unchecked. `content_names` are the columns of the content;
-    all by default. Raises CHECK_INVALID before anything is written.
-    """
+    """Write a frame into a table. Raises CHECK_INVALID before anything is written."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    columns = list_columns(frame.schema)
+    retained_rows, content_names, columns = target.retained_rows, target.content_names, list_columns(frame.schema)
     content_columns = [column for column in columns if content_names is None or column.name in content_names]
     observation, retained_observation = Observation(), Observation()
     observed_frame = observe_rows(frame, observation, columns, content_columns, checks)
@@ -77,13 +83,13 @@ def save_frame(
         observed_frame = observed_frame.union(
             observe_rows(retained_rows, retained_observation, columns, content_columns, ())
         )
-    slots.place_tables(context.store.db, context.slot, {table: base})
+    slots.place_tables(context.store.db, context.slot, {table: target.base})
     writer = observed_frame.writeTo(context.identifier(table)).option(f"snapshot-property.{RUN_PROPERTY}", context.run)
     with measure_phase(PASS):
-        if mode == "append":
+        if target.mode == "append":
             writer.append()
         else:
-            writer.overwrite(F.expr(overwrite_condition) if overwrite_condition else F.lit(True))
+            writer.overwrite(F.expr(target.overwrite_condition) if target.overwrite_condition else F.lit(True))
         location = slots.read_location(context.store.db, context.slot, table)
         assert location is not None
         observed_values, retained_values = (
@@ -103,7 +109,7 @@ def save_frame(
             measure_rows(retained_rows, columns, content_columns, ()),
         )
     elif observed_values is None or observed_count != _count_added_rows(context, location):
-        with open_added_rows(context, table, base, location) as rows:
+        with open_added_rows(context, table, target.base, location) as rows:
             observed_values = measure_rows(rows, columns, content_columns, checks)
     findings = tuple(CheckFinding.from_metrics(check, observed_values, index) for index, check in enumerate(checks))
     return FrameWrite(

@@ -132,7 +132,9 @@ def find_last_due(schedules: Iterable[TimedSchedule], until: datetime) -> dateti
         if not schedule.has_times:
             continue
         for lookback in _LOOKBACKS:
-            times_due = list_due_times(schedule.cron, schedule.tz, schedule.every, until - lookback, until, _MAX_TIMES)
+            times_due = list_due_times(
+                schedule.cron, schedule.tz, schedule.every, until - lookback, until, limit=_MAX_TIMES
+            )
             if times_due:
                 last_times.append(times_due[-1])
                 break

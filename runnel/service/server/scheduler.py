@@ -151,7 +151,9 @@ def advance_on_time(schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance 
     """Return the advance of a schedule with times, or None if nothing is due. Pure."""
     declared = schedule.declared
     after = parse_time(schedule.cursor.get("slot", schedule.seen_at))
-    times_due = list_due_times(declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, MAX_TIMES)
+    times_due = list_due_times(
+        declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, limit=MAX_TIMES
+    )
     if not times_due:
         return None
     policy = declared.get("catch_up", "last")

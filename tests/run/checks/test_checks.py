@@ -12,7 +12,7 @@ from runnel.names import TableName
 from runnel.run.checks.check_verdict import judge_findings
 from runnel.run.checks.row_checks import CheckFinding, list_row_checks
 from runnel.run.checks.table_checks import run_table_checks
-from runnel.run.task.refresh_table import apply_row_changes, replace_all_rows
+from runnel.run.task.refresh_table import BaseVersion, apply_row_changes, replace_all_rows
 from runnel.run.task_context import TaskContext
 from tests.run.task_context import ASIDE, TABLE, frame, later, row, rows_of, task_with, whole
 
@@ -141,12 +141,14 @@ def test_rows_that_come_and_go_add_to_quarantine_and_leave_it(context: TaskConte
     task = task_with(row("amount >= 0", "quarantine"), key=("id",))
     first = replace_all_rows(context, task, frame(context, ORDERS, (1, 5), (2, -1), (3, -1)), None)
     second = later(context, first.quarantine)
-    more = apply_row_changes(second, task, frame(second, ORDERS, (4, 4), (5, -5)), None, first.head, first.tally)
+    more = apply_row_changes(
+        second, task, frame(second, ORDERS, (4, 4), (5, -5)), None, BaseVersion(first.head, first.tally)
+    )
     assert rows_of(second, more.head.location) == [(1, 5), (4, 4)] and more.quarantined_rows == 1
     assert more.quarantine is not None
     assert sorted(raw["id"] for raw, *_ in aside(second, more.quarantine.location)) == [2, 3, 5]
     third = later(context, more.quarantine)
     gone = frame(third, ORDERS, (1, 5), (2, -1))
-    less = apply_row_changes(third, task, frame(third, ORDERS, (2, 2)), gone, more.head, more.tally)
+    less = apply_row_changes(third, task, frame(third, ORDERS, (2, 2)), gone, BaseVersion(more.head, more.tally))
     assert rows_of(third, less.head.location) == [(2, 2), (4, 4)] and less.quarantine is not None
     assert sorted(raw["id"] for raw, *_ in aside(third, less.quarantine.location)) == [3, 5]

@@ -58,8 +58,8 @@ def _finding(kept: Callable[[ChangedSlice], bool]) -> Callable[..., ChangedSlice
     return find
 
 
-def _first_input(work: Any, context: Any, task: Any, step: Any, *rest: Any) -> ChangedSlices:
-    return real_find(work, context, task, replace(step, changed=step.changed[:1]), *rest)
+def _first_input(task_run: Any, *rest: Any) -> ChangedSlices:
+    return real_find(replace(task_run, step=replace(task_run.step, changed=task_run.step.changed[:1])), *rest)
 
 
 def _uncounted(keys: Any, number: int) -> Any:

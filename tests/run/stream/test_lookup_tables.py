@@ -9,7 +9,7 @@ from typing import Any
 from runnel.names import TableName
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.planning.plan_project import load_project_flow
-from runnel.run.stream.stream_query import StreamQuery
+from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 from tests.run.stream.click_files import Clicks
 
 BESIDE = """
@@ -30,7 +30,7 @@ def following(clicks: Clicks, table: str) -> Iterator[StreamQuery]:
         flow = load_project_flow(lake)
         task, stop = flow.tasks[TableName.parse(table)], threading.Event()
         code = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of(task)
-        course = StreamQuery.open(stack, lake.store, flow, task, "main", code, "r1", lake.spark)
+        course = StreamQuery.open(stack, lake.store, StreamSpec(flow, task, "main", code, "r1"), lake.spark)
         query = course.start(is_endless=True)
 
         def wind() -> None:

@@ -15,11 +15,11 @@ from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 from runnel.run import content_tally
 from runnel.run.content_tally import ContentTally
-from runnel.run.task.refresh_table import SchemaMismatch, apply_row_changes, replace_all_rows
+from runnel.run.task.refresh_table import BaseVersion, SchemaMismatch, apply_row_changes, replace_all_rows
 from runnel.run.task_context import TaskContext
 from runnel.run.write import write_frame
 from runnel.run.write.target_layout import list_columns, prepare_table
-from runnel.run.write.write_frame import FrameWrite, Mode, save_frame
+from runnel.run.write.write_frame import FrameTarget, FrameWrite, Mode, save_frame
 from tests.run.task_context import TABLE, files_of, frame, row, rows_of, task_with
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def write(
 ) -> FrameWrite:
     task = task_with(**given.pop("options", {}))
     location = prepare_table(context.store, task, made.schema, TableVersion(base, base) if base else None)
-    return save_frame(context, task.table, made, base=location, mode=mode, **given)
+    return save_frame(context, task.table, made, FrameTarget(location, mode), **given)
 
 
 def content(context: TaskContext, schema: str, *given: tuple[Any, ...]) -> str:
@@ -76,7 +76,7 @@ def test_writes_side_by_side_each_get_their_own_counts(context: TaskContext) -> 
             made = context.session.range(size).selectExpr("id", "string(id) day")
             task = task_with()
             base = prepare_table(context.store, task, made.schema, None)
-            written = save_frame(context, TableName("dws", f"made_{number}"), made, base=base, mode="overwrite")
+            written = save_frame(context, TableName("dws", f"made_{number}"), made, FrameTarget(base, "overwrite"))
             found.setdefault(number, []).append(written.tally.rows)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
@@ -209,14 +209,20 @@ def test_the_same_rows_again_keep_the_version(context: TaskContext) -> None:
 
 def test_rows_that_came_are_appended(context: TaskContext) -> None:
     first = replace_all_rows(context, task_with(), frame(context, ORDERS, (1, "a")), None)
-    more = apply_row_changes(context, task_with(), frame(context, ORDERS, (2, "b")), None, first.head, first.tally)
+    more = apply_row_changes(
+        context, task_with(), frame(context, ORDERS, (2, "b")), None, BaseVersion(first.head, first.tally)
+    )
     whole = replace_all_rows(context, task_with(), frame(context, ORDERS, (1, "a"), (2, "b")), None)
     assert (more.head.content, more.rows, more.written_rows) == (whole.head.content, 2, 1)
-    none = apply_row_changes(context, task_with(), frame(context, ORDERS), None, more.head, more.tally)
+    none = apply_row_changes(context, task_with(), frame(context, ORDERS), None, BaseVersion(more.head, more.tally))
     assert none.head == more.head
     with pytest.raises(SchemaMismatch):
         apply_row_changes(
-            context, task_with(), frame(context, "id long, day string, n int", (3, "c", 1)), None, more.head, more.tally
+            context,
+            task_with(),
+            frame(context, "id long, day string, n int", (3, "c", 1)),
+            None,
+            BaseVersion(more.head, more.tally),
         )
 
 
@@ -224,11 +230,13 @@ def test_rows_that_went_are_removed_by_key(context: TaskContext) -> None:
     task = task_with(key=("id", "day"))
     first = replace_all_rows(context, task, frame(context, ORDERS, (1, "a"), (1, None), (2, "b"), (3, "c")), None)
     gone = frame(context, ORDERS, (1, None), (2, "b"), (2, "b"), (9, "z"))
-    more = apply_row_changes(context, task, frame(context, ORDERS, (2, "x")), gone, first.head, first.tally)
+    more = apply_row_changes(
+        context, task, frame(context, ORDERS, (2, "x")), gone, BaseVersion(first.head, first.tally)
+    )
     assert rows_of(context, more.head.location) == [(1, "a"), (2, "x"), (3, "c")]
     assert more.head.content == more.head.location and more.tally is None and more.rows == 3
     check_descent(context.store, first.head.location, more.head.location, context.run)
     same = apply_row_changes(
-        context, task, frame(context, ORDERS), frame(context, ORDERS, (7, "a")), first.head, first.tally
+        context, task, frame(context, ORDERS), frame(context, ORDERS, (7, "a")), BaseVersion(first.head, first.tally)
     )
     assert same.head == first.head

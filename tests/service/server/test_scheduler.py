@@ -129,7 +129,7 @@ DAYLIGHT = {
 @pytest.mark.parametrize(("cron", "after", "number", "expected"), DAYLIGHT.values(), ids=DAYLIGHT)
 def test_daylight_saving(cron: str, after: str, number: int, expected: list[str]) -> None:
     start = datetime.fromisoformat(after).replace(tzinfo=UTC)
-    found = list_due_times(cron, "Europe/Berlin", None, start, start + timedelta(days=3), number)
+    found = list_due_times(cron, "Europe/Berlin", None, start, start + timedelta(days=3), limit=number)
     assert [f"{at:%dT%H:%M}" for at in found] == expected
 
 

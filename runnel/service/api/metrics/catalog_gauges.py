@@ -162,7 +162,7 @@ def _lag_seconds(schedule: "ScheduleRecord", now: datetime) -> float:
     declared: Mapping[str, Any] = schedule.declared
     after = parse_time(schedule.cursor.get("slot", schedule.seen_at))
     try:
-        times_due = list_due_times(declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, 1)
+        times_due = list_due_times(declared.get("cron"), declared.get("tz"), declared.get("every"), after, now, limit=1)
     except RunnelError:
         return 0.0
     return max((now - times_due[0]).total_seconds(), 0.0) if times_due else 0.0

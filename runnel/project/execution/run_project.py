@@ -19,6 +19,8 @@ from runnel.run.results.run_result import Event, ProgressCallback, RunResult, St
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Task
     from runnel.plan.fingerprint.fingerprints import Fingerprint
@@ -111,6 +113,11 @@ def _run_stream_plan(
 
     if on_plan is not None:
         on_plan(stream_plan)
+    brief_parts: list[bool] = []  # whether each executed part reads little
+
+    def note_part(part_plan: ProjectPlan) -> None:
+        if part_plan.plan.work:
+            brief_parts.append(_is_brief(lake, part_plan))
 
     def run_part(request: RunRequest) -> RunResult:
         now = datetime.now(UTC)
@@ -125,10 +132,14 @@ def _run_stream_plan(
             now,
             message,
             watch,
-            None,
+            note_part,
         )
 
-    return run_streams(lake, stream_plan, claimed_run.run, run_part, watch or _ignore_event)
+    def get_spark() -> "SparkSession":
+        """Return the session for a stream; if it must be started, then as for the steps that were executed before."""
+        return lake.spark_provider.get(brief=bool(brief_parts) and brief_parts[-1])
+
+    return run_streams(lake, stream_plan, claimed_run.run, run_part, watch or _ignore_event, get_spark=get_spark)
 
 
 def _plan_and_execute(
@@ -208,7 +219,7 @@ def execute_plan(
     from runnel.run.provenance.run_basis import RunBasis
     from runnel.run.run_context import RunSpec
 
-    lake.is_brief = lake.once and _reads_few_bytes(project_plan)
+    is_brief = _is_brief(lake, project_plan)
     claimed_run = claimed_run or ClaimedRun(run)
     run_spec = RunSpec(
         run,
@@ -238,7 +249,7 @@ def execute_plan(
         project_plan.flow,
         project_plan.facts,
         project_plan.fingerprints,
-        lambda: lake.spark,
+        lambda: lake.spark_provider.get(brief=is_brief),
         logs=lake.settings.home / "logs" / "runs",
         report_progress=watch or _ignore_event,
         message=message,
@@ -255,6 +266,11 @@ def _list_code_files(project_plan: ProjectPlan) -> set[str]:
     return {
         part.place.file for task in tasks for part in project_plan.fingerprints(task).parts if part.place is not None
     }
+
+
+def _is_brief(lake: "Lake", project_plan: ProjectPlan) -> bool:
+    """Return whether the process executes a plan that reads little, and then ends."""
+    return lake.spark_provider.once and _reads_few_bytes(project_plan)
 
 
 def _reads_few_bytes(project_plan: ProjectPlan) -> bool:

@@ -55,11 +55,14 @@ def load_project_settings(overrides: Sequence[str] = ()) -> "Settings":
     )
 
 
-def open_lake(*, moved: bool = False, adopt: bool = False, overrides: Sequence[str] = ()) -> "Lake":
-    """Open the project's lake."""
+def open_lake(*, moved: bool = False, adopt: bool = False, overrides: Sequence[str] = (), once: bool = True) -> "Lake":
+    """Open the project's lake; `once` says that the process ends after one operation."""
     from runnel.client.lake import Lake
+    from runnel.project.spark_provider import SparkProvider
 
-    return Lake(load_project_settings(overrides), moved=moved, adopt=adopt, report=print_to_stderr, once=True)
+    settings = load_project_settings(overrides)
+    spark_provider = SparkProvider(settings, print_to_stderr, once=once)
+    return Lake(settings, moved=moved, adopt=adopt, spark_provider=spark_provider)
 
 
 def print_json(value: object) -> None:

@@ -1,7 +1,6 @@
 """The public API of a lake: each method is one call into the module that does the work."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from runnel.client.lake_reader import LakeReader
 from runnel.declare.settings import Settings
 from runnel.names import TableName
+from runnel.project.spark_provider import SparkProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.merge.merge import MergeResult
     from runnel.lake.merge.rewind import RewindResult
+    from runnel.lake.store import Store
     from runnel.plan.steps import Plan
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
     from runnel.project.execution.replay import CommitReplay
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Lake(LakeReader):
     """The lake of a project. Use it as a context manager, or close it when you are done.
 
-    `once` says that the process ends after one operation, as a command does.
+    `store` and `spark_provider` are passed in if they are shared or not the default ones.
     """
 
     def __init__(
@@ -46,13 +46,12 @@ class Lake(LakeReader):
         *,
         moved: bool = False,
         adopt: bool = False,
-        report: "Callable[[str], None] | None" = None,
-        once: bool = False,
+        store: "Store | None" = None,
+        spark_provider: SparkProvider | None = None,
     ) -> None:
-        super().__init__(settings, moved=moved, adopt=adopt)
-        self.once = once
-        self.is_brief = False  # whether Spark starts with options for a short run
-        self._report = report
+        super().__init__(settings, moved=moved, adopt=adopt, store=store)
+        self.spark_provider = spark_provider or SparkProvider(settings)
+        self._frame_reader: FrameReader | None = None
 
     def __enter__(self) -> "Lake":
         """Return itself."""
@@ -74,12 +73,10 @@ class Lake(LakeReader):
 
         return lake_html(self)
 
-    @cached_property
+    @property
     def spark(self) -> "SparkSession":
         """Return the Spark session of this process, started on first use."""
-        from runnel.project.spark_session import open_spark_session
-
-        return open_spark_session(self.settings, self._report, brief=self.is_brief)
+        return self.spark_provider.get()
 
     def query(
         self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto"
@@ -91,13 +88,11 @@ class Lake(LakeReader):
 
     def read(self, table: str, *, at: str = "main") -> "DataFrame":
         """Return a table at a ref as a Spark frame; later commits of the branch don't change it."""
-        return self._frames.read(TableName.parse(table), at)
+        if self._frame_reader is None:
+            from runnel.project.spark_session import FrameReader
 
-    @cached_property
-    def _frames(self) -> "FrameReader":
-        from runnel.project.spark_session import FrameReader
-
-        return FrameReader(self.store, self.spark)
+            self._frame_reader = FrameReader(self.store, self.spark)
+        return self._frame_reader.read(TableName.parse(table), at)
 
     def plan(
         self,
@@ -298,7 +293,7 @@ class Lake(LakeReader):
 
     def close(self) -> None:
         """Close the lake's connections; Spark, if it was started, runs until the process ends."""
-        if "_frames" in self.__dict__:
-            self._frames.close()
-        if "store" in self.__dict__:
-            self.store.close()
+        if self._frame_reader is not None:
+            self._frame_reader.close()
+        if self._store is not None:
+            self._store.close()

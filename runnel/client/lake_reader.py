@@ -1,7 +1,6 @@
 """Read a lake and its history: tables, files, commits, branches, tags, runs. Needs no Spark."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +26,25 @@ if TYPE_CHECKING:
 class LakeReader:
     """Access to the contents of a project's lake; each method is one call into the module that does the work."""
 
-    def __init__(self, settings: Settings, *, moved: bool = False, adopt: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, *, moved: bool = False, adopt: bool = False, store: "Store | None" = None
+    ) -> None:
         self.settings = settings
         self._moved = moved
         self._adopt = adopt
+        self._store = store
 
-    @cached_property
+    @property
     def store(self) -> "Store":
-        """Return the handle that the lake's own functions take."""
-        from runnel.lake.store import Store
+        """Return the handle that the lake's own functions take, opened on first use."""
+        if self._store is None:
+            from runnel.lake.store import Store
 
-        settings, storage = self.settings, dict(self.settings.storage)
-        return Store.open(settings.catalog, settings.warehouse, storage=storage, moved=self._moved, adopt=self._adopt)
+            settings, storage = self.settings, dict(self.settings.storage)
+            self._store = Store.open(
+                settings.catalog, settings.warehouse, storage=storage, moved=self._moved, adopt=self._adopt
+            )
+        return self._store
 
     def tables(self, *, at: str = "main") -> list[str]:
         """Return the names of the tables at a ref."""

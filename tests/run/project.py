@@ -47,7 +47,7 @@ class Project:
         """Open the lake, with the session of the test run."""
         lake = rn.open(self.root, **options)
         if self.spark is not None:
-            lake.__dict__["spark"] = self.spark
+            lake.spark_provider.replace(self.spark)
         return lake
 
     def run(self, *select: str, params: tuple[str, ...] = (), **options: Any) -> RunResult:

@@ -159,8 +159,7 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
     from runnel.service.log_files import log_to_file
     from runnel.service.worker.worker_process import WorkerProcess
 
-    with open_lake() as project_lake:
-        project_lake.once = False
+    with open_lake(once=False) as project_lake:
         project_lake.store.commit(branch)
         log_to_file(project_lake.settings.home / "logs" / "worker.log")
         env, report = read_global_options().get("env"), _report

@@ -33,7 +33,7 @@ class FunctionFeed:
         self._takes_state = any(name != _SPARK for name in names)
         self._spark = spark if _SPARK in names else None
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
         """Return a summary that says that the function will be called."""
         return FeedChanges(f"asks {self._function.__name__}() for what is new")
 

@@ -76,8 +76,11 @@ class FetchedRows:
 class Feed(Protocol):
     """A source other than files."""
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
-        """Return what is new since a state; None is the beginning. Raises Unreachable, or a Mistake with the fix."""
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+        """Return what is new since a state; None is the beginning. Raises Unreachable, or a Mistake with the fix.
+
+        A feed whose rows are numbered announces about `max_rows` at a time, if set; other feeds ignore it.
+        """
 
     def fetch(
         self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress

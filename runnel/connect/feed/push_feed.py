@@ -28,12 +28,10 @@ class EventInbox(InboxLevelReader, Protocol):
 
 
 class PushFeed:
-    """The feed of one source's events. If `most` is set, at most that many are announced at a time.
+    """The feed of one source's events.
 
     `levels` is enough to find what is new; a run that fetches passes `events` too.
     """
-
-    most: int | None = None
 
     def __init__(
         self, source: Source, origin: Push, levels: InboxLevelReader, events: EventInbox | None = None
@@ -43,14 +41,14 @@ class PushFeed:
         self._levels = levels
         self._events = events
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
-        """Return how many events were pushed since a state."""
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+        """Return how many events were pushed since a state; at most `max_rows` are announced at a time."""
         level = self._levels.read_level(self._source.table)
         after = _last_number(state)
         if state is not None and after < level.last_removed:
             raise self._expired_events_error(level.last_removed - after)
         after = max(after, level.last_removed)
-        until = level.last if self.most is None else min(level.last, after + self.most)
+        until = level.last if max_rows is None else min(level.last, after + max_rows)
         count = until - after
         if not count and state is not None:
             return FeedChanges("no new events", is_empty=True)

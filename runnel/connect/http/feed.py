@@ -50,7 +50,7 @@ class HttpFeed:
             return "upsert"
         return "append" if self._origin.since is not None or self._origin.append else "replace"
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
         """Return that the API will be read; nothing if it answers that its last response is still valid."""
         with self._open_client(_ignore_progress) as client:
             display_url = client.access.display_url

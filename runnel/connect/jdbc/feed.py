@@ -23,7 +23,7 @@ class JdbcFeed:
         """Remember the table that rows are read for."""
         self._target = target
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
         """Return what has changed since a state, by a checksum that the database computes or by the watermark."""
         with self._build_database() as database:
             inspection = self._inspect_table(database)

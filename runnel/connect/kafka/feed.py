@@ -35,18 +35,19 @@ if TYPE_CHECKING:
 class KafkaFeed:
     """The feed of Kafka topics. `root` is the project's folder, which contains the Avro schemas.
 
-    If `most` is set, about that many messages are announced at a time. Connections live as long as the feed.
+    Connections live as long as the feed.
     """
-
-    most: int | None = None
 
     def __init__(self, source: Source, origin: Kafka, root: Path) -> None:
         self._source = source
         self._origin = origin
         self._root = root
 
-    def find_changes(self, state: FeedState | None) -> FeedChanges:
-        """Return how many messages were added since a state, without reading them."""
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+        """Return how many messages were added since a state, without reading them.
+
+        If `max_rows` is set, about that many messages are announced at a time.
+        """
         client, admin = self._client, self._admin
         topic_offsets = fetch_topic_offsets(client, admin, self._origin)
         client.clear_errors()
@@ -61,7 +62,7 @@ class KafkaFeed:
                 partition_id: offset if offset >= 0 else topic_offsets.high[partition_id]
                 for partition_id, offset in offsets_at_start.items()
             }
-        plan = plan_offsets(state, topic_offsets, starts).limit_to(self.most)
+        plan = plan_offsets(state, topic_offsets, starts).limit_to(max_rows)
         refuse_expired(self._source, self._origin, plan.lost)
         if state is not None and plan.after == dict(state):
             return FeedChanges("no new messages", is_empty=True)

@@ -20,6 +20,8 @@ from runnel.run.results.run_result import Event, ProgressCallback, RunResult, St
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow, Task
     from runnel.plan.fingerprint.fingerprints import Fingerprint
@@ -46,13 +48,17 @@ class ClaimedRun:
 
 @dataclass(frozen=True)
 class ProjectRun:
-    """A run of a project that has started: its claim, when it started, its commit's message, and its progress."""
+    """A run of a project that has started: its claim, when it started, its commit's message, and its progress.
+
+    `on_execute` is called with each plan that is about to be executed.
+    """
 
     lake: "Lake"
     claimed_run: ClaimedRun
     started_at: datetime
     message: str | None = None
     watch: ProgressCallback | None = None
+    on_execute: Callable[[ProjectPlan], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,18 +143,27 @@ def _run_stream_plan(project_run: ProjectRun, stream_plan: ProjectPlan) -> RunRe
     """Execute a plan that continues streams; its other steps are executed in runs of their own."""
     from runnel.project.execution.run_streams import run_streams
 
-    claimed_run, flow = project_run.claimed_run, stream_plan.flow
+    lake, claimed_run, flow = project_run.lake, project_run.claimed_run, stream_plan.flow
+    brief_parts: list[bool] = []  # whether each executed part reads little
+
+    def note_part(part_plan: ProjectPlan) -> None:
+        brief_parts.append(_is_brief(lake, part_plan))
 
     def run_part(request: RunRequest) -> RunResult:
         now = datetime.now(UTC)
         part_run = ClaimedRun(new_run_id(now), cause=claimed_run.cause, due=claimed_run.due, trace=claimed_run.trace)
         return _plan_and_execute(
-            replace(project_run, claimed_run=part_run, started_at=now),
+            replace(project_run, claimed_run=part_run, started_at=now, on_execute=note_part),
             _PlanInputs(request, flow, stream_plan.fingerprints, SourceAnswers(flow)),
             runs_streams=False,
         )
 
-    return run_streams(project_run.lake, stream_plan, claimed_run.run, run_part, project_run.watch or _ignore_event)
+    def get_spark() -> "SparkSession":
+        """Return the session for a stream; if it must be started, then as for the steps that were executed before."""
+        return lake.spark_provider.get(brief=bool(brief_parts) and brief_parts[-1])
+
+    watch = project_run.watch or _ignore_event
+    return run_streams(lake, stream_plan, claimed_run.run, run_part, watch, get_spark=get_spark)
 
 
 def _make_idle_result(project_run: ProjectRun, request: RunRequest, plan: "Plan") -> RunResult:
@@ -186,11 +201,16 @@ def execute_plan(
     from runnel.run.run_context import RunResources
     from runnel.run.run_recorder import RunReporting
 
-    lake = project_run.lake
-    lake.is_brief = lake.once and _reads_few_bytes(project_plan)
+    lake, is_brief = project_run.lake, _is_brief(project_run.lake, project_plan)
+    if project_run.on_execute is not None:
+        project_run.on_execute(project_plan)
     run_spec = _build_run_spec(project_run, project_plan, pin_and_sequence, planned_at or project_run.started_at)
     resources = RunResources(
-        lake.store, project_plan.flow, project_plan.facts, project_plan.fingerprints, lambda: lake.spark
+        lake.store,
+        project_plan.flow,
+        project_plan.facts,
+        project_plan.fingerprints,
+        lambda: lake.spark_provider.get(brief=is_brief),
     )
     reporting = RunReporting(
         lake.settings.home / "logs" / "runs", project_run.watch or _ignore_event, build_observers(lake.settings)
@@ -237,6 +257,11 @@ def _list_code_files(project_plan: ProjectPlan) -> set[str]:
     return {
         part.place.file for task in tasks for part in project_plan.fingerprints(task).parts if part.place is not None
     }
+
+
+def _is_brief(lake: "Lake", project_plan: ProjectPlan) -> bool:
+    """Return whether the process executes a plan that reads little, and then ends."""
+    return lake.spark_provider.once and _reads_few_bytes(project_plan)
 
 
 def _reads_few_bytes(project_plan: ProjectPlan) -> bool:

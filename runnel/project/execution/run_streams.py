@@ -14,6 +14,8 @@ from runnel.telemetry import tracing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from pyspark.sql import SparkSession
+
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Task
     from runnel.lake.flow_state.streams import StreamRecord
@@ -28,9 +30,18 @@ _WORST: tuple[RunState, ...] = ("failed", "cancelled", "succeeded", "nothing")
 
 
 def run_streams(
-    lake: "Lake", project_plan: "ProjectPlan", run: str, run_part: "RunPart", watch: ProgressCallback
+    lake: "Lake",
+    project_plan: "ProjectPlan",
+    run: str,
+    run_part: "RunPart",
+    watch: ProgressCallback,
+    *,
+    get_spark: "Callable[[], SparkSession]",
 ) -> RunResult:
-    """Execute a plan that continues streams; `run_part` runs the other steps, group by group."""
+    """Execute a plan that continues streams; `run_part` runs the other steps, group by group.
+
+    `get_spark` returns the session for a stream.
+    """
     started, results = time.monotonic(), list[RunResult]()
     has_succeeded = True
     for step_group in group_steps(project_plan):
@@ -39,7 +50,7 @@ def run_streams(
             continue
         if len(step_group) == 1 and step_group[0].action == "stream":
             task = project_plan.flow.tasks[step_group[0].table]
-            results.append(run_stream_once(lake, project_plan, task, run, watch))
+            results.append(run_stream_once(lake, project_plan, task, run, watch, get_spark=get_spark))
         else:
             results.append(
                 run_part(
@@ -72,11 +83,17 @@ def group_steps(project_plan: "ProjectPlan") -> "Iterator[list[PlanStep]]":
 
 
 def run_stream_once(
-    lake: "Lake", project_plan: "ProjectPlan", task: "Task", run: str, watch: ProgressCallback
+    lake: "Lake",
+    project_plan: "ProjectPlan",
+    task: "Task",
+    run: str,
+    watch: ProgressCallback,
+    *,
+    get_spark: "Callable[[], SparkSession]",
 ) -> RunResult:
     """Run one stream until it has read all available input, then stop it."""
     from runnel.lake.flow_state import streams
-    from runnel.run.openlineage.stream_observer import report_stream
+    from runnel.run.openlineage.stream_observer import StreamLineage
     from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 
     started, request = time.monotonic(), project_plan.request
@@ -88,8 +105,9 @@ def run_stream_once(
         if request.full_refresh:
             streams.reset(lake.store.db, request.branch, task.table)
         with ExitStack() as stack:
-            stream_query = StreamQuery.open(stack, lake.store, stream_spec, lake.spark)
-            stack.enter_context(report_stream(lake.settings, stream_query))
+            lineage = StreamLineage(lake.settings, lake.store, stream_spec)
+            stream_query = StreamQuery.open(stack, lake.store, stream_spec, get_spark(), [lineage.on_batch_done])
+            stack.enter_context(lineage.report(stream_query.publisher))
             stream_query.start(is_endless=False)
             stream_query.wait()
             stream_query.claim.set_state("idle")

@@ -16,80 +16,74 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
 
     from runnel.declare.settings import Settings
+    from runnel.lake.store import Store
     from runnel.names import TableName
     from runnel.run.openlineage.sender import LineageSender
-    from runnel.run.stream.stream_query import StreamQuery
+    from runnel.run.stream.batch_publisher import BatchPublisher
+    from runnel.run.stream.stream_query import StreamSpec
 
 _EVERY_SECONDS = 60.0  # batches may come every second
 
 
-@contextmanager
-def report_stream(settings: "Settings", stream_query: "StreamQuery") -> Iterator[None]:
-    """Report a stream while the block runs, if OpenLineage is configured."""
-    sender = get_sender(settings.openlineage)
-    if sender is None:
-        yield
-        return
-    stream_lineage = _StreamLineage(sender, settings.name, stream_query)
-    stream_lineage.send_state("START")
-    stream_query.publisher.on_batch_done = stream_lineage.on_batch
-    try:
-        yield
-    except BaseException as error:
-        stream_lineage.send_state("FAIL" if isinstance(error, Exception) else "ABORT", error)
-        raise
-    stream_lineage.send_state("COMPLETE")
+class StreamLineage:
+    """Report one stream, if OpenLineage is configured.
 
+    Pass `on_batch_done` to the stream as an observer of its batches, and let the stream run in the block of `report`.
+    """
 
-@dataclass(frozen=True)
-class _StreamReport:
-    """What is reported of a stream at one time: its state, the versions it reads, and what it has published."""
-
-    state: str
-    happened_at: datetime
-    inputs: "dict[TableName, TableVersion]"
-    head: TableVersion | None
-    rows: int
-    commit: str | None
-    error: BaseException | None
-
-
-class _StreamLineage:
-    """Report one stream."""
-
-    def __init__(self, sender: "LineageSender", project: str, stream_query: "StreamQuery") -> None:
-        self._sender = sender
-        self._stream_query = stream_query
-        self._namespace = sender.namespace(project, stream_query.branch)
+    def __init__(self, settings: "Settings", store: "Store", spec: "StreamSpec") -> None:
+        self._sender = get_sender(settings.openlineage)
+        self._project = settings.name
+        self._store = store
+        self._spec = spec
         self._id = str(uuid4())
         self._last_sent_at = time.monotonic()
-        self._previous_callback = stream_query.publisher.on_batch_done
 
-    def on_batch(self) -> None:
+    @contextmanager
+    def report(self, publisher: "BatchPublisher") -> Iterator[None]:
+        """Report the start of the stream, and its end when the block ends."""
+        self._last_sent_at = time.monotonic()
+        self._send_state("START", publisher)
+        try:
+            yield
+        except BaseException as error:
+            self._send_state("FAIL" if isinstance(error, Exception) else "ABORT", publisher, error)
+            raise
+        self._send_state("COMPLETE", publisher)
+
+    def on_batch_done(self, publisher: "BatchPublisher") -> None:
         """Report a published batch, at most once a minute."""
-        self._previous_callback()
         if time.monotonic() - self._last_sent_at >= _EVERY_SECONDS:
             self._last_sent_at = time.monotonic()
-            self.send_state("RUNNING")
+            self._send_state("RUNNING", publisher)
 
-    def send_state(self, state: str, error: BaseException | None = None) -> None:
+    def _send_state(self, state: str, publisher: "BatchPublisher", error: BaseException | None = None) -> None:
         """Send the state of the stream; an error is only logged, so that no stream fails for it."""
+        if self._sender is None:
+            return
         try:
-            self._queue_event(state, error)
+            self._queue_event(self._sender, state, publisher, error)
         except Exception as send_error:  # such as an unreachable database
             LOG.warning("a stream is not told of", exc_info=send_error)
 
-    def _queue_event(self, state: str, error: BaseException | None) -> None:
+    def _queue_event(
+        self, sender: "LineageSender", state: str, publisher: "BatchPublisher", error: BaseException | None
+    ) -> None:
         """Read the current state; the sender's thread builds the event."""
-        publisher, happened_at = self._stream_query.publisher, datetime.now(UTC)
-        versions = self._stream_query.store.state(self._stream_query.branch) if state != "START" else {}
-        head = versions.get(self._stream_query.task.table)
-        report = _StreamReport(
-            state, happened_at, dict(publisher.inputs), head, publisher.rows, publisher.commit, error
-        )
-        self._sender.send(lambda: self._build_event(report), lambda text: None)
+        happened_at, namespace = datetime.now(UTC), sender.namespace(self._project, self._spec.branch)
+        versions = self._store.state(self._spec.branch) if state != "START" else {}
+        head = versions.get(self._spec.task.table)
+        progress = _StreamProgress(dict(publisher.inputs), head, publisher.rows, publisher.commit)
+        sender.send(lambda: self._build_event(namespace, state, happened_at, progress, error), lambda text: None)
 
-    def _build_event(self, report: _StreamReport) -> "RunEvent":
+    def _build_event(
+        self,
+        namespace: str,
+        state: str,
+        happened_at: datetime,
+        progress: "_StreamProgress",
+        error: BaseException | None,
+    ) -> "RunEvent":
         from runnel.run.openlineage.datasets import LakeDatasets
         from runnel.run.openlineage.events import (
             EventHeader,
@@ -99,24 +93,28 @@ class _StreamLineage:
             build_task_job_facets,
         )
 
-        stream_query = self._stream_query
-        store, branch, task = stream_query.store, stream_query.branch, stream_query.task
-        run, commit, datasets = (
-            stream_query.publisher.context.run,
-            report.commit,
-            LakeDatasets(store, self._namespace, branch),
-        )
+        store, branch, task = self._store, self._spec.branch, self._spec.task
+        head, commit, datasets = progress.head, progress.commit, LakeDatasets(store, namespace, branch)
         header = EventHeader(
-            LineageRun(self._id, self._namespace, str(task.table)), job_facets=build_task_job_facets(task, None)
+            LineageRun(self._id, namespace, str(task.table)), job_facets=build_task_job_facets(task, None)
         )
-        facet = RunnelFacet(run, branch, store.author, "stream", "stream", commit=commit)
-        has_table = report.head is not None
+        facet = RunnelFacet(self._spec.run, branch, store.author, "stream", "stream", commit=commit)
         return build_event(
             header,
-            report.state,
-            report.happened_at,
+            state,
+            happened_at,
             facet,
-            inputs=[datasets.make_input(table, version) for table, version in report.inputs.items()],
-            outputs=[datasets.make_output(task.table, report.head, commit, report.rows)] if has_table else [],
-            error=report.error if isinstance(report.error, RunnelError) else None,
+            inputs=[datasets.make_input(table, version) for table, version in progress.inputs.items()],
+            outputs=[datasets.make_output(task.table, head, commit, progress.rows)] if head else [],
+            error=error if isinstance(error, RunnelError) else None,
         )
+
+
+@dataclass(frozen=True)
+class _StreamProgress:
+    """What a stream has read and published when an event is sent."""
+
+    inputs: "dict[TableName, TableVersion]"
+    head: TableVersion | None
+    rows: int
+    commit: str | None

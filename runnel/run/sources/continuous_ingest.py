@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from runnel.declare.model.endpoints import Files, Kafka, Push
+from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source, quarantine_table_of
 from runnel.errors import VersionConflict
 from runnel.lake.flow_state import ingest_positions
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from runnel.connect.feed.protocol import Feed, FeedChanges
-    from runnel.connect.feed.push_feed import PushFeed
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.connect.ingest.ingest import IngestResult
-    from runnel.connect.kafka.feed import KafkaFeed
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.history.commits import Commit, LakeState
     from runnel.lake.store import Store
@@ -102,11 +100,7 @@ class ContinuousIngest:
     def _feed(self) -> "Feed | None":
         from runnel.connect.feed_registry import open_feed
 
-        feed = open_feed(self.source, self.root, spark=self.spark, store=self.store)
-        if isinstance(self.source.origin, Kafka | Push):
-            # A backlog is published in several commits, each of which is soon visible.
-            cast("KafkaFeed | PushFeed", feed).most = MOST_ROWS
-        return feed
+        return open_feed(self.source, self.root, spark=self.spark, store=self.store)
 
     def _find_changes(
         self, state: "LakeState", position: "dict[str, ProcessedFile]"
@@ -119,7 +113,8 @@ class ContinuousIngest:
         from runnel.connect.feed.state import read_feed_state
 
         assert self._feed is not None
-        feed_changes = self._feed.find_changes(read_feed_state(position))
+        # A backlog is published in several commits, each of which is soon visible.
+        feed_changes = self._feed.find_changes(read_feed_state(position), max_rows=MOST_ROWS)
         return None if feed_changes.is_empty else feed_changes
 
     def _stage_changes(

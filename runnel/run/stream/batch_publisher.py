@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -50,14 +50,27 @@ if TYPE_CHECKING:
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.run.task_context import TaskContext
 
+BatchObserver = Callable[["BatchPublisher"], None]
+"""Called after a batch of a stream was published."""
+
 _ATTEMPTS = 5
 
 
 class BatchPublisher:
-    """Publish each batch that Spark passes to it. Keeps the error, of which Spark reports only a summary."""
+    """Publish each batch that Spark passes to it. Keeps the error, of which Spark reports only a summary.
+
+    `observers` are called after each batch, in their order; an error of one fails the stream.
+    """
 
     def __init__(
-        self, context: "TaskContext", task: "Task", branch: str, claim: "StreamLease", code: "Fingerprint"
+        self,
+        context: "TaskContext",
+        task: "Task",
+        branch: str,
+        claim: "StreamLease",
+        code: "Fingerprint",
+        *,
+        observers: "Sequence[BatchObserver]" = (),
     ) -> None:
         self.context = context
         self.task = task
@@ -65,7 +78,7 @@ class BatchPublisher:
         self.claim = claim
         self.code = code
         self.inputs: Mapping[TableName, TableVersion] = {}  # versions that the next batch reads
-        self.on_batch_done: Callable[[], None] = lambda: None  # called after each batch
+        self._observers = tuple(observers)
         self.query_id = ""
         self.error: BaseException | None = None
         self.warnings: tuple[str, ...] = ()
@@ -107,7 +120,8 @@ class BatchPublisher:
                     self._publish_traced(frame, epoch)
                 failpoints.reach(failpoints.BATCH_PUBLISHED)
                 self._has_published = True
-                self.on_batch_done()
+                for observer in self._observers:
+                    observer(self)
             except BaseException as error:
                 self.error = error
                 raise

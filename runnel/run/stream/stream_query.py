@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from runnel.run.task.build_frame import build_frame
 from runnel.run.task_context import TaskContext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import ExitStack
 
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
     from runnel.plan.fingerprint.fingerprints import Fingerprint
+    from runnel.run.stream.batch_publisher import BatchObserver
     from runnel.spark.slot_pool import SlotLease
 
 _CONF = {"spark.sql.streaming.pollingDelay": "20ms", "spark.sql.streaming.stopTimeout": "60s"}
@@ -79,18 +81,42 @@ class StreamQuery:
     slot_lease: "SlotLease"
     append_logs: "dict[TableName, AppendLog]"
     lookup_tables: "dict[TableName, TableVersion]"
-    publisher: BatchPublisher
+    context: TaskContext
     state_provider: str  # Spark's default state store provider
+    observers: "InitVar[Sequence[BatchObserver]]" = ()
     streaming_query: "StreamingQuery | None" = None
     is_behind: bool = False  # its append logs could not take all rows yet
+    publisher: BatchPublisher = field(init=False)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self, observers: "Sequence[BatchObserver]") -> None:
+        """Create the publisher. After a batch it first refreshes the lookup tables, then calls `observers`."""
+        self.publisher = BatchPublisher(
+            self.context,
+            self.task,
+            self.branch,
+            self.claim,
+            self.code,
+            observers=(lambda publisher: self.refresh_lookup_tables(), *observers),
+        )
+        self._update_inputs()
+
     @classmethod
-    def open(cls, stack: "ExitStack", store: "Store", spec: StreamSpec, spark: "SparkSession") -> "StreamQuery":
-        """Claim a stream, extend its append logs to the current state, and lease a slot; `stack` releases all that."""
+    def open(
+        cls,
+        stack: "ExitStack",
+        store: "Store",
+        spec: StreamSpec,
+        spark: "SparkSession",
+        observers: "Sequence[BatchObserver]" = (),
+    ) -> "StreamQuery":
+        """Claim a stream, extend its append logs to the current state, and lease a slot; `stack` releases all that.
+
+        `observers` are called after each batch, in their order, once the lookup tables are refreshed.
+        """
         from runnel.spark.slot_pool import get_slot_pool
 
-        task, branch, code = spec.task, spec.branch, spec.code
+        flow, task, branch, code = spec.flow, spec.task, spec.branch, spec.code
         commit = store.commit(branch)
         state = store.state(commit)
         refuse_missing(task, [table for table in task.input_tables if table not in state])
@@ -105,12 +131,9 @@ class StreamQuery:
         slot_lease = stack.enter_context(
             slot_pool.acquire(commit, {**lookup_tables, **list_log_versions(append_logs)}, layers)
         )
-        context = TaskContext(store, slot_lease.slot, slot_lease.session, spec.run, datetime.now(UTC))
-        publisher = BatchPublisher(context, task, branch, claim, code)
-        state_provider = spark.conf.get(_PROVIDER) or ""
         stream_query = cls(
             store,
-            spec.flow,
+            flow,
             task,
             branch,
             code,
@@ -118,12 +141,11 @@ class StreamQuery:
             slot_lease,
             append_logs,
             lookup_tables,
-            publisher,
-            state_provider,
+            context=TaskContext(store, slot_lease.slot, slot_lease.session, spec.run, datetime.now(UTC)),
+            state_provider=spark.conf.get(_PROVIDER) or "",
+            observers=observers,
+            is_behind=any(append_logs[table].reached != state[table].location for table in append_logs),
         )
-        stream_query.is_behind = any(append_logs[table].reached != state[table].location for table in append_logs)
-        publisher.on_batch_done = stream_query.refresh_lookup_tables
-        stream_query._update_inputs()
         stack.callback(stream_query.halt)
         return stream_query
 
@@ -203,7 +225,7 @@ class StreamQuery:
             self.streaming_query.stop()
 
     def _build_stream_frame(self) -> "DataFrame":
-        context, task = self.publisher.context, self.task
+        context, task = self.context, self.task
         stream_tables = list_streamed_tables(task)
         frames = {
             table: self._read_stream(table)

@@ -51,11 +51,11 @@ class FlowCache:
 
     def _share_spark(self, lake: Lake) -> Lake:
         """Let a lake use the running Spark session, or drop its session if that has ended."""
-        spark = self._lake.__dict__.get("spark")
-        if spark is not None and spark is running_session():
-            lake.__dict__["spark"] = spark
+        session = self._lake.spark_provider.session
+        if session is not None and session is running_session():
+            lake.spark_provider.replace(session)
         elif lake is not self._lake:
-            lake.__dict__.pop("spark", None)
+            lake.spark_provider.drop()
         return lake
 
     def _open_lake(self, overrides: tuple[str, ...]) -> Lake:
@@ -68,9 +68,8 @@ class FlowCache:
             warehouse=current_settings.warehouse,
             storage=current_settings.storage,
         )
-        lake = Lake(replace(new_settings, master=current_settings.master, conf=current_settings.conf))
-        lake.__dict__["store"] = self._lake.store
-        return lake
+        new_settings = replace(new_settings, master=current_settings.master, conf=current_settings.conf)
+        return Lake(new_settings, store=self._lake.store)
 
     def _stamp_files(self, flow: "Flow") -> FileStamps:
         """Return path, modification time and size of the project's files, to detect changes."""

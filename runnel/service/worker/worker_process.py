@@ -96,8 +96,7 @@ class WorkerProcess:
         return bool(flow.tasks)
 
     def _start_spark(self) -> None:
-        had_spark = self._lake.__dict__.pop("spark", None) is not None
-        if had_spark:
+        if self._lake.spark_provider.drop():
             self._report("Spark's process has ended; it is started again")
         try:
             _ = self._lake.spark

@@ -80,7 +80,7 @@ def test_it_runs_and_its_tests_pass(
     monkeypatch.setattr(sys, "argv", ["runnel", "init", str(tmp_path), "--template", template])
     main()
     with rn.open(tmp_path) as lake:
-        lake.__dict__["spark"] = spark
+        lake.spark_provider.replace(spark)
         done = lake.run()
         assert {str(step.table): step.rows for step in done.steps} == TABLES[template]
         assert lake.query("select reason from quarantine.dwd_paid_orders").rows() == [("amount > 0",)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def worker(pair: Pair, spark: "SparkSession") -> Iterator[Worker]:
-    pair.local.__dict__["spark"] = spark
+    pair.local.spark_provider.replace(spark)
     with working(pair.api) as worker:
         yield worker
 

@@ -9,6 +9,7 @@ from typing import Any
 from runnel.names import TableName
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.planning.plan_project import load_project_flow
+from runnel.run.stream.batch_publisher import BatchObserver
 from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 from tests.run.stream.click_files import Clicks
 
@@ -24,13 +25,14 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def following(clicks: Clicks, table: str) -> Iterator[StreamQuery]:
-    """Keep a stream going beside the block."""
+def following(clicks: Clicks, table: str, *observers: BatchObserver) -> Iterator[StreamQuery]:
+    """Keep a stream going beside the block; `observers` are called after each batch."""
     with clicks.open() as lake, ExitStack() as stack:
         flow = load_project_flow(lake)
         task, stop = flow.tasks[TableName.parse(table)], threading.Event()
         code = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of(task)
-        course = StreamQuery.open(stack, lake.store, StreamSpec(flow, task, "main", code, "r1"), lake.spark)
+        spec = StreamSpec(flow, task, "main", code, "r1")
+        course = StreamQuery.open(stack, lake.store, spec, lake.spark, observers)
         query = course.start(is_endless=True)
 
         def wind() -> None:
@@ -70,7 +72,9 @@ def test_tables_beside_move_together(clicks: Clicks) -> None:
     clicks.streams(BESIDE)
     arrive(clicks, 1)
     clicks.ran()
-    with following(clicks, "dwd.both") as course:
+    calls: list[str] = []
+    observers = (lambda publisher: calls.append(f"first {publisher.commit}"), lambda _: calls.append("second"))
+    with following(clicks, "dwd.both", *observers) as course:
         for number in (2, 3):
             arrive(clicks, number)
             assert (number, number, number) in until(clicks, number)
@@ -80,3 +84,5 @@ def test_tables_beside_move_together(clicks: Clicks) -> None:
     assert sorted(row[0] for row in found) == list(range(1, 9))
     assert all(left == right >= 3 for number, left, right in found if number > 3)
     assert not course.publisher.error
+    assert len(calls) >= 4 and calls[1::2] == ["second"] * (len(calls) // 2)
+    assert f"first {course.publisher.commit}" in calls

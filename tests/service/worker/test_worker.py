@@ -18,6 +18,7 @@ from runnel.lake.control.run_queue import QueueEntry
 from runnel.model.run_request import RunRequest
 from runnel.model.worker_request import PlanRequest, QueryRequest
 from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
+from runnel.project.spark_provider import SparkProvider
 from runnel.run.results.run_result import Event
 from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.worker import Worker
@@ -191,10 +192,10 @@ def odd(state):
 def test_no_room_for_spark_is_no_wish_to_stop(lake: Lake, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that breaks off stops its own steps; that nobody asked it to is still known."""
 
-    def full(_: Lake) -> None:
+    def full(_: SparkProvider, *, brief: bool = False) -> None:
         raise find_disk_full(OSError(28, "No space left on device")) or AssertionError("it is told otherwise")
 
-    monkeypatch.setattr(Lake, "spark", property(full))
+    monkeypatch.setattr(SparkProvider, "get", full)
     (lake.settings.root / "flows/task.py").write_text("""
 import runnel as rn
 

@@ -110,13 +110,13 @@ class LoopSupervisor:
 
     def _restart_spark(self) -> None:
         """Restart Spark if its process has ended, for example out of memory; its streams try again."""
-        lake = self._lake
-        if "spark" not in lake.__dict__ or running_session() is not None:
+        spark_provider = self._lake.spark_provider
+        if spark_provider.session is None or running_session() is not None:
             return
         self._report("Spark's process has ended; it is started again")
-        lake.__dict__.pop("spark", None)
+        spark_provider.drop()
         with suppress(RunnelError):  # a loop that needs Spark tries again and reports the error
-            _ = lake.spark
+            spark_provider.get()
 
     def _create_source_loop(self, source: "Source", *, is_streamed: bool) -> Loop | None:
         pause_seconds = choose_pause_seconds(source, is_streamed=is_streamed)

@@ -60,7 +60,7 @@ class StreamLoop(Loop):
 
     def _run_query(self) -> None:
         """Open and start the query, and extend its append logs until it stops."""
-        from runnel.run.openlineage.stream_observer import report_stream
+        from runnel.run.openlineage.stream_observer import StreamLineage
         from runnel.run.stream.stream_query import StreamQuery, StreamSpec
 
         self._await_inputs()
@@ -68,8 +68,9 @@ class StreamLoop(Loop):
             lake, task = self._lake, self._task
             lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(task.table))
             stream_spec = StreamSpec(self._flow, task, self._branch, self._fingerprints(task), self._run)
-            stream_query = StreamQuery.open(stack, lake.store, stream_spec, lake.spark)
-            stack.enter_context(report_stream(lake.settings, stream_query))
+            lineage = StreamLineage(lake.settings, lake.store, stream_spec)
+            stream_query = StreamQuery.open(stack, lake.store, stream_spec, lake.spark, [lineage.on_batch_done])
+            stack.enter_context(lineage.report(stream_query.publisher))
             query = stream_query.start(is_endless=True)
             self.mark_healthy()
             batch_number = -1

@@ -100,8 +100,11 @@ def data_files(store: Store) -> set[str]:
 
 def test_remove(both: Store, tmp_path: Path):
     put_tree(both, tmp_path / "in", {"a/1": "1", "a/2": LARGE, "b": "b"})
+    planned = remove_files(both, DOCS, ["a/*"], dry_run=True)
+    assert (planned.commit, planned.paths, planned.bytes) == (None, ("a/1", "a/2"), 1 + len(LARGE))
+    assert paths(both) == ["a/1", "a/2", "b"], "a dry run removes nothing"
     done = remove_files(both, DOCS, ["a/*"])
-    assert done.paths == ("a/1", "a/2") and done.commit
+    assert (done.paths, done.bytes) == (planned.paths, planned.bytes) and done.commit
     assert paths(both) == ["b"] and paths(both, at="main~1") == ["a/1", "a/2", "b"]
     with pytest.raises(Mistake, match=r"no file of `ods\.docs` matches `bb`; close: `b`"):
         remove_files(both, DOCS, ["bb"])
@@ -175,5 +178,5 @@ def test_a_file_that_became_a_link_or_vanished_is_refused(store: Store, tmp_path
 
 def test_progress_is_told(store: Store, tmp_path: Path):
     told: list[tuple[str, int, int | None]] = []
-    put_tree(store, tmp_path / "in", SOME, progress=lambda *now: told.append(now))
+    put_tree(store, tmp_path / "in", SOME, report_progress=lambda *now: told.append(now))
     assert told[-1] == ("put", 4, 4)

@@ -1,5 +1,7 @@
 """`Idempotency-Key`: a POST repeated with the same key gets the answer of the first one, and nothing is done twice.
 
+The same holds for the DELETE that removes files: repeated without a key, it would find none.
+
 Only final answers are stored: after an error of the service (5xx) the request may be repeated.
 """
 
@@ -32,6 +34,7 @@ _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
 _STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
+_FILES_PATH = re.compile(rf"{API_PREFIX}/files/[^/]+")
 
 IdempotencyKey = Annotated[
     str | None,
@@ -44,7 +47,7 @@ IdempotencyKey = Annotated[
 
 
 class IdempotencyMiddleware:
-    """Replays the stored answer of a repeated POST, and stores the answers of new ones."""
+    """Replays the stored answer of a repeated POST or DELETE, and stores the answers of new ones."""
 
     def __init__(self, app: "ASGIApp", db: "Database") -> None:
         self._app = app
@@ -53,7 +56,7 @@ class IdempotencyMiddleware:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or EVENTS_PATH.fullmatch(scope["path"]):
+        if scope["type"] != "http" or not _takes_key(scope) or EVENTS_PATH.fullmatch(scope["path"]):
             # The inbox stores its own keys, together with the events.
             await self._app(scope, receive, send)
             return
@@ -74,8 +77,9 @@ class IdempotencyMiddleware:
         except HTTPException:
             await to_problem_response(RunnelError("REQUEST_TOO_LARGE", _too_large_message()), 413)(scope, receive, send)
             return
+        method = "" if scope["method"] == "POST" else f"{scope['method']}\n"  # stored keys of a POST have no method
         request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
-        request = request_head + body.decode("latin-1")
+        request = method + request_head + body.decode("latin-1")
         owned_key = f"{scope['state']['caller'].name}\n{key}"
         claim = await to_thread.run_sync(lambda: idempotency_keys.claim_key(self._db, owned_key, request))
         if isinstance(claim, StoredResponse):
@@ -118,6 +122,12 @@ class IdempotencyMiddleware:
     def _drop_claim(self, claim: ClaimedKey) -> None:
         with suppress(RunnelError):  # the claim expires by itself
             idempotency_keys.release_key(self._db, claim)
+
+
+def _takes_key(scope: "Scope") -> bool:
+    if scope["method"] == "DELETE":
+        return _FILES_PATH.fullmatch(scope["path"]) is not None
+    return bool(scope["method"] == "POST")
 
 
 def _is_never_stored(scope: "Scope") -> bool:

@@ -148,7 +148,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_file_that_changes_while_it_is_read_is_refused(store: Store, tmp_path: Path, monkeypatch, change, size):
     file = tree(tmp_path / "in", {"a": b"x" * size}) / "a"
-    for name in ("_read_whole", "_hashed"):
+    for name in ("_read_content", "_hash_content"):
         read = getattr(disk_reader, name)
         monkeypatch.setattr(disk_reader, name, lambda *given, read=read: (read(*given), change(file))[0])
     with pytest.raises(Mistake, match="changed while it was read") as refused:
@@ -160,7 +160,7 @@ def test_a_file_that_changes_between_its_checksum_and_its_blob_is_refused(store:
     file = tree(tmp_path / "in", {"a": LARGE}) / "a"
 
     class Meanwhile(BlobUploads):
-        def keep(self, sha256, size, read):
+        def ensure_blob(self, sha256, size, read):
             file.write_bytes(b"y" * len(LARGE))
             return super().ensure_blob(sha256, size, read)
 

@@ -5,13 +5,15 @@ The same holds for the DELETE that removes files: repeated without a key, it wou
 Only final answers are stored: after an error of the service (5xx) the request may be repeated.
 """
 
+import asyncio
 import json
+import logging
 import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Header
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from runnel.lake.catalog.database import Database
 
+LOG = logging.getLogger("runnel.api")
 MAX_BODY_BYTES = 2 * 2**20  # of the body of a POST
 _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
@@ -53,6 +56,7 @@ class IdempotencyMiddleware:
         self._app = app
         self._db = db
         self._swept_at = time.monotonic()
+        self._renewal_threads = CapacityLimiter(1)  # its own, since slow requests may occupy all the others
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
@@ -95,14 +99,28 @@ class IdempotencyMiddleware:
         async def collect_message(message: "Message") -> None:
             messages.append(message)
 
+        renewal = asyncio.create_task(self._renew_claim(claim))
         try:
             await self._app(scope, receive, collect_message)
         except BaseException:
             await to_thread.run_sync(lambda: self._drop_claim(claim))
             raise
+        finally:
+            renewal.cancel()
         await to_thread.run_sync(lambda: self._store_answer(claim, messages))
         for message in messages:
             await send(message)
+
+    async def _renew_claim(self, claim: ClaimedKey) -> None:
+        """Renew a claim until cancelled: a request that takes longer than the timeout must not be done twice."""
+        while True:
+            await asyncio.sleep(idempotency_keys.CLAIM_TIMEOUT_SECONDS / 4)
+            try:
+                await to_thread.run_sync(
+                    lambda: idempotency_keys.renew_claim(self._db, claim), limiter=self._renewal_threads
+                )
+            except Exception:  # the database may be away for a while
+                LOG.exception("renewing the claim of an idempotency key failed")
 
     def _store_answer(self, claim: ClaimedKey, messages: "list[Message]") -> None:
         status = messages[0]["status"]

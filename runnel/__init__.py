@@ -83,7 +83,7 @@ _HOMES = {
     **dict.fromkeys(_CHECKS, "runnel.declare.options.checks"),
     **{name: f"runnel.declare.api.{name}" for name in _OWN},
 }
-_ROOMS = ("kit", "testing")
+_ROOMS = ("testing",)
 
 
 if not TYPE_CHECKING:  # type checkers must report names that do not exist

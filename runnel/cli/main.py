@@ -36,6 +36,7 @@ _COMMANDS = {
     "put": ("lake.files", "Put files into a file table."),
     "get": ("lake.files", "Get files out of a file table."),
     "ls": ("lake.files", "List the files of a file table."),
+    "rm": ("lake.files", "Remove files from a file table."),
     "query": ("lake.query", "Ask the lake, in Spark SQL."),
     "tables": ("lake.tables", "List the tables."),
     "table": ("lake.tables", "Show one table: schema, versions, size."),

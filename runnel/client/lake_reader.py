@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runnel.lake.files.get import GetResult
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import PutResult
+    from runnel.lake.files.remove import RemoveResult
     from runnel.lake.flow_state.provenance import Provenance
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.history.branches import Branch
@@ -134,6 +135,12 @@ class LakeReader:
         from runnel.lake.files.ls import list_files
 
         return list(list_files(self.store, TableName.parse(table), glob, at=at))
+
+    def rm(self, table: str, glob: str, *, branch: str = "main") -> "RemoveResult":
+        """Remove the files that a glob matches from a file table, in one commit; older commits keep them."""
+        from runnel.lake.files.remove import remove_files
+
+        return remove_files(self.store, TableName.parse(table), [glob], branch=branch)
 
     def why(self, table: str, *, at: str = "main") -> "Provenance":
         """Return where the contents of a table come from: what computed it, from which inputs, with which code."""

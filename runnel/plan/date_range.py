@@ -11,6 +11,7 @@ from runnel.errors import Mistake
 from runnel.model.date_range import DateRange
 from runnel.names import quote_value
 
+MAX_CHUNKS = 10_000  # each is a run and a commit
 _DAY_SECONDS = 86_400
 _CHUNK = "write a number of days: 7d, 30 days"
 
@@ -54,6 +55,19 @@ def parse_chunk_days(value: str | int | None) -> int | None:
     if seconds <= 0 or seconds % _DAY_SECONDS:
         raise Mistake("BACKFILL_CHUNK", f"{quote_value(value)} is not a number of days", fix=_CHUNK)
     return seconds // _DAY_SECONDS
+
+
+def check_chunk_count(days: DateRange, size: int | None) -> None:
+    """Raise if a backfill would have more than MAX_CHUNKS chunks. Builds no chunk.
+
+    >>> check_chunk_count(parse_date_range("0001-01-01", "9999-12-31"), None)
+    """
+    day_count = (days.last - days.first).days + 1
+    chunk_count = 1 if size is None else -(-day_count // size)
+    if chunk_count > MAX_CHUNKS:
+        what = f"{days} in chunks of {size}d are {chunk_count:,} runs, and a backfill has at most {MAX_CHUNKS:,}"
+        smallest = -(-day_count // MAX_CHUNKS)
+        raise Mistake("BACKFILL_TOO_MANY_CHUNKS", what, fix=f"give a larger chunk, {smallest}d or more, or fewer days")
 
 
 def _parse_date(value: str | dt.date, option: str) -> dt.date:

@@ -75,6 +75,9 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("gc", "--dry-run"),
     ("branch", "dev", "-d"),
     ("merge", "nowhere"),
+    ("rm", "docs.notes", "runnel.tml"),
+    ("rm", "docs.notes", "runnel.toml", "--dry-run"),
+    ("rm", "docs.notes", "runnel.toml"),
 )
 _NAMED = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "<time>"),

@@ -44,6 +44,7 @@ def test_a_script(shop: Path) -> None:
             ["orders.csv"],
         )
         assert lake.get("raw.pages", shop / "out").written == 1
+        assert lake.rm("raw.pages", "*.csv").paths == ("orders.csv",) and lake.ls("raw.pages") == []
 
 
 def test_a_mistake_is_a_runnel_error(shop: Path) -> None:

@@ -1,4 +1,4 @@
-"""`runnel put`, `runnel get` and `runnel ls`."""
+"""`runnel put`, `runnel get`, `runnel ls` and `runnel rm`."""
 
 from pathlib import Path
 
@@ -105,3 +105,29 @@ def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
             for file in files
         ]
         click.echo(format_table(["size", "modified (UTC)", "path"], rows, right_aligned=[0]))
+
+
+@command()
+@click.argument("table", metavar="TABLE")
+@click.argument("glob", metavar="GLOB")
+@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("--dry-run", is_flag=True, help="Only say which files would be removed.")
+def rm(table: str, glob: str, branch: str, message: str | None, dry_run: bool, as_json: bool) -> None:
+    """Remove files from a file table, in one commit; older commits keep them."""
+    from runnel.lake.files.remove import remove_files
+
+    with open_lake() as project_lake:
+        name = TableName.parse(table)
+        result = remove_files(project_lake.store, name, [glob], branch=branch, message=message, dry_run=dry_run)
+    if as_json:
+        facts = {"removed": len(result.paths), "bytes": result.bytes, "paths": list(result.paths)}
+        print_json({"table": table, "commit": result.commit.id if result.commit else None, **facts, "dry_run": dry_run})
+        return
+    amount = f"{format_count(len(result.paths), 'file')} ({format_size(result.bytes)})"
+    if dry_run:
+        click.echo("\n".join((*result.paths, f"{amount} would be removed from {table}")))
+    elif result.commit is None:
+        click.echo(f"nothing to remove: another writer removed {amount} from {table} meanwhile")
+    else:
+        click.echo(f"removed from {table}: {amount}, commit {result.commit.id[:8]}")

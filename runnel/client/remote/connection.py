@@ -46,6 +46,11 @@ class ServiceConnection:
         headers = {"Idempotency-Key": secrets.token_urlsafe(24)}
         return self._parse_json(self.send("POST", path, json=dict(body or {}), headers=headers))
 
+    def delete(self, path: str, **params: str | int | None) -> Any:
+        """Send a DELETE with an idempotency key, and return the JSON of its response."""
+        headers = {"Idempotency-Key": secrets.token_urlsafe(24)}
+        return self._parse_json(self.send("DELETE", path, params=params, headers=headers))
+
     def iter_items(
         self, path: str, cursor: str, max_items: int | None = None, **params: str | int | None
     ) -> Iterator[Any]:

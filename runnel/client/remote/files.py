@@ -1,4 +1,4 @@
-"""Put files into a lake behind a service, in one archive and one commit, and get them one by one, verified."""
+"""Put files into a lake behind a service in one archive and one commit; get them one by one, verified; remove them."""
 
 import tarfile
 import tempfile
@@ -12,6 +12,7 @@ from runnel.client.remote.json_values import parse_commit, parse_file
 from runnel.lake.files.disk_paths import DiskFile, collect_files
 from runnel.lake.files.get import GetResult, RequestedFile, check_paths, find_unchanged, no_match_error, verify_contents
 from runnel.lake.files.put import PutResult
+from runnel.lake.files.remove import RemoveResult
 from runnel.lake.files.safe_folder import SafeFolder
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ def ls(connection: "ServiceConnection", table: "TableName", glob: str | None, at
     """Yield the files of a table that match a glob, by path."""
     for item in connection.iter_items(f"/files/{table}", "after", glob=glob, at=at):
         yield parse_file(item)
+
+
+def rm(connection: "ServiceConnection", table: "TableName", glob: str, branch: str) -> RemoveResult:
+    """Remove the files that a glob matches from a file table, in one commit."""
+    body = connection.delete(f"/files/{table}", glob=glob, branch=branch)
+    commit = parse_commit(connection.get(f"/commits/{body['commit']}")) if body["commit"] else None
+    return RemoveResult(commit, tuple(body["paths"]), body["bytes"])
 
 
 def get(connection: "ServiceConnection", table: "TableName", out: Path, glob: str | None, at: str) -> GetResult:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runnel.lake.files.get import GetResult
     from runnel.lake.files.ls import FileRow
     from runnel.lake.files.put import PutResult
+    from runnel.lake.files.remove import RemoveResult
     from runnel.lake.flow_state.provenance import Provenance
     from runnel.lake.flow_state.runs import Run
     from runnel.lake.history.branches import Branch
@@ -111,6 +112,12 @@ class RemoteLakeReader:
         from runnel.client.remote.files import ls
 
         return list(ls(self._connection, TableName.parse(table), glob, at))
+
+    def rm(self, table: str, glob: str, *, branch: str = "main") -> "RemoveResult":
+        """Remove the files that a glob matches from a file table, in one commit; older commits keep them."""
+        from runnel.client.remote.files import rm
+
+        return rm(self._connection, TableName.parse(table), glob, branch)
 
     def why(self, table: str, *, at: str = "main") -> "Provenance":
         """Return where the contents of a table come from: what computed it, from which inputs, with which code."""

@@ -20,7 +20,7 @@ from runnel.lake.leases.expiry import is_lease_owner_dead
 from runnel.lake.leases.pins import current_lease_owner
 
 RETENTION_SECONDS = 86_400.0
-CLAIM_TIMEOUT_SECONDS = 60.0  # after which a claim counts as abandoned, even if its process may be alive
+CLAIM_TIMEOUT_SECONDS = 60.0  # after which a claim that is not renewed counts as abandoned
 _IN_PROGRESS = 0  # stored instead of a status until there is a response
 
 
@@ -68,6 +68,15 @@ def claim_key(db: Database, key: str, request: str) -> StoredResponse | ClaimedK
         return StoredResponse(row.status, row.body)
 
     return db.write(work)
+
+
+def renew_claim(db: Database, claimed_key: ClaimedKey) -> None:
+    """Renew the claim of a request that is still in progress, so that it does not count as abandoned."""
+    db.write(
+        lambda connection: connection.execute(
+            schema.answers.update().where(_claim_condition(claimed_key)).values(at=db.now(connection))
+        )
+    )
 
 
 def store_response(db: Database, claimed_key: ClaimedKey, response: StoredResponse) -> None:

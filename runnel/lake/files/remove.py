@@ -20,32 +20,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RemoveResult:
-    """The result of a removal. `commit` is None if another writer had already removed all of them."""
+    """The result of a removal: the paths, sorted, and the sum of their sizes, as far as the table has them.
+
+    `commit` is None if another writer had already removed all of them, or if it was a dry run.
+    """
 
     commit: Commit | None
     paths: tuple[str, ...]
+    bytes: int
 
 
 def remove_files(
-    store: "Store", table: "TableName", globs: Sequence[str], *, branch: str = "main", message: str | None = None
+    store: "Store",
+    table: "TableName",
+    globs: Sequence[str],
+    *,
+    branch: str = "main",
+    message: str | None = None,
+    dry_run: bool = False,
 ) -> RemoveResult:
-    """Remove the files that globs match from a table, and publish it. Older commits keep them."""
+    """Remove the files that globs match from a table, and publish it. Older commits keep them.
+
+    Raises if no file matches. A dry run publishes nothing.
+    """
     store.db.read(lambda connection: branches.get_branch(connection, branch))
     with acquire_pin(store.db, "write") as pin:
         commit = store.commit(branch)
         base = store.versions(commit, [table])[table]
         load_file_table(store, table, base)
-        removed_paths = sorted({row.path for glob in globs for row in list_files(store, table, glob, at=commit.id)})
-        if not removed_paths:
-            close = (
-                find_nearest_path(globs[0], (row.path for row in list_files(store, table, at=commit.id)))
-                if globs
-                else None
-            )
-            what = f"no file of `{table}` matches {join_names(globs)}" + (f"; close: `{close}`" if close else "")
-            raise Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")
+        sizes = {row.path: row.size or 0 for glob in globs for row in list_files(store, table, glob, at=commit.id)}
+        if not sizes:
+            raise _no_match_error(store, table, globs, commit.id)
+        removed_paths, removed_bytes = sorted(sizes), sum(sizes.values())
+        if dry_run:
+            return RemoveResult(None, tuple(removed_paths), removed_bytes)
         change_set = FileChangeSet(base, dict.fromkeys(removed_paths), removed_paths)
         commit_message = message or f"remove {len(removed_paths)} file{'s' * (len(removed_paths) > 1)} from {table}"
-        return RemoveResult(
-            publish_change_set(store, branch, table, change_set, commit_message, pin), tuple(removed_paths)
-        )
+        published = publish_change_set(store, branch, table, change_set, commit_message, pin)
+    return RemoveResult(published, tuple(removed_paths), removed_bytes)
+
+
+def _no_match_error(store: "Store", table: "TableName", globs: Sequence[str], commit: str) -> Mistake:
+    """Return the error for globs that match nothing, with the nearest path."""
+    close = find_nearest_path(globs[0], (row.path for row in list_files(store, table, at=commit))) if globs else None
+    what = f"no file of `{table}` matches {join_names(globs)}" + (f"; close: `{close}`" if close else "")
+    return Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
 from runnel.plan import reasons
-from runnel.plan.date_range import parse_chunk_days, parse_date_range
+from runnel.plan.date_range import check_chunk_count, parse_chunk_days, parse_date_range
 from runnel.plan.decisions.backfill import describe_full_backfill
 from runnel.plan.fingerprint.fingerprints import Fingerprinter
 from runnel.project.planning.plan_project import load_project_flow, plan_state
@@ -125,7 +125,9 @@ def build_backfill_request(
     branch: str = "main",
 ) -> tuple[RunRequest, int | None]:
     """Return the run request and the number of days of a chunk; raise a Mistake if the arguments are invalid."""
-    return replace(RunRequest.create(select, (), branch), days=parse_date_range(first, last)), parse_chunk_days(chunk)
+    days, days_per_chunk = parse_date_range(first, last), parse_chunk_days(chunk)
+    check_chunk_count(days, days_per_chunk)
+    return replace(RunRequest.create(select, (), branch), days=days), days_per_chunk
 
 
 def preview_backfill(

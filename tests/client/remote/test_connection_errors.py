@@ -184,9 +184,11 @@ def test_what_was_asked_for_is_done_once(pair: Pair, cut: str) -> None:
         relay.cuts = [cut]
         path = pair.local.settings.root / "orders.csv"
         assert lake.put("raw.new", path).added + lake.put("raw.new", path).unchanged > 0
+        relay.cuts = [cut]
+        assert lake.rm("raw.new", "orders.csv").paths == ("orders.csv",)
     assert len(pair.local.runs()) == 1
     assert sum(one.kind == "merge" for one in pair.local.log()) == 1
-    assert len(pair.local.log(table="raw.new")) == 1
+    assert [one.message.split()[0] for one in pair.local.log(table="raw.new")] == ["remove", "put"]
 
 
 def test_an_answer_that_is_cut_off(pair: Pair) -> None:

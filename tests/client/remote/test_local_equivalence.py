@@ -81,6 +81,8 @@ WRONG: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "merging into itself": (lambda lake: lake.merge("main"), "MERGE_SELF"),
     "no such files": (lambda lake: lake.get("raw.docs", "/tmp/nowhere", "*.pdf"), "FILES_NO_MATCH"),
     "no file to put": (lambda lake: lake.put("raw.docs", "/nowhere/at/all"), "FILES_NOT_FOUND"),
+    "no file to remove": (lambda lake: lake.rm("raw.docs", "in/order.csv"), "FILES_NO_MATCH"),
+    "files of a table of rows": (lambda lake: lake.rm("ods.orders", "*"), "FILES_NOT_A_FILE_TABLE"),
     "an unknown backfill": (lambda lake: lake.pause_backfill("nothing"), "BACKFILL_UNKNOWN"),
     "an unknown schedule": (lambda lake: lake.pause_schedule("nothing"), "SCHEDULE_UNKNOWN"),
     "rows aside of no table": (lambda lake: lake.quarantine("ods.ordres"), "QUARANTINE_UNKNOWN"),

@@ -204,3 +204,16 @@ def test_a_table_may_be_called_like_anything_of_ours(small: Shop, name: str) -> 
     small.flow(f'rn.source("ods.orders", rn.jdbc("{{url}}", table="{name}", key="id"))')
     small.run()
     assert small.names == "ab"
+
+
+def test_a_table_of_300_columns(lite: Shop) -> None:
+    names = [f"c{number}" for number in range(299)]
+    lite.execute(f"CREATE TABLE orders (id integer PRIMARY KEY, {', '.join(f'{name} text' for name in names)})")
+    lite.flow(WHOLE)
+    lite.insert((1, *names), (2, *(name.upper() for name in names)))
+    lite.run()
+    assert sorted(lite.rows()) == [(1, *names), (2, *(name.upper() for name in names))]
+    assert lite.run() == {}
+    lite.execute("UPDATE orders SET c298 = CASE id WHEN 1 THEN 'C298' ELSE 'c298' END")  # swapped between two rows
+    lite.run()
+    assert sorted(row[-1] for row in lite.rows() if row[0] == 1) == ["C298"]

@@ -100,8 +100,11 @@ def data_files(store: Store) -> set[str]:
 
 def test_remove(both: Store, tmp_path: Path):
     put_tree(both, tmp_path / "in", {"a/1": "1", "a/2": LARGE, "b": "b"})
+    planned = remove_files(both, DOCS, ["a/*"], dry_run=True)
+    assert (planned.commit, planned.paths, planned.bytes) == (None, ("a/1", "a/2"), 1 + len(LARGE))
+    assert paths(both) == ["a/1", "a/2", "b"], "a dry run removes nothing"
     done = remove_files(both, DOCS, ["a/*"])
-    assert done.paths == ("a/1", "a/2") and done.commit
+    assert (done.paths, done.bytes) == (planned.paths, planned.bytes) and done.commit
     assert paths(both) == ["b"] and paths(both, at="main~1") == ["a/1", "a/2", "b"]
     with pytest.raises(Mistake, match=r"no file of `ods\.docs` matches `bb`; close: `b`"):
         remove_files(both, DOCS, ["bb"])
@@ -157,7 +160,7 @@ def test_a_file_that_changes_between_its_checksum_and_its_blob_is_refused(store:
     file = tree(tmp_path / "in", {"a": LARGE}) / "a"
 
     class Meanwhile(BlobUploads):
-        def keep(self, sha256, size, read):
+        def ensure_blob(self, sha256, size, read):
             file.write_bytes(b"y" * len(LARGE))
             return super().ensure_blob(sha256, size, read)
 

@@ -146,3 +146,39 @@ ARCHIVES = {
 def test_archives_that_are_refused(seen: Api, body: bytes, code: str) -> None:
     found = seen.ask("PUT", "/files/raw.docs", data=body)
     assert (found.status_code, found.json()["code"]) == (422, code), found.text
+
+
+def test_files_are_removed(api: Api) -> None:
+    api.ask("PUT", "/files/raw.docs?branch=dev", data=packed("a/b.txt", "a/c.txt", "d.txt"))
+    params, headers = {"glob": "a/*", "branch": "dev", "message": "tidy up"}, {"Idempotency-Key": "rm-1"}
+    answer = api.ask("DELETE", "/files/raw.docs", params=params, headers=headers)
+    removal = answer.json()
+    assert (answer.status_code, removal["removed"], removal["bytes"]) == (200, 2, 4), answer.text
+    assert removal["paths"] == ["a/b.txt", "a/c.txt"]
+    assert [file["path"] for file in api.get("/files/raw.docs", at="dev")["items"]] == ["d.txt"]
+    commit = api.get(f"/commits/{removal['commit']}")
+    assert (commit["message"], commit["author"]) == ("tidy up", "ada")
+    repeated = api.ask("DELETE", "/files/raw.docs", params=params, headers=headers)
+    assert (repeated.json(), repeated.headers["Idempotency-Replayed"]) == (removal, "true")
+    other = api.ask("DELETE", "/files/raw.docs", params=params | {"glob": "d.txt"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "KEY_REUSED")
+
+
+REFUSED_REMOVALS = {
+    "no glob": ("raw.docs", {}, 422, "REQUEST_INVALID"),
+    "an empty glob": ("raw.docs", {"glob": ""}, 422, "REQUEST_INVALID"),
+    "a glob without match": ("raw.docs", {"glob": "in/order.csv"}, 404, "FILES_NO_MATCH"),
+    "a table of rows": ("ods.orders", {"glob": "*"}, 422, "FILES_NOT_A_FILE_TABLE"),
+    "an unknown table": ("raw.doc", {"glob": "*"}, 404, "TABLE_UNKNOWN"),
+    "an unknown branch": ("raw.docs", {"glob": "*", "branch": "dve"}, 404, "BRANCH_UNKNOWN"),
+    "a tag": ("raw.docs", {"glob": "*", "branch": "v1"}, 404, "BRANCH_UNKNOWN"),
+}
+
+
+@pytest.mark.parametrize(("table", "params", "status", "code"), REFUSED_REMOVALS.values(), ids=REFUSED_REMOVALS)
+def test_refused_removals(seen: Api, table: str, params: dict[str, str], status: int, code: str) -> None:
+    head = seen.get("/branches")
+    answer = seen.ask("DELETE", f"/files/{table}", params=params)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert code != "FILES_NO_MATCH" or "close: `in/orders.csv`" in answer.json()["what"]
+    assert seen.get("/branches") == head

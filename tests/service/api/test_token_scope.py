@@ -108,6 +108,7 @@ OF_TABLES = {
     "rows set aside": ("GET", "/quarantine/ods.orders", None, 403),
     "tokens": ("GET", "/tokens", None, 403),
     "to write": ("PUT", "/files/ods.orders/x", None, 403),
+    "to remove": ("DELETE", "/files/ods.orders?glob=x", None, 403),
 }
 
 

@@ -41,3 +41,6 @@ def test_backfills(api: Api) -> None:
     assert api.get("/backfills/nowhere", 404)["code"] == "BACKFILL_UNKNOWN"
     backwards = {**body, "from": "2026-01-15"}
     assert api.post("/backfills", backwards, 422)["code"] != "INTERNAL"
+    endless = {**body, "from": "0001-01-01", "to": "9999-12-31", "chunk": "1d"}
+    assert api.post("/backfills", endless, 422)["code"] == "BACKFILL_TOO_MANY_CHUNKS"
+    assert len(api.get("/backfills")["items"]) == 1, "nothing is queued"

@@ -24,6 +24,7 @@ from runnel.internal_names import INTERNAL_MARK
 
 _BATCH_ROWS = 20_000
 _BATCH_BYTES = 64 * 1024 * 1024
+_MAX_ARGUMENTS = 127  # of a function, in every version of SQLite
 _VIEW = f'"{INTERNAL_MARK}runnel view"'
 _DAY_SECONDS = 86_400
 _SLACK_DAYS = 1e-7  # the rounding error of a day as a floating-point number
@@ -42,6 +43,11 @@ class _ChecksumAggregate:
 
     def finalize(self) -> str:
         return f"{self._sum:x}"
+
+
+def _hash_values(*values: Any) -> bytes:
+    """Return a hash of some values of a row, for rows with more values than a function has arguments."""
+    return hashlib.blake2b(repr(values).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 class SqliteDatabase(SourceDatabase):
@@ -66,6 +72,7 @@ class SqliteDatabase(SourceDatabase):
             self._connection = connection
             connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             connection.create_aggregate("runnel_sum", -1, _ChecksumAggregate)  # type: ignore[arg-type]
+            connection.create_function("runnel_hash", -1, _hash_values, deterministic=True)
             connection.execute("BEGIN")
             connection.execute(
                 "SELECT count(*) FROM sqlite_schema"
@@ -118,7 +125,11 @@ class SqliteDatabase(SourceDatabase):
 
     def checksum_sql(self, columns: Sequence[DatabaseColumn]) -> str:
         """Return the sum of a hash of each row, which this process computes."""
-        return f"runnel_sum({', '.join(column.hashed for column in columns)})"
+        values = [column.hashed for column in columns]
+        while len(values) > _MAX_ARGUMENTS:
+            starts = range(0, len(values), _MAX_ARGUMENTS)
+            values = [f"runnel_hash({', '.join(values[start : start + _MAX_ARGUMENTS])})" for start in starts]
+        return f"runnel_sum({', '.join(values)})"
 
     def text_sql(self, sql: str) -> str:
         """Return the SQL of a value as a SQL literal; null stays null."""

@@ -1,15 +1,19 @@
 """`Idempotency-Key`: a POST repeated with the same key gets the answer of the first one, and nothing is done twice.
 
+The same holds for the DELETE that removes files: repeated without a key, it would find none.
+
 Only final answers are stored: after an error of the service (5xx) the request may be repeated.
 """
 
+import asyncio
 import json
+import logging
 import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import Header
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -27,11 +31,13 @@ if TYPE_CHECKING:
 
     from runnel.lake.catalog.database import Database
 
+LOG = logging.getLogger("runnel.api")
 MAX_BODY_BYTES = 2 * 2**20  # of the body of a POST
 _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
 _STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
+_FILES_PATH = re.compile(rf"{API_PREFIX}/files/[^/]+")
 
 IdempotencyKey = Annotated[
     str | None,
@@ -44,16 +50,17 @@ IdempotencyKey = Annotated[
 
 
 class IdempotencyMiddleware:
-    """Replays the stored answer of a repeated POST, and stores the answers of new ones."""
+    """Replays the stored answer of a repeated POST or DELETE, and stores the answers of new ones."""
 
     def __init__(self, app: "ASGIApp", db: "Database") -> None:
         self._app = app
         self._db = db
         self._swept_at = time.monotonic()
+        self._renewal_threads = CapacityLimiter(1)  # its own, since slow requests may occupy all the others
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or hand it on."""
-        if scope["type"] != "http" or scope["method"] != "POST" or EVENTS_PATH.fullmatch(scope["path"]):
+        if scope["type"] != "http" or not _takes_key(scope) or EVENTS_PATH.fullmatch(scope["path"]):
             # The inbox stores its own keys, together with the events.
             await self._app(scope, receive, send)
             return
@@ -74,8 +81,9 @@ class IdempotencyMiddleware:
         except HTTPException:
             await to_problem_response(RunnelError("REQUEST_TOO_LARGE", _too_large_message()), 413)(scope, receive, send)
             return
+        method = "" if scope["method"] == "POST" else f"{scope['method']}\n"  # stored keys of a POST have no method
         request_head = f"{scope['state']['caller'].name}\n{scope['path']}\n{scope['query_string'].decode('latin-1')}\n"
-        request = request_head + body.decode("latin-1")
+        request = method + request_head + body.decode("latin-1")
         owned_key = f"{scope['state']['caller'].name}\n{key}"
         claim = await to_thread.run_sync(lambda: idempotency_keys.claim_key(self._db, owned_key, request))
         if isinstance(claim, StoredResponse):
@@ -91,14 +99,28 @@ class IdempotencyMiddleware:
         async def collect_message(message: "Message") -> None:
             messages.append(message)
 
+        renewal = asyncio.create_task(self._renew_claim(claim))
         try:
             await self._app(scope, receive, collect_message)
         except BaseException:
             await to_thread.run_sync(lambda: self._drop_claim(claim))
             raise
+        finally:
+            renewal.cancel()
         await to_thread.run_sync(lambda: self._store_answer(claim, messages))
         for message in messages:
             await send(message)
+
+    async def _renew_claim(self, claim: ClaimedKey) -> None:
+        """Renew a claim until cancelled: a request that takes longer than the timeout must not be done twice."""
+        while True:
+            await asyncio.sleep(idempotency_keys.CLAIM_TIMEOUT_SECONDS / 4)
+            try:
+                await to_thread.run_sync(
+                    lambda: idempotency_keys.renew_claim(self._db, claim), limiter=self._renewal_threads
+                )
+            except Exception:  # the database may be away for a while
+                LOG.exception("renewing the claim of an idempotency key failed")
 
     def _store_answer(self, claim: ClaimedKey, messages: "list[Message]") -> None:
         status = messages[0]["status"]
@@ -118,6 +140,12 @@ class IdempotencyMiddleware:
     def _drop_claim(self, claim: ClaimedKey) -> None:
         with suppress(RunnelError):  # the claim expires by itself
             idempotency_keys.release_key(self._db, claim)
+
+
+def _takes_key(scope: "Scope") -> bool:
+    if scope["method"] == "DELETE":
+        return _FILES_PATH.fullmatch(scope["path"]) is not None
+    return bool(scope["method"] == "POST")
 
 
 def _is_never_stored(scope: "Scope") -> bool:

@@ -1,4 +1,4 @@
-"""Routes for files in tables: list, download and upload."""
+"""Routes for files in tables: list, download, upload and remove."""
 
 import shutil
 import tarfile
@@ -20,6 +20,7 @@ from runnel.lake.store import Store
 from runnel.names import TableName, quote_value
 from runnel.service.api.dependencies import LakeDependency, StoreDependency
 from runnel.service.api.etags import set_etag
+from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.pagination import ListPage, build_page
 from runnel.service.api.parameters import (
     DEFAULT_LIMIT,
@@ -39,6 +40,9 @@ _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "
 _BINARY_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
 _MAX_NAME_BYTES = 255
 GlobQuery = Annotated[Ref | None, Query(description="Which files: `*` stays within a folder, `**` crosses folders.")]
+RemovedGlobQuery = Annotated[
+    Text, Query(description="Which files: `*` stays within a folder, `**` crosses folders.", examples=["2026/*"])
+]
 FilePath = Annotated[str, PathParameter(min_length=1, max_length=2000, pattern=NO_NUL, description="The file's path.")]
 MessageQuery = Annotated[Text | None, Query(description="What the commit says.")]
 
@@ -61,6 +65,16 @@ class UploadResultView(BaseModel):
     replaced: int
     unchanged: int
     bytes: int
+
+
+class RemovalView(BaseModel):
+    """What a removal did; `commit` is null if another request had removed the same files meanwhile."""
+
+    table: str
+    commit: str | None
+    removed: int
+    bytes: int
+    paths: list[str]
 
 
 @router.get(
@@ -168,6 +182,31 @@ async def upload_archive(
         return await to_thread.run_sync(lambda: _put_archive(store, name, folder, branch, message))
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@router.delete(
+    "/files/{table}", response_model=RemovalView, summary="Remove files", responses=error_responses(400, 404, 409, 413)
+)
+def remove_files(
+    store: StoreDependency,
+    table: TablePath,
+    glob: RemovedGlobQuery,
+    branch: BranchQuery = "main",
+    message: MessageQuery = None,
+    key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Remove the files that a glob matches, as one commit; older commits keep them."""
+    from runnel.lake.files.remove import remove_files
+
+    result = remove_files(store, TableName.parse(table), [glob], branch=branch, message=message)
+    commit = result.commit.id if result.commit else None
+    return {
+        "table": table,
+        "commit": commit,
+        "removed": len(result.paths),
+        "bytes": result.bytes,
+        "paths": list(result.paths),
+    }
 
 
 async def _receive_body(request: Request, file: Path) -> None:

@@ -19,7 +19,6 @@ from runnel.service.api.problem_json import error_responses
 from runnel.service.api.routes.operations.runs import ParameterSettings, Selection
 
 router = APIRouter(tags=["backfills"])
-_MAX_CHUNKS = 10_000
 
 
 class BackfillRequestBody(RequestBody):

@@ -32,7 +32,7 @@ async def show_health() -> dict[str, str]:
 def show_readiness(request: Request) -> dict[str, str]:
     """Answer 503 while the catalog database does not."""
     try:
-        with request.app.state.lake.store.db.reading() as connection:
+        with request.app.state.lake.store.db.read_transaction() as connection:
             connection.execute(sa.text("select 1"))
     except SQLAlchemyError as error:
         what = "the catalog database does not answer"

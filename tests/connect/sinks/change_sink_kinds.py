@@ -124,7 +124,7 @@ def send(rows, *, change):
     root = Path(__file__).parent.parent
     if (root / "broken").exists():
         raise ValueError("the queue is full")
-    told = {"key": change.key, "came": rows.to_pylist(), "gone": change.gone.to_pylist()}
+    told = {"key": change.key, "came": rows.to_pylist(), "gone": change.removed.to_pylist()}
     with (root / "log.jsonl").open("a") as log:
         log.write(json.dumps(told, default=str) + "\\n")
 """

@@ -19,7 +19,7 @@ from pathlib import Path
 
 @rn.sink("ods.orders", retries=0)
 def send(rows, *, change):
-    told = [sorted(rows["id"].to_pylist()), sorted(change.gone["id"].to_pylist()), change.is_whole, change.key]
+    told = [sorted(rows["id"].to_pylist()), sorted(change.removed["id"].to_pylist()), change.is_whole, change.key]
     with (Path(__file__).parent.parent / "log.jsonl").open("a") as log:
         log.write(json.dumps(told) + "\\n")
     if (Path(__file__).parent.parent / "broken").exists():

@@ -52,6 +52,19 @@ def test_every_variable_is_documented() -> None:
     assert used <= set(re.findall(r"`(RUNNEL_[A-Z]+)`", SETTINGS)), "a variable is not in docs/settings.md"
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "docs/glossary.md"])
+def test_named_files_exist(page: str) -> None:
+    """Pages for contributors name files from the root or from runnel/; a capital NAME stands for a new file."""
+    for path in re.findall(r"(?<![\w./])[a-z_]+(?:/[a-z_0-9.]+)*/[a-z_0-9]+\.py\b", (ROOT / page).read_text()):
+        assert (ROOT / path).exists() or (ROOT / "runnel" / path).exists(), f"{page} names {path}"
+
+
+def test_every_package_is_in_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = [path.parent.relative_to(ROOT / "runnel") for path in (ROOT / "runnel").rglob("__init__.py")]
+    assert [str(package) for package in packages if package.parts and f"| `{package}/` |" not in page] == []
+
+
 @pytest.mark.parametrize(
     "page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name
 )

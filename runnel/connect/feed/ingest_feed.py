@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.feed import failpoints
-from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows
 from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
 from runnel.connect.feed.upsert import DisplacedFiles, displace_rows
@@ -20,6 +20,7 @@ from runnel.declare.model.flow import Source
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
 from runnel.declare.model.endpoints import Push
 from runnel.declare.model.flow import Source
 from runnel.errors import CorruptData, RunnelError
 from runnel.lake.flow_state.inbox_level import InboxLevelReader
+from runnel.model.progress import Progress
 from runnel.names import TableName
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import requests
 import urllib3
 
 from runnel import __version__
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.http import http_errors
 from runnel.connect.http.authentication import ApiAccess, resolve_link
 from runnel.connect.http.http_errors import RequestFailure
@@ -19,6 +18,7 @@ from runnel.connect.http.rate_limit import backoff_seconds, block_host, blocked_
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, Unreachable
+from runnel.model.progress import Progress
 
 Sleep = Callable[[float], object]
 MAX_BODY_BYTES = 512 * 2**20

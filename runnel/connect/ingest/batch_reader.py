@@ -22,7 +22,6 @@ from runnel.connect.files.open_files import (
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import build_quarantined_rows
 from runnel.connect.ingest.column_check import check_columns
-from runnel.connect.ingest.ingest import Progress
 from runnel.connect.ingest.part_writer import DataFilesByPath, split_by_path, write_parts
 from runnel.connect.ingest.read_request import build_request
 from runnel.connect.ingest.required_columns import require_values, restore_required
@@ -36,6 +35,7 @@ from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -3,7 +3,6 @@
 Heavy modules are imported only when files are read.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.declare.model.flow import Source
 from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

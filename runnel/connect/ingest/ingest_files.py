@@ -13,7 +13,7 @@ from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader, SourceFile
 from runnel.connect.ingest.detect.listing import is_object_url
 from runnel.connect.ingest.detect.unchanged_check import describe_changed_file, find_changed_files
-from runnel.connect.ingest.ingest import IngestResult, Progress
+from runnel.connect.ingest.ingest import IngestResult
 from runnel.connect.ingest.replaced_files import ReplacedFiles, find_replaced_files
 from runnel.connect.load import quarantine
 from runnel.declare.model.endpoints import Files
@@ -23,6 +23,7 @@ from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.iceberg import table_metadata, table_properties
 from runnel.lake.iceberg.data_file_owners import make_owner_prefix
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, TargetTable
 from runnel.connect.jdbc import full_read, watermark_read
 from runnel.connect.jdbc.database import SourceDatabase, build_database
 from runnel.connect.jdbc.table_inspection import TableInspection, inspect_table
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
+from runnel.model.progress import Progress
 
 
 class JdbcFeed:

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, TargetTable
 from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.table_inspection import TableInspection
+from runnel.model.progress import Progress
 
 
 def find_changes(

@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import FetchedFile, Progress
+from runnel.connect.feed.protocol import FetchedFile
 from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
 from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
 from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.model.progress import Progress
 
 GROUP_BYTES = 64 * 1024 * 1024
 

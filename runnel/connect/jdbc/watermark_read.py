@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, TargetTable
 from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.null_watermark_rows import NullWatermarkRows, find_null_watermark_rows
 from runnel.connect.jdbc.table_inspection import TableInspection
 from runnel.errors import RunnelError
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.connect.jdbc.row_reader import ReadResult

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.kafka.client import KafkaClient
 from runnel.connect.kafka.message import KafkaMessage
 from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.errors import RunnelError, Unreachable
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError

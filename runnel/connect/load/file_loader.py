@@ -1,6 +1,6 @@
 """Turn files into data files of a table version: read, infer types, check, write or register. Publishes nothing."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +26,7 @@ from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
 
     from runnel.lake.store import Store
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from runnel.connect.files.file_patterns import detect_format, find_files
 from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
-from runnel.connect.load.file_loader import PreparedLoad, Progress, prepare_load
+from runnel.connect.load.file_loader import PreparedLoad, prepare_load
 from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake, VersionConflict
 from runnel.lake.history.branches import get_branch as known_branch
@@ -26,6 +26,7 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.table_writer import publish_edit
+from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from runnel.connect.load import quarantine
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source, quarantine_table_of
-from runnel.errors import Mistake, VersionConflict
+from runnel.errors import Mistake, VersionConflict, plural
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.flow_state.ingest_positions import read_position
@@ -104,7 +104,7 @@ def _release_once(
         changes.append(_stage_table_change(store, source, batch, table_version))
     if not changes or (not rows and batch.dropped == len(chosen_rows)):
         return ReleaseResult(len(chosen_rows), 0, batch.dropped, None)
-    message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
+    message = f"release {plural(rows, 'row')} of {source.table}"
     processed_files = store.db.read(lambda connection: read_position(connection, commit, source.table)) if rows else {}
     live_files = _list_data_files(store, table_version) if rows else ()
     draft = CommitDraft(

@@ -6,6 +6,7 @@ from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, Fe
 from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.table_inspection import TableInspection
+from runnel.errors import plural
 from runnel.model.progress import Progress
 
 
@@ -19,7 +20,7 @@ def find_changes(
     count, checksum = inspection.count_and_checksum(database)
     if [count, checksum] == list(previous["rows"]):
         return FeedChanges(f"{inspection.name} is unchanged", is_empty=True)
-    summary = f"{inspection.name} changed: reads its {count:,} row{'s' if count != 1 else ''}"
+    summary = f"{inspection.name} changed: reads its {plural(count, 'row')}"
     return FeedChanges(summary, rows=count, identity=_identity(inspection, count, checksum), replaces=True)
 
 

@@ -15,7 +15,7 @@ from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, ha
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.null_watermark_rows import NullWatermarkRows, find_null_watermark_rows
 from runnel.connect.jdbc.table_inspection import TableInspection
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
 from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _refuse_late_rows(inspection: TableInspection, stats: WatermarkStats, previo
     late = _count_late_rows(stats, previous) if previous is not None else 0
     if previous is None or not late or inspection.source.on_bad != "stop":
         return
-    what = f"{late:,} row{'s' if late != 1 else ''} of {inspection.name} came late: not after {previous['watermark']}, "
+    what = f"{plural(late, 'row')} of {inspection.name} came late: not after {previous['watermark']}, "
     what += "up to where it was read before, so they were not read"
     fix = 'declare key= and overlap="10 minutes" so that late rows are found, or leave them out with on_bad="drop"'
     raise RunnelError("SOURCE_LATE_ROWS", what, at=str(inspection.source.place), fix=fix)
@@ -265,9 +265,7 @@ def _describe_changes(
 ) -> str:
     phrases = []
     if stats.new_rows:
-        phrases.append(
-            f"{stats.new_rows:,} new or changed row{'s' if stats.new_rows != 1 else ''} of {inspection.name}"
-        )
+        phrases.append(f"{plural(stats.new_rows, 'new or changed row')} of {inspection.name}")
     elif null_watermarks.needs_fetch:
         phrases.append(f"{null_watermarks.count:,} rows of {inspection.name} without a watermark")
     elif (stats.rows or 0) < (previous["rows"] or 0):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.table_change import OutgoingChange
@@ -15,8 +15,7 @@ def check_columns(sink: "Sink", change: "OutgoingChange", names: Sequence[str]) 
     existing_names = [column.name for column in change.columns]
     for name in names if existing_names else ():
         if name not in existing_names:
-            close = find_nearest(name, existing_names)
-            what = f"`{change.table}` has no column `{name}`" + (f"; close: `{close}`" if close else "")
+            what = f"`{change.table}` has no column `{name}`" + did_you_mean(name, existing_names)
             raise Mistake(
                 "SINK_COLUMN_UNKNOWN", what, at=str(sink.place), fix=f"choose among {', '.join(existing_names)}"
             )

@@ -21,10 +21,9 @@ from runnel.connect.files.open_files import (
 )
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import build_quarantined_rows
-from runnel.connect.ingest.column_check import check_columns
+from runnel.connect.ingest.column_check import check_columns, require_values, restore_required
 from runnel.connect.ingest.part_writer import DataFilesByPath, split_by_path, write_parts
 from runnel.connect.ingest.read_request import build_request
-from runnel.connect.ingest.required_columns import require_values, restore_required
 from runnel.connect.ingest.target_version import WriteTarget, create_target, evolve_target
 from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.quarantine import QuarantinedRow

@@ -1,11 +1,13 @@
-"""Check the columns of a source's files against those that it declares, file by file."""
+"""Check the columns of a source's files against those that it declares, file by file; require the never-null ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.open_files import AnyReader, UnreadableFile
 from runnel.connect.files.parquet import ParquetReader
+from runnel.connect.load.column_matching import ColumnChoice
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
 from runnel.errors import RunnelError, did_you_mean, join_names
@@ -30,6 +32,18 @@ def check_columns(reader: AnyReader, source: Source, existing_columns: Sequence[
         elif new_columns and source.on_new_column == "stop" and known_names:
             raise _describe_new_columns(file, new_columns, [*declared, *existing_columns])
     return tuple(incomplete_files)
+
+
+def require_values(choices: Sequence[ColumnChoice], source: Source) -> tuple[ColumnChoice, ...]:
+    """Return choices in which the source's `never_null` columns are required: a row that is null there is bad."""
+    names = {name.lower() for name in source.never_null}
+    return tuple(replace(choice, required=choice.required or choice.name.lower() in names) for choice in choices)
+
+
+def restore_required(inferred: Sequence[ColumnChoice], choices: Sequence[ColumnChoice]) -> tuple[ColumnChoice, ...]:
+    """Return the inferred choices with the `required` flags of the original ones, which the table's columns get."""
+    required = {choice.name for choice in choices if choice.required}
+    return tuple(replace(choice, required=choice.name in required) for choice in inferred)
 
 
 def _list_declared_columns(source: Source) -> list[str]:

@@ -49,7 +49,7 @@ class Ingesting:
 
     def look(self) -> FileChanges:
         cache = DigestCache(self.root / ".runnel" / "digests.db")
-        self.found = find_file_changes(self.root, self.source, self.how, self.seen, self.content, cache)
+        self.found = find_file_changes(self.root, self.source, self.how, self.seen, self.content, cache=cache)
         return self.found
 
     def run(self) -> FileChanges:

@@ -14,6 +14,7 @@ from runnel.connect.files.compression import describe_read_errors
 from runnel.connect.files.csv_records import choose_delimiter, read_records
 from runnel.connect.files.file_patterns import LocalFile, detect_format, make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
+from runnel.connect.ingest.ingest import IngestTarget
 from runnel.connect.ingest.read_request import build_request
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantine import QuarantinedRow
@@ -62,7 +63,7 @@ def release_rows(
         files, release_source = _prepare_files(source, root, chosen_rows, corrected, Path(folder))
         for attempt in range(_ATTEMPTS):
             try:
-                return _release_once(store, release_source, files, chosen_rows, branch, pin)
+                return _release_once(store, release_source, files, chosen_rows, branch=branch, pin=pin)
             except VersionConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -74,6 +75,7 @@ def _release_once(
     source: Source,
     files: Sequence[LocalFile],
     chosen_rows: Sequence[QuarantinedRow],
+    *,
     branch: str,
     pin: str,
 ) -> ReleaseResult:
@@ -81,16 +83,8 @@ def _release_once(
     state, quarantine_table = store.state(branch), quarantine_table_of(source.table)
     table_version, quarantine_version = state.get(source.table), state[quarantine_table]
     owners = {row.file: row.owner or make_owner_prefix(row.file) for row in chosen_rows if row.file is not None}
-    batch = read_batch(
-        store,
-        source,
-        files,
-        table_version.location if table_version else None,
-        "release",
-        None,
-        from_scratch=table_version is None,
-        owners=owners,
-    )
+    ingest_target = IngestTarget(store, source, table_version.location if table_version else None, run="release")
+    batch = read_batch(ingest_target, files, from_scratch=table_version is None, owners=owners)
     rows = sum(file.record_count for data_files in batch.data_files.values() for file in data_files)
     staged_quarantine = quarantine.replace_rows(
         store, quarantine_version.location, chosen_rows, batch.quarantined_rows, owners

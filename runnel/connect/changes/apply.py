@@ -55,6 +55,7 @@ def stage_changes(
     log: TableVersion,
     base: TableVersion | None,
     delete_condition: str | None,
+    *,
     report_progress: Progress,
 ) -> AppliedChanges:
     """Stage the version that is derived from a log; `base` is the current version of the table, if any.
@@ -145,7 +146,7 @@ class _ChangeApplier:
             0
         ][0]
         displaced_files = (
-            displace_rows(self.store, base, target.metadata, added, self.rule.key, keys_path)
+            displace_rows(self.store, base, target.metadata, added, self.rule.key, removed_keys=keys_path)
             if count
             else DisplacedFiles()
         )

@@ -9,7 +9,7 @@ from runnel.connect.feed import failpoints
 from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows
 from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
-from runnel.connect.feed.upsert import DisplacedFiles, displace_rows
+from runnel.connect.feed.upsert import DisplacedFiles, displace_places, displace_rows
 from runnel.connect.files.file_patterns import make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
 from runnel.connect.ingest.ingest import IngestResult, IngestTarget
@@ -84,9 +84,18 @@ def _stage_version(
         places = (
             target_table.find_displaced_places(sum(file.record_count for file in added)) if has_known_keys else None
         )
-        displaced_files = displace_rows(
-            store, base, target.metadata, added, fetched.key, fetched.removed_keys, fetched.present_keys, places
-        )
+        if places is not None and added:
+            displaced_files = displace_places(store, base, target.metadata, places)
+        else:
+            displaced_files = displace_rows(
+                store,
+                base,
+                target.metadata,
+                added,
+                fetched.key,
+                removed_keys=fetched.removed_keys,
+                present_keys=fetched.present_keys,
+            )
     if not (added or displaced_files.removed or displaced_files.added or target.updates):
         return base
     return stage_version(

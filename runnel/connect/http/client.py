@@ -154,7 +154,7 @@ class ApiClient:
             return http_errors.too_slow(self.access.redact_url(url), seconds, self._at)
         if status >= 300:
             excerpt = body[:_ERROR_EXCERPT_BYTES].decode(errors="replace")
-            return http_errors.from_status(status, headers, excerpt, url, self.access, self._at)
+            return http_errors.from_status(status, headers, excerpt, url, self.access, at=self._at)
         if len(body) > MAX_BODY_BYTES:
             return http_errors.too_large(self.access.redact_url(url), MAX_BODY_BYTES, self._at)
         return ApiResponse(status, url, headers, body)

@@ -47,7 +47,7 @@ class JdbcFeed:
                 return full_read.fetch(
                     database, inspection, folder, report_progress, self._target if previous is not None else None
                 )
-            return watermark_read.fetch(database, inspection, previous, folder, report_progress, self._target)
+            return watermark_read.fetch(database, inspection, previous, folder, report_progress, target=self._target)
 
     def _build_database(self) -> SourceDatabase:
         return build_database(self._origin, self._root, str(self._source.place))

@@ -35,7 +35,7 @@ def fetch(
 
     With a key, only rows that differ from those of `target` are written, and rows with other keys are removed.
     """
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     origin = inspection.origin
     conditions = (
@@ -43,16 +43,8 @@ def fetch(
     )
     total, is_unique = database.estimate_rows(origin), has_unique_key(database, inspection)
     with database.run_alongside(lambda: inspection.count_and_checksum(database)) as wait_for_checksum:
-        read_result = read_rows(
-            database,
-            inspection.columns,
-            inspection.relation,
-            conditions or ["1 = 1"],
-            folder,
-            inspection.name,
-            report_progress,
-            total,
-        )
+        query = RowQuery(inspection.columns, inspection.relation, conditions or ["1 = 1"], inspection.name)
+        read_result = read_rows(database, query, folder, report_progress, total)
         if not is_unique:
             check_key_is_unique(inspection, read_result.parts)
     count_and_checksum = wait_for_checksum()

@@ -79,6 +79,7 @@ def fetch(
     previous: FeedState | None,
     folder: Path,
     report_progress: Progress,
+    *,
     target: TargetTable | None,
 ) -> FetchedRows:
     """Read new rows, and all keys if the database has fewer rows than the table will have."""
@@ -94,7 +95,12 @@ def fetch(
     key_names = tuple(column.name for column in inspection.key)
     with database.run_alongside(lambda: _add_row_count(database, inspection, stats)) as wait_for_stats:
         read_result = _read_rows(
-            database, inspection, previous if not is_initial_load else None, stats, folder, report_progress
+            database,
+            inspection,
+            previous if not is_initial_load else None,
+            stats,
+            folder,
+            report_progress=report_progress,
         )
         if not is_unique:
             check_key_is_unique(inspection, read_result.parts)
@@ -125,9 +131,10 @@ def _read_rows(
     previous: FeedState | None,
     stats: WatermarkStats,
     folder: Path,
+    *,
     report_progress: Progress,
 ) -> "ReadResult":
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     watermark_column = inspection.watermark_column
     assert watermark_column is not None
@@ -141,9 +148,8 @@ def _read_rows(
     else:
         lower_bound = _lower_bound_sql(database, inspection, previous, stats)
         conditions, total = [f"{watermark_column.raw} {'>=' if inspection.key else '>'} {lower_bound}"], stats.new_rows
-    return read_rows(
-        database, inspection.columns, inspection.relation, conditions, folder, inspection.name, report_progress, total
-    )
+    query = RowQuery(inspection.columns, inspection.relation, conditions, inspection.name)
+    return read_rows(database, query, folder, report_progress, total)
 
 
 def _lower_bound_sql(
@@ -237,11 +243,12 @@ def _build_state(
 
 def _read_keys(database: SourceDatabase, inspection: TableInspection, folder: Path, report_progress: Progress) -> Path:
     """Write all keys of the database into a file and return its path."""
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     keys_folder = folder / "keys"
     keys_folder.mkdir()
-    read_rows(database, inspection.key, inspection.relation, ["1 = 1"], keys_folder, inspection.name, report_progress)
+    query = RowQuery(inspection.key, inspection.relation, ["1 = 1"], inspection.name)
+    read_rows(database, query, keys_folder, report_progress)
     return keys_folder / "rows.parquet"
 
 

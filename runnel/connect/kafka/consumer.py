@@ -44,7 +44,7 @@ def consume_spans(
     """Pass all messages of the spans to `handle_messages`, many at a time."""
     consumer = client.create_consumer()
     try:
-        _ConsumerLoop(client, consumer, spans, handle_messages, find_next_offset, report_progress).run()
+        _ConsumerLoop(client, consumer, spans, handle_messages, find_next_offset, report_progress=report_progress).run()
     finally:
         consumer.close()
 
@@ -59,6 +59,7 @@ class _ConsumerLoop:
         spans: Sequence[OffsetRange],
         handle_messages: HandleMessages,
         find_next_offset: FindNextOffset,
+        *,
         report_progress: Progress,
     ) -> None:
         self._client = client

@@ -85,7 +85,9 @@ class KafkaFeed:
         client, timestamps = self._client, list[int]()
         lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
         expired = ExpiredMessages(self._source, self._origin, client, changes.until["after"]["ids"], lost_before)
-        writer_factory = build_writer_factory(self._source, self._origin, self._root, folder, bad_messages, len(spans))
+        writer_factory = build_writer_factory(
+            self._source, self._origin, self._root, folder, bad_messages, span_count=len(spans)
+        )
         writers = {span: writer_factory.create_writer(span) for span in spans}
 
         def take(span: OffsetRange, messages: "list[KafkaMessage]") -> None:

@@ -64,7 +64,9 @@ def prepare_load(
                     con, _value_reader(reader, request), inferred, scratch.files_by_path, request.files_label
                 )
             location, metadata, updates = _prepare_target(store, request, base, inferred.choices, reader)
-            files, rows = _write_data_files(store, con, request, reader, inferred, metadata, report_progress)
+            files, rows = _write_data_files(
+                store, con, request, reader, inferred, metadata=metadata, report_progress=report_progress
+            )
         except (duckdb.Error, pa.ArrowException) as error:
             raise describe_unreadable(error, request) from error
     check_unchanged(request.files)
@@ -158,6 +160,7 @@ def _write_data_files(
     request: LoadRequest,
     reader: FormatReader,
     inferred: InferredTypes,
+    *,
     metadata: "TableMetadata",
     report_progress: Progress | None,
 ) -> tuple[list[DataFile], int]:

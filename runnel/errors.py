@@ -180,3 +180,30 @@ def find_nearest(name: str, candidates: Iterable[str]) -> str | None:
     last_parts = {choice.rpartition(".")[2]: choice for choice in choices}
     close = get_close_matches(name.rpartition(".")[2], last_parts, n=1, cutoff=0.75)
     return last_parts[close[0]] if close else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Return the end of an error's text that names the nearest of the known names; empty if none is near.
+
+    >>> "there is no table `ods.ordres`" + did_you_mean("ods.ordres", ["ods.orders"])
+    'there is no table `ods.ordres`; close: `ods.orders`'
+    """
+    return close_hint(find_nearest(name, candidates))
+
+
+def close_hint(near_miss: str | None) -> str:
+    """Return the end of an error's text that names a near miss, if there is one.
+
+    >>> close_hint("ods.orders"), close_hint(None)
+    ('; close: `ods.orders`', '')
+    """
+    return f"; close: `{near_miss}`" if near_miss else ""
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with a noun, for people.
+
+    >>> plural(1204, "row"), plural(1, "new event")
+    ('1,204 rows', '1 new event')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

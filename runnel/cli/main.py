@@ -86,10 +86,9 @@ class LazyCommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the subcommand, or fail with the nearest one."""
         if args and args[0] not in (*_COMMANDS, *_HIDDEN) and not args[0].startswith("-"):
-            from runnel.errors import Mistake, find_nearest
+            from runnel.errors import Mistake, did_you_mean
 
-            close = find_nearest(args[0], _COMMANDS)
-            what = f"there is no command `{args[0]}`" + (f"; close: `{close}`" if close else "")
+            what = f"there is no command `{args[0]}`" + did_you_mean(args[0], _COMMANDS)
             raise Mistake("COMMAND_UNKNOWN", what, fix="`runnel --help` lists them")
         return super().resolve_command(ctx, args)
 

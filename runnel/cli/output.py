@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from runnel.errors import Mistake
+from runnel.errors import Mistake, plural
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -125,7 +125,7 @@ def format_count(number: int | None, noun: str = "") -> str:
     """
     if number is None:
         return "?"
-    return f"{number:,}" + (f" {noun}{'' if number == 1 else 's'}" if noun else "")
+    return plural(number, noun) if noun else f"{number:,}"
 
 
 def format_size(number: int | None) -> str:

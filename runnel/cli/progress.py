@@ -2,17 +2,18 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-ReportProgress = Callable[[str, int, int | None], None]
+from runnel.model.progress import Progress
+
 _EVERY_SECONDS = 5.0
 
 
 @contextmanager
-def show_progress(*, quiet: bool = False) -> Iterator[ReportProgress | None]:
+def show_progress(*, quiet: bool = False) -> Iterator[Progress | None]:
     """Yield a callback for the progress of long functions: (what, done, total); None if quiet."""
     if quiet:
         yield None
@@ -24,12 +25,13 @@ def show_progress(*, quiet: bool = False) -> Iterator[ReportProgress | None]:
 
 
 @contextmanager
-def _report_with_bars() -> Iterator[ReportProgress]:
+def _report_with_bars() -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBars
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with ProgressBars(*columns, console=Console(stderr=True), transient=True) as bars:
         task_ids: dict[str, object] = {}
 
         def report(what: str, done: int, total: int | None) -> None:
@@ -40,7 +42,7 @@ def _report_with_bars() -> Iterator[ReportProgress]:
         yield report
 
 
-def _report_with_lines() -> ReportProgress:
+def _report_with_lines() -> Progress:
     """Print a line every few seconds, so that a log file shows progress without filling up."""
     last_report_at = time.monotonic()
 

@@ -16,7 +16,7 @@ from runnel.declare.observability_settings import (
     telemetry_settings,
 )
 from runnel.declare.options.duration import parse_duration
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 
 SETTINGS_FILE = "runnel.toml"
 ENV_PREFIX = "RUNNEL__"
@@ -103,8 +103,7 @@ def load_settings(
         path = root / f"runnel.{env}.toml"
         if not path.is_file():
             environments = [file.name.split(".")[1] for file in root.glob("runnel.*.toml")]
-            close = find_nearest(env, environments)
-            what = f"the environment `{env}` has no file {path.name}" + (f"; close: `{close}`" if close else "")
+            what = f"the environment `{env}` has no file {path.name}" + did_you_mean(env, environments)
             raise Mistake(
                 "PROJECT_ENV", what, fix=f"create {path.name} next to {SETTINGS_FILE}, or choose another --env"
             )
@@ -136,8 +135,7 @@ def _merge_layer(values: dict[str, dict[str, Any]], layer: Mapping[str, Any], at
 
 
 def _describe_unknown_setting(label: str, name: str, allowed: Mapping[str, Any], at: str) -> Mistake:
-    close = find_nearest(name, allowed)
-    what = f"there is no setting `{label}`" + (f"; close: `{close}`" if close else "")
+    what = f"there is no setting `{label}`" + did_you_mean(name, allowed)
     return Mistake("PROJECT_SETTING", what, at=at, fix=f"known here: {', '.join(allowed)}")
 
 

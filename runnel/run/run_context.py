@@ -21,12 +21,13 @@ from runnel.run.step_threads import StepThreads
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runnel.connect.feed.protocol import FeedChanges, Progress
+    from runnel.connect.feed.protocol import FeedChanges
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.store import Store
     from runnel.model.date_range import DateRange
+    from runnel.model.progress import Progress
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.run.checks.row_checks import CheckFinding
     from runnel.run.provenance.run_basis import RunBasis

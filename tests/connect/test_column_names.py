@@ -73,7 +73,7 @@ def test_changes(store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, is_lar
         metadata = table_metadata.load_metadata(store, applying.log.location)
         written = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(table(*batch)))
         applying._edit(snapshots.VersionEdit(written), [file.file_path for file in written])
-        done = stage_changes(store, source, applying.log, applying.head, None, lambda *_: None)
+        done = stage_changes(store, source, applying.log, applying.head, None, report_progress=lambda *_: None)
         applying.head = TableVersion(done.location, compute_content_id(source, applying.log.content))
     if scd == 1:
         assert applying.rows() == rows((1, 2), (2, 3), (3, 1), (4, 3))

@@ -28,7 +28,6 @@ _RUNS = (
     "runnel.run.sources.continuous_ingest",
     "runnel.run.metrics.spark_progress",
     "runnel.connect.feed_registry",
-    "runnel.connect.files.convert.converted_path",
     "runnel.connect.feed.function_feed",
     "runnel.connect.jdbc.feed",
     "runnel.connect.jdbc.drivers.mysql",

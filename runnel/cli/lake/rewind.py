@@ -3,6 +3,7 @@
 import click
 
 from runnel.cli.output import command, open_lake, print_json
+from runnel.errors import plural
 
 
 @command()
@@ -22,9 +23,7 @@ def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> N
             {"source": source, "to": result.to.id, "commit": commit, "files": result.files, "state": result.has_state}
         )
         return
-    reread_text = (
-        f"{result.files:,} file{'' if result.files == 1 else 's'}" if not result.has_state else "what came since"
-    )
+    reread_text = plural(result.files, "file") if not result.has_state else "what came since"
     state_text = "is empty" if result.drops else f"is as it was at {result.to.id[:8]}"
     if result.commit is None:
         click.echo(f"would rewind {source} to {result.to.id[:8]}; the next run would read {reread_text} again")

@@ -15,7 +15,6 @@ from runnel.connect.changes import failpoints
 from runnel.connect.changes.change_sql import ChangeRule, build_change_rule, list_column_names, quote_columns
 from runnel.connect.changes.key_lookup import KeyLookup
 from runnel.connect.changes.target_version import build_log_summary, create_target, evolve_target, find_applied_log
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.feed.upsert import DisplacedFiles, displace_rows
 from runnel.connect.ingest.target_version import WriteTarget
 from runnel.declare.model.flow import Source
@@ -28,6 +27,7 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import DuckdbScanError, quote_literal
 from runnel.lake.scan.scan_sql import rows_sql
+from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def stage_changes(
     log: TableVersion,
     base: TableVersion | None,
     delete_condition: str | None,
+    *,
     report_progress: Progress,
 ) -> AppliedChanges:
     """Stage the version that is derived from a log; `base` is the current version of the table, if any.
@@ -145,7 +146,7 @@ class _ChangeApplier:
             0
         ][0]
         displaced_files = (
-            displace_rows(self.store, base, target.metadata, added, self.rule.key, keys_path)
+            displace_rows(self.store, base, target.metadata, added, self.rule.key, removed_keys=keys_path)
             if count
             else DisplacedFiles()
         )

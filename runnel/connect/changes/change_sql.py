@@ -12,7 +12,7 @@ from pyiceberg.types import BinaryType, BooleanType, DoubleType, FloatType, Iceb
 
 from runnel.declare.model.endpoints import VALIDITY_COLUMNS, Changes
 from runnel.declare.model.flow import Source
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.internal_names import internal_column
 from runnel.lake.scan.duckdb_types import quote_identifier
 from runnel.names import quote_value
@@ -167,9 +167,8 @@ def _find_field(source: Source, fields: dict[str, NestedField], option: str, nam
     matching_field = fields.get(name.lower())
     if matching_field is None:
         column_names = [field.name for field in fields.values()]
-        close = find_nearest(name, column_names)
         what = f"`{option}` of `{source.table}` names {quote_value(name)}, which its log lacks"
-        what += f"; close: `{close}`" if close else ""
+        what += did_you_mean(name, column_names)
         raise Mistake("CHANGES_COLUMN", what, at=str(source.place), fix=f"its columns: {', '.join(column_names)}")
     return matching_field
 

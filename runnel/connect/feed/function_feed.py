@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
 from runnel.declare.model.endpoints import Function
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError
+from runnel.model.progress import Progress
 from runnel.names import quote_value
 
 if TYPE_CHECKING:

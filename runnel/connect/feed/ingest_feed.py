@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
 from runnel.connect.feed import failpoints
-from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.feed.protocol import ComparingFeed, Feed, FeedChanges, FeedState, FetchedRows
 from runnel.connect.feed.state import compute_content, record_feed_state
 from runnel.connect.feed.target_comparison import TargetComparison
-from runnel.connect.feed.upsert import DisplacedFiles, displace_rows
+from runnel.connect.feed.upsert import DisplacedFiles, displace_places, displace_rows
 from runnel.connect.files.file_patterns import make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read_batch
-from runnel.connect.ingest.ingest import IngestResult
+from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.source_errors import describe_source_errors
 from runnel.connect.load import quarantine
 from runnel.declare.model.endpoints import Files
-from runnel.declare.model.flow import Source
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
@@ -26,31 +25,22 @@ if TYPE_CHECKING:
 
 
 def ingest_feed(
-    store: "Store",
-    source: Source,
-    feed: Feed,
-    state: FeedState | None,
-    changes: FeedChanges,
-    base: str | None,
-    content: str | None,
-    quarantine_location: str | None,
-    run: str,
-    report_progress: Progress,
+    target: IngestTarget, feed: Feed, state: FeedState | None, changes: FeedChanges, content: str | None
 ) -> IngestResult:
-    """Stage the next version of a source's table; `base` and `content` are those of the current version.
+    """Stage the next version of a source's table; `content` is the content id of the current version.
 
     Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published.
     """
     with temp_dirs.create_scoped("feed") as folder:
-        target_table = TargetComparison(store, base)
+        target_table = TargetComparison(target.store, target.base)
         if isinstance(feed, ComparingFeed):
             feed.compare(target_table)
-        fetched = feed.fetch(state, changes, Path(folder), report_progress)
+        fetched = feed.fetch(state, changes, Path(folder), target.report)
         failpoints.reach(failpoints.FETCHED)
-        with describe_source_errors(source):
-            batch = _read_fetched_files(store, source, fetched, base, run, report_progress)
+        with describe_source_errors(target.source):
+            batch = _read_fetched_files(target, fetched)
         failpoints.reach(failpoints.READ)
-        location = _stage_version(store, batch, fetched, base, target_table)
+        location = _stage_version(target.store, batch, fetched, target.base, target_table)
     failpoints.reach(failpoints.STAGED)
     return IngestResult(
         location=location,
@@ -59,27 +49,23 @@ def ingest_feed(
         files=len(fetched.parts),
         processed_files=(record_feed_state(fetched.state, fetched.identity),),
         dropped=batch.dropped + len(fetched.bad_rows),
-        quarantine=_stage_quarantine(store, source, batch, fetched, quarantine_location, run),
+        quarantine=_stage_quarantine(target, batch, fetched),
         new_columns=batch.new_columns,
         warnings=fetched.warnings,
         oldest_at=fetched.oldest_at,
     )
 
 
-def _read_fetched_files(
-    store: "Store", source: Source, fetched: FetchedRows, base: str | None, run: str, report_progress: Progress
-) -> IngestBatch:
+def _read_fetched_files(target: IngestTarget, fetched: FetchedRows) -> IngestBatch:
     """Read all fetched files, by the source's `on_bad` policy."""
     filled_parts = [part for part in fetched.parts if part.path.stat().st_size]
-    from_scratch = base is None
+    from_scratch, source = target.base is None, target.source
     files = [make_local_file(part.name, part.path) for part in filled_parts]
     file_format = filled_parts[0].format if filled_parts else "jsonl"
     file_source = replace(source, origin=Files(str(source.table), file_format, source.origin.schema))
     if not filled_parts:
-        return IngestBatch(prepare_target(store, file_source, (), base, from_scratch=from_scratch))
-    return read_batch(
-        store, file_source, files, base, run, report_progress, from_scratch=from_scratch, combine_files=True
-    )
+        return IngestBatch(prepare_target(target.store, file_source, (), target.base, from_scratch=from_scratch))
+    return read_batch(replace(target, source=file_source), files, from_scratch=from_scratch, combine_files=True)
 
 
 def _stage_version(
@@ -98,9 +84,18 @@ def _stage_version(
         places = (
             target_table.find_displaced_places(sum(file.record_count for file in added)) if has_known_keys else None
         )
-        displaced_files = displace_rows(
-            store, base, target.metadata, added, fetched.key, fetched.removed_keys, fetched.present_keys, places
-        )
+        if places is not None and added:
+            displaced_files = displace_places(store, base, target.metadata, places)
+        else:
+            displaced_files = displace_rows(
+                store,
+                base,
+                target.metadata,
+                added,
+                fetched.key,
+                removed_keys=fetched.removed_keys,
+                present_keys=fetched.present_keys,
+            )
     if not (added or displaced_files.removed or displaced_files.added or target.updates):
         return base
     return stage_version(
@@ -108,15 +103,14 @@ def _stage_version(
     )
 
 
-def _stage_quarantine(
-    store: "Store", source: Source, batch: IngestBatch, fetched: FetchedRows, quarantine_location: str | None, run: str
-) -> tuple[str, str] | None:
+def _stage_quarantine(target: IngestTarget, batch: IngestBatch, fetched: FetchedRows) -> tuple[str, str] | None:
     """Stage the quarantine table with the bad rows.
 
     Rows that were read again are not added twice; rows that a complete read no longer has are removed.
     """
-    feed_rows = (replace(row, run=row.run or run) for row in fetched.bad_rows)
-    bad_rows = (*batch.quarantined_rows, *feed_rows) if source.on_bad == "quarantine" else ()
+    store, quarantine_location = target.store, target.quarantine
+    feed_rows = (replace(row, run=row.run or target.run) for row in fetched.bad_rows)
+    bad_rows = (*batch.quarantined_rows, *feed_rows) if target.source.on_bad == "quarantine" else ()
     is_reread = quarantine_location is not None and fetched.mode != "append"
     existing_rows = (
         quarantine.read_version_rows(store, table_metadata.load_metadata(store, quarantine_location))
@@ -132,7 +126,7 @@ def _stage_quarantine(
     removed_rows = [row for row in existing_rows if is_complete and _identify_row(row) not in bad_identities]
     if not added_rows and not removed_rows:
         return None
-    base = quarantine_location or quarantine.create(store, source.table)
+    base = quarantine_location or quarantine.create(store, target.source.table)
     location = (
         quarantine.replace_rows(store, base, removed_rows, added_rows)
         if removed_rows

@@ -4,17 +4,17 @@ A feed has a state, its position: a small JSON object stored with its table's ve
 new since a state; it must be cheap and needs no Spark. `fetch` writes the new rows into files, which are read as usual.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.connect.load.quarantine import QuarantinedRow
 
 FeedState = Mapping[str, Any]
-Progress = Callable[[str, int, int | None], None]
-"""Called with the current activity, the count done and the total; raises if the run was cancelled."""
 
 
 @dataclass(frozen=True)

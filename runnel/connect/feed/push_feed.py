@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
 from runnel.declare.model.endpoints import Push
 from runnel.declare.model.flow import Source
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptData, RunnelError, plural
 from runnel.lake.flow_state.inbox_level import InboxLevelReader
+from runnel.model.progress import Progress
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PushFeed:
         count = until - after
         if not count and state is not None:
             return FeedChanges("no new events", is_empty=True)
-        summary = f"{count:,} new event{'' if count == 1 else 's'}" if count else "nothing was pushed yet"
+        summary = plural(count, "new event") if count else "nothing was pushed yet"
         return FeedChanges(
             summary, until={"after": after, "until": until}, rows=count, identity=self._identity(after, until)
         )
@@ -97,9 +98,7 @@ class PushFeed:
 
     def _expired_events_error(self, count: int) -> RunnelError:
         table = self._source.table
-        what = (
-            f"{count:,} event{'' if count == 1 else 's'} of `{table}` that this branch has not read are gone: the inbox"
-        )
+        what = f"{plural(count, 'event')} of `{table}` that this branch has not read are gone: the inbox"
         what += " keeps events for a while after main has taken them in, and no longer"
         fix = f"merge main into this branch, or runnel rewind {table} --to REF, a later commit"
         return RunnelError("SOURCE_PUSH_GONE", what, at=str(self._source.place), fix=fix)

@@ -58,11 +58,11 @@ def displace_rows(
     metadata: "TableMetadata",
     added: "Sequence[DataFile]",
     key: Sequence[str],
+    *,
     removed_keys: Path | None = None,
     present_keys: Sequence[Path] = (),
-    places: "pa.Table | None" = None,
 ) -> DisplacedFiles:
-    """Return the file changes that remove rows from a version; `places` are those of the rows, if already known.
+    """Return the file changes that remove rows from a version, by their keys.
 
     Rows are removed if their keys are in `added` or `removed_keys` or, if there are files `present_keys`, in none of
     them. Rewritten files are written for `metadata`, which has the columns of the new version.
@@ -73,20 +73,27 @@ def displace_rows(
     if not manifest_entries or not (key_files or present_keys):
         return DisplacedFiles()
     with translate_duckdb_errors(), connect_duckdb() as con:
-        if places is not None:
-            con.register(_DISPLACED, places)
-        else:
-            displaced_condition = create_key_table(con, _KEYS, base_metadata, key, key_files)
-            if present_keys:
-                displaced_condition = (
-                    f"({displaced_condition} OR NOT "
-                    f"{create_key_table(con, _PRESENT, base_metadata, key, [str(path) for path in present_keys])})"
-                )
-            rows = rows_sql(store, base_metadata, manifest_entries, with_positions=True)
-            con.execute(
-                f"CREATE TEMP TABLE {_DISPLACED} AS SELECT {PLACE_COLUMNS} "
-                f"FROM ({rows}) AS old WHERE {displaced_condition}"
+        displaced_condition = create_key_table(con, _KEYS, base_metadata, key, key_files)
+        if present_keys:
+            displaced_condition = (
+                f"({displaced_condition} OR NOT "
+                f"{create_key_table(con, _PRESENT, base_metadata, key, [str(path) for path in present_keys])})"
             )
+        rows = rows_sql(store, base_metadata, manifest_entries, with_positions=True)
+        con.execute(
+            f"CREATE TEMP TABLE {_DISPLACED} AS SELECT {PLACE_COLUMNS} FROM ({rows}) AS old WHERE {displaced_condition}"
+        )
+        return _RowDisplacer(store, con, base_metadata, metadata, manifest_entries).displace()
+
+
+def displace_places(store: "Store", base: str, metadata: "TableMetadata", places: pa.Table) -> DisplacedFiles:
+    """Return the file changes that remove the rows at known places; see `displace_rows`."""
+    base_metadata = table_metadata.load_metadata(store, base)
+    manifest_entries = list(read_entries(store, base_metadata))
+    if not manifest_entries:
+        return DisplacedFiles()
+    with translate_duckdb_errors(), connect_duckdb() as con:
+        con.register(_DISPLACED, places)
         return _RowDisplacer(store, con, base_metadata, metadata, manifest_entries).displace()
 
 

@@ -6,7 +6,7 @@ The dialect is not guessed: commas (tabs for `.tsv`), double quotes, a header an
 import csv
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runnel.connect.files.compression import detect_compression
 from runnel.connect.files.csv_records import choose_delimiter, read_records
@@ -109,11 +109,10 @@ class CsvReader:
         )
         examples = self.con.execute(examples_sql).fetchall() if count else []
         self.con.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-        return RejectedRows(count, tuple(self._make_bad_row(*example) for example in examples))
+        return RejectedRows(count, tuple(self._make_bad_row(example) for example in examples))
 
-    def _make_bad_row(
-        self, path: str, line: int, position: int, kind: str, first_message: str, last_message: str, raw: str
-    ) -> BadRow:
+    def _make_bad_row(self, example: tuple[Any, ...]) -> BadRow:
+        path, line, position, kind, first_message, last_message, raw = example
         file = self.scratch.files_by_path[path]
         message = (
             first_message if kind == "MISSING COLUMNS" else last_message

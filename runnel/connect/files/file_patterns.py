@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runnel.connect.files.compression import detect_compression
 from runnel.declare.options.file_formats import ENDINGS, FORMATS
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, find_nearest, join_names
 from runnel.names import quote_value
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
@@ -64,8 +64,7 @@ def detect_format(files: Sequence[LocalFile], requested_format: str | None = Non
     """Return the format of all files, from `requested_format` or from their names."""
     if requested_format is not None:
         if requested_format not in FORMATS:
-            close = find_nearest(requested_format, FORMATS)
-            what = f"{quote_value(requested_format)} is not a format" + (f"; close: `{close}`" if close else "")
+            what = f"{quote_value(requested_format)} is not a format" + did_you_mean(requested_format, FORMATS)
             raise Mistake("LOAD_FORMAT", what, fix=f"use one of {', '.join(FORMATS)}")
         return requested_format
     formats = {file.name: ENDINGS.get(file.extension) for file in files}

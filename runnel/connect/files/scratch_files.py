@@ -67,6 +67,11 @@ class ScratchFiles:
         path.parent.mkdir(parents=True)
         return path
 
+    def new_parquet_path(self, file: LocalFile) -> Path:
+        """Return a path for a file converted to Parquet, with the Hive-style folders of its path, such as `day=1/`."""
+        parts = [part for part in Path(file.path).parent.parts if part.partition("=")[1]]
+        return self.new_path("/".join([*parts, "rows.parquet"]))
+
     def replace_file(self, file: LocalFile, path: Path) -> LocalFile:
         """Return the file at `path`, which is read in the place of `file` and keeps its name."""
         file_stat = path.stat()

@@ -11,7 +11,6 @@ import requests
 import urllib3
 
 from runnel import __version__
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.http import http_errors
 from runnel.connect.http.authentication import ApiAccess, resolve_link
 from runnel.connect.http.http_errors import RequestFailure
@@ -19,6 +18,7 @@ from runnel.connect.http.rate_limit import backoff_seconds, block_host, blocked_
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, Unreachable
+from runnel.model.progress import Progress
 
 Sleep = Callable[[float], object]
 MAX_BODY_BYTES = 512 * 2**20
@@ -154,7 +154,7 @@ class ApiClient:
             return http_errors.too_slow(self.access.redact_url(url), seconds, self._at)
         if status >= 300:
             excerpt = body[:_ERROR_EXCERPT_BYTES].decode(errors="replace")
-            return http_errors.from_status(status, headers, excerpt, url, self.access, self._at)
+            return http_errors.from_status(status, headers, excerpt, url, self.access, at=self._at)
         if len(body) > MAX_BODY_BYTES:
             return http_errors.too_large(self.access.redact_url(url), MAX_BODY_BYTES, self._at)
         return ApiResponse(status, url, headers, body)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows
 from runnel.connect.http.client import ApiClient, ApiRequest, ApiResponse, Sleep
 from runnel.connect.http.jsonl_writer import JsonlPartWriter, NewestRecords, hash_record
 from runnel.connect.http.pagination import read_pages
@@ -17,6 +17,7 @@ from runnel.connect.http.rate_limit import parse_http_date
 from runnel.connect.http.watermark import HttpWatermark
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
+from runnel.model.progress import Progress
 
 _DIGEST_MODULUS = 2**256
 _DATE_PRECISION = timedelta(

@@ -49,7 +49,7 @@ def from_exception(error: BaseException, access: ApiAccess, origin: Http, at: st
 
 
 def from_status(
-    status: int, headers: Mapping[str, str], body_start: str, url: str, access: ApiAccess, at: str
+    status: int, headers: Mapping[str, str], body_start: str, url: str, access: ApiAccess, *, at: str
 ) -> RequestFailure:
     """Return the failure of a response with an error status; `body_start` is the beginning of its body."""
     display_url = access.redact_url(url)

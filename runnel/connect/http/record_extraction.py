@@ -10,7 +10,7 @@ from typing import Any
 
 from runnel.connect.http.authentication import ApiAccess
 from runnel.connect.http.client import MAX_BODY_BYTES, ApiResponse
-from runnel.errors import Mistake, RunnelError, find_nearest, join_names
+from runnel.errors import Mistake, RunnelError, close_hint, find_nearest, join_names
 from runnel.names import quote_value
 
 _NDJSON_TYPES = ("ndjson", "jsonl", "jsonlines", "json-seq", "x-json-stream", "stream+json")
@@ -97,7 +97,7 @@ class ResponseReader:
         paths = [key_path for key_path, _ in _walk_paths(document)]
         close = find_nearest(path, paths) or find_nearest(path.rpartition(".")[2], paths)
         text = f"its keys: {join_names(document, 12)}" if document else "it is an empty object"
-        return self._access.hide_secrets(text + (f"; close: `{close}`" if close else ""))
+        return self._access.hide_secrets(text + close_hint(close))
 
     def _not_a_list_error(self, document: Any, value: Any, path: str | None) -> Mistake:
         subject = (

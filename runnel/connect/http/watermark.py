@@ -12,7 +12,7 @@ from typing import Any
 
 from runnel.connect.feed.protocol import FeedState
 from runnel.connect.http.record_extraction import find_path
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import quote_value
 
 MAX_SAME_VALUE = 10_000
@@ -99,8 +99,9 @@ class HttpWatermark:
     def _refuse_missing_value(self, record: Any) -> None:
         if not self._is_strict or not isinstance(record, Mapping):
             return
-        close = find_nearest(self.field, [str(name) for name in record])
-        what = f"a record has no `{self.field}`, by which new ones are told" + (f"; close: `{close}`" if close else "")
+        what = f"a record has no `{self.field}`, by which new ones are told" + did_you_mean(
+            self.field, [str(name) for name in record]
+        )
         fix = f"its fields: {', '.join(map(str, record))}; or give a `key`"
         raise Mistake("HTTP_SINCE", what, at=self._at, fix=fix)
 

@@ -1,6 +1,6 @@
 """Read a batch of files with DuckDB, like a load, into data files for a version of the source's table."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
@@ -21,11 +21,10 @@ from runnel.connect.files.open_files import (
 )
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.ingest.bad_rows import build_quarantined_rows
-from runnel.connect.ingest.column_check import check_columns
-from runnel.connect.ingest.ingest import Progress
+from runnel.connect.ingest.column_check import check_columns, require_values, restore_required
+from runnel.connect.ingest.ingest import IngestTarget
 from runnel.connect.ingest.part_writer import DataFilesByPath, split_by_path, write_parts
 from runnel.connect.ingest.read_request import build_request
-from runnel.connect.ingest.required_columns import require_values, restore_required
 from runnel.connect.ingest.target_version import WriteTarget, create_target, evolve_target
 from runnel.connect.load.column_matching import ColumnChoice, match_columns
 from runnel.connect.load.quarantine import QuarantinedRow
@@ -72,25 +71,22 @@ def prepare_target(
 
 
 def read_batch(
-    store: "Store",
-    source: Source,
+    ingest_target: IngestTarget,
     files: Sequence[LocalFile],
-    base: str | None,
-    run: str,
-    report_progress: Progress | None,
     *,
     from_scratch: bool,
     skip_unreadable: bool = False,
     combine_files: bool = False,
     owners: Mapping[str, str] | None = None,
 ) -> IngestBatch:
-    """Read files, none of them empty, for the version `base` or, with `from_scratch`, for a recreated table.
+    """Read files, none of them empty, for the target's version or, with `from_scratch`, for a recreated table.
 
     The rows of each file are written to data files of their own, so that they can be replaced later; `combine_files`
     writes them together. The names of a file's data files start with its owner, if `owners` has one.
 
     A file that can't be read at all raises; with `skip_unreadable` it is skipped, and handled by the source's `on_bad`.
     """
+    store, source, base = ingest_target.store, ingest_target.source, ingest_target.base
     request = build_request(source, files)
     schema = table_metadata.load_metadata(store, base).schema() if base is not None and not from_scratch else None
     with ScratchFiles() as scratch, connect_duckdb() as con:
@@ -105,8 +101,7 @@ def read_batch(
                 return _add_unreadable_files(
                     IngestBatch(prepare_target(store, source, (), base, from_scratch=from_scratch)),
                     unreadable_files,
-                    source,
-                    run,
+                    ingest_target,
                 )
             try:
                 reader = open_reader(con, request, readable_files, scratch, [column.name for column in request.schema])
@@ -115,10 +110,10 @@ def read_batch(
                 )
                 if not rejected_files:
                     batch_reader = _BatchReader(
-                        store, source, request, base, schema, run, from_scratch, combine_files, owners or {}
+                        ingest_target, request, schema, from_scratch, combine_files, owners or {}
                     )
                     return _add_unreadable_files(
-                        batch_reader.read(con, reader, scratch, report_progress), unreadable_files, source, run
+                        batch_reader.read(con, reader, scratch), unreadable_files, ingest_target
                     )
             except (duckdb.Error, pa.ArrowException) as error:
                 rejected_files = find_damaged_files(con, request, readable_files, scratch) if skip_unreadable else ()
@@ -131,61 +126,81 @@ def read_batch(
 class _BatchReader:
     """Reads readable files into data files of a table."""
 
-    store: "Store"
-    source: Source
+    ingest_target: IngestTarget
     request: LoadRequest
-    base: str | None
     schema: "Schema | None"
-    run: str
     from_scratch: bool
     combine_files: bool
     owners: Mapping[str, str]
 
-    def read(
-        self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: ScratchFiles, report_progress: Progress | None
-    ) -> IngestBatch:
-        source, files_label = self.source, self.request.files_label
+    def read(self, con: duckdb.DuckDBPyConnection, reader: AnyReader, scratch: ScratchFiles) -> IngestBatch:
+        ingest_target, source, files_label = self.ingest_target, self.ingest_target.source, self.request.files_label
         choices = match_columns(reader.columns, self.request.schema, self.schema, source.on_new_column, files_label)
-        _report(report_progress, "checking", 0)
+        ingest_target.report("checking", 0)
         inferred = infer_types(con, reader, require_values(choices, source))
         if inferred.dropped and source.on_bad == "stop":
             raise describe_bad_rows(con, reader, inferred, scratch.files_by_path, files_label)
         should_quarantine = source.on_bad == "quarantine" and inferred.dropped
         quarantined_rows = (
-            build_quarantined_rows(con, reader, inferred, scratch.files_by_path, self.run) if should_quarantine else []
+            build_quarantined_rows(con, reader, inferred, scratch.files_by_path, ingest_target.run)
+            if should_quarantine
+            else []
         )
         incomplete = (
             find_files_with_bad_rows(con, reader, inferred, scratch.files_by_path) if inferred.dropped else frozenset()
         )
         table_choices = restore_required(inferred.choices, choices)
-        target = prepare_target(self.store, source, table_choices, self.base, from_scratch=self.from_scratch)
-        data_files = _write_batch(
-            self.store,
-            con,
-            reader,
-            inferred,
-            target,
-            scratch,
-            report_progress,
-            self.owners,
-            combine_files=self.combine_files,
+        target = prepare_target(
+            ingest_target.store, source, table_choices, ingest_target.base, from_scratch=self.from_scratch
         )
+        data_files = self._write_rows(con, reader, inferred, target, scratch)
         new_columns = tuple(choice.name for choice in inferred.choices if choice.stored is None) if self.schema else ()
         return IngestBatch(
             target, data_files, inferred.dropped, tuple(quarantined_rows), new_columns, incomplete=incomplete
         )
 
+    def _write_rows(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        reader: AnyReader,
+        inferred: InferredTypes,
+        target: WriteTarget,
+        scratch: ScratchFiles,
+    ) -> DataFilesByPath:
+        """Write the good rows as data files of the target, and return them by the path that they came from."""
+        stored_values = {choice.name: choice.conversions[0].value for choice in inferred.choices}
+        columns = [
+            f"{stored_values.get(field.name, f'CAST(NULL AS {to_duckdb_type(field.field_type)})')} "
+            f"AS {quote_identifier(field.name)}"
+            for field in target.metadata.schema().fields
+        ]
+        select = ", ".join([*columns, f"file AS {quote_identifier(_PATH_COLUMN)}"])
+        rows = con.sql(f"SELECT {select} FROM ({reader.build_select()}) WHERE {inferred.good_row_sql}")
+        batches = cast(Iterable[pa.RecordBatch], rows.to_arrow_reader(ROW_GROUP_ROWS))
+        named_parts = (
+            ("" if self.combine_files else scratch.files_by_path[path].name, part)
+            for path, part in split_by_path(batches)
+        )
+        return write_parts(
+            self.ingest_target.store,
+            target.metadata,
+            named_parts,
+            lambda row_count: self.ingest_target.report("reading", row_count),
+            self.owners,
+        )
+
 
 def _add_unreadable_files(
-    batch: IngestBatch, unreadable_files: Sequence[UnreadableFile], source: Source, run: str
+    batch: IngestBatch, unreadable_files: Sequence[UnreadableFile], ingest_target: IngestTarget
 ) -> IngestBatch:
     """Return a batch with the skipped files; each is one quarantined row if `on_bad` is "quarantine"."""
     at = datetime.now(UTC)
     rows = [
-        QuarantinedRow(None, unreadable_file.error.what, unreadable_file.file.name, run, at)
+        QuarantinedRow(None, unreadable_file.error.what, unreadable_file.file.name, ingest_target.run, at)
         for unreadable_file in unreadable_files
     ]
-    quarantined_rows = (*batch.quarantined_rows, *rows) if source.on_bad == "quarantine" else batch.quarantined_rows
+    should_quarantine = ingest_target.source.on_bad == "quarantine"
+    quarantined_rows = (*batch.quarantined_rows, *rows) if should_quarantine else batch.quarantined_rows
     incomplete = batch.incomplete | {unreadable_file.file.name for unreadable_file in unreadable_files}
     return replace(
         batch,
@@ -193,39 +208,3 @@ def _add_unreadable_files(
         unread_reasons=tuple(unreadable_file.error.what for unreadable_file in unreadable_files),
         incomplete=incomplete,
     )
-
-
-def _write_batch(
-    store: "Store",
-    con: duckdb.DuckDBPyConnection,
-    reader: AnyReader,
-    inferred: InferredTypes,
-    target: WriteTarget,
-    scratch: ScratchFiles,
-    report_progress: Progress | None,
-    owners: Mapping[str, str],
-    *,
-    combine_files: bool,
-) -> DataFilesByPath:
-    stored_values = {choice.name: choice.conversions[0].value for choice in inferred.choices}
-    columns = [
-        f"{stored_values.get(field.name, f'CAST(NULL AS {to_duckdb_type(field.field_type)})')} "
-        f"AS {quote_identifier(field.name)}"
-        for field in target.metadata.schema().fields
-    ]
-    select = ", ".join([*columns, f"file AS {quote_identifier(_PATH_COLUMN)}"])
-    rows = con.sql(f"SELECT {select} FROM ({reader.build_select()}) WHERE {inferred.good_row_sql}")
-    batches = cast(Iterable[pa.RecordBatch], rows.to_arrow_reader(ROW_GROUP_ROWS))
-    named_parts = (
-        ("" if combine_files else scratch.files_by_path[path].name, part) for path, part in split_by_path(batches)
-    )
-    return write_parts(store, target.metadata, named_parts, _make_row_reporter(report_progress), owners)
-
-
-def _make_row_reporter(report_progress: Progress | None) -> Callable[[int], None]:
-    return lambda row_count: _report(report_progress, "reading", row_count)
-
-
-def _report(report_progress: Progress | None, activity: str, done_count: int) -> None:
-    if report_progress is not None:
-        report_progress(activity, done_count, None)

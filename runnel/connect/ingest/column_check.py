@@ -1,14 +1,16 @@
-"""Check the columns of a source's files against those that it declares, file by file."""
+"""Check the columns of a source's files against those that it declares, file by file; require the never-null ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from runnel.connect.files.csv import CsvReader
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.open_files import AnyReader, UnreadableFile
 from runnel.connect.files.parquet import ParquetReader
+from runnel.connect.load.column_matching import ColumnChoice
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
-from runnel.errors import RunnelError, find_nearest, join_names
+from runnel.errors import RunnelError, did_you_mean, join_names
 
 
 def check_columns(reader: AnyReader, source: Source, existing_columns: Sequence[str]) -> tuple[UnreadableFile, ...]:
@@ -32,6 +34,18 @@ def check_columns(reader: AnyReader, source: Source, existing_columns: Sequence[
     return tuple(incomplete_files)
 
 
+def require_values(choices: Sequence[ColumnChoice], source: Source) -> tuple[ColumnChoice, ...]:
+    """Return choices in which the source's `never_null` columns are required: a row that is null there is bad."""
+    names = {name.lower() for name in source.never_null}
+    return tuple(replace(choice, required=choice.required or choice.name.lower() in names) for choice in choices)
+
+
+def restore_required(inferred: Sequence[ColumnChoice], choices: Sequence[ColumnChoice]) -> tuple[ColumnChoice, ...]:
+    """Return the inferred choices with the `required` flags of the original ones, which the table's columns get."""
+    required = {choice.name for choice in choices if choice.required}
+    return tuple(replace(choice, required=choice.name in required) for choice in inferred)
+
+
 def _list_declared_columns(source: Source) -> list[str]:
     files = source.origin
     return [column.name for column in files.schema or ()] if isinstance(files, Files) else []
@@ -46,15 +60,13 @@ def _list_columns_by_file(reader: AnyReader) -> Mapping[LocalFile, Sequence[str]
 
 
 def _describe_missing_columns(file: LocalFile, missing: Sequence[str], others: Sequence[str]) -> RunnelError:
-    close = find_nearest(missing[0], others)
-    what = f"{file.name} lacks {join_names(missing)}" + (f"; close: `{close}`" if close else "")
+    what = f"{file.name} lacks {join_names(missing)}" + did_you_mean(missing[0], others)
     fix = "correct the name in the file or in the source's schema; leave out of the schema what files may lack"
     return RunnelError("SOURCE_COLUMN_MISSING", what, at=f"{file.name}:1", fix=fix)
 
 
 def _describe_new_columns(file: LocalFile, new_columns: Sequence[str], existing_columns: Sequence[str]) -> RunnelError:
-    close = find_nearest(new_columns[0], existing_columns)
-    hint = f"; close: `{close}`" if close else ""
+    hint = did_you_mean(new_columns[0], existing_columns)
     what = f"{file.name} has {join_names(new_columns)}, which the source does not declare{hint}"
     fix = (
         'correct the name or declare it, take new columns in with on_new_column="add", or leave them out with "ignore"'

@@ -3,7 +3,6 @@
 Heavy modules are imported only when files are read.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,31 @@ from typing import TYPE_CHECKING
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader
 from runnel.declare.model.flow import Source
 from runnel.lake.flow_state.ingest_position import ProcessedFile
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
 
-Progress = Callable[[str, int, int | None], None]
+
+@dataclass(frozen=True)
+class IngestTarget:
+    """Where rows of a source go: its table and its quarantine table, in a run that is told of the progress.
+
+    `base` and `quarantine` are the locations of their current versions, None if there is no table. `run` is recorded
+    with quarantined rows.
+    """
+
+    store: "Store"
+    source: Source
+    base: str | None
+    quarantine: str | None = None
+    run: str = ""
+    report_progress: Progress | None = None
+
+    def report(self, activity: str, done: int, total: int | None = None) -> None:
+        """Report progress, if anybody wants to know it; raises if the run was cancelled."""
+        if self.report_progress is not None:
+            self.report_progress(activity, done, total)
 
 
 @dataclass(frozen=True)
@@ -43,28 +62,16 @@ class IngestResult:
 
 
 def ingest_source(
-    store: "Store",
-    source: Source,
-    root: Path,
-    file_changes: FileChanges,
-    base: str | None,
-    load_processed_files: ProcessedFilesLoader,
-    *,
-    quarantine: str | None = None,
-    run: str = "",
-    report_progress: Progress | None = None,
+    target: IngestTarget, root: Path, file_changes: FileChanges, load_processed_files: ProcessedFilesLoader
 ) -> IngestResult:
     """Read new and changed files, and stage the version with their rows and without the removed ones.
 
-    `base` and `quarantine` are the current versions of the table and of its quarantine table. `load_processed_files`
-    loads the records of every file ever read; it is called only if the rows of a file can't be found otherwise. Raises
-    if rows are bad and the source's `on_bad` is "stop"; then nothing must be published. A file that changes while it is
-    read is skipped.
+    `load_processed_files` loads the records of every file ever read; it is called only if the rows of a file can't be
+    found otherwise. Raises if rows are bad and the source's `on_bad` is "stop"; then nothing must be published. A file
+    that changes while it is read is skipped.
     """
     from runnel.connect.ingest.ingest_files import ingest_files
     from runnel.connect.ingest.source_errors import describe_source_errors
 
-    with describe_source_errors(source):
-        return ingest_files(
-            store, source, root, file_changes, base, load_processed_files, quarantine, run, report_progress
-        )
+    with describe_source_errors(target.source):
+        return ingest_files(target, root, file_changes, load_processed_files)

@@ -13,7 +13,7 @@ from runnel.connect.ingest.batch_reader import IngestBatch, prepare_target, read
 from runnel.connect.ingest.detect.file_changes import FileChanges, ProcessedFilesLoader, SourceFile
 from runnel.connect.ingest.detect.listing import is_object_url
 from runnel.connect.ingest.detect.unchanged_check import describe_changed_file, find_changed_files
-from runnel.connect.ingest.ingest import IngestResult, Progress
+from runnel.connect.ingest.ingest import IngestResult, IngestTarget
 from runnel.connect.ingest.replaced_files import ReplacedFiles, find_replaced_files
 from runnel.connect.load import quarantine
 from runnel.declare.model.endpoints import Files
@@ -32,28 +32,19 @@ _ATTEMPTS = 3
 
 
 def ingest_files(
-    store: "Store",
-    source: Source,
-    root: Path,
-    file_changes: FileChanges,
-    base: str | None,
-    load_processed_files: ProcessedFilesLoader,
-    quarantine_location: str | None,
-    run: str,
-    report_progress: Progress | None,
+    target: IngestTarget, root: Path, file_changes: FileChanges, load_processed_files: ProcessedFilesLoader
 ) -> IngestResult:
     """Stage the next version of a source's table. If all rows are read with new options, the table is recreated.
 
     If files change while they are read, the others are read again without them: a changed file may have determined a
     column's type.
     """
+    store, base = target.store, target.base
     for _ in range(_ATTEMPTS):
         replaced_files = find_replaced_files(store, base, file_changes, load_processed_files)
         from_scratch = base is None or (file_changes.has_new_read_options and replaced_files.is_everything)
         try:
-            batch = _read_files(
-                store, source, root, file_changes, base, run, report_progress, from_scratch=from_scratch
-            )
+            batch = _read_files(target, root, file_changes, from_scratch=from_scratch)
             failpoints.reach(failpoints.READ)
         except RunnelError:
             changed_paths = find_changed_files(root, file_changes, store.storage)
@@ -62,16 +53,7 @@ def ingest_files(
         else:
             changed_paths = find_changed_files(root, file_changes, store.storage)
             if not changed_paths:
-                return _stage_ingest(
-                    store,
-                    source,
-                    file_changes,
-                    base,
-                    batch,
-                    replaced_files,
-                    quarantine_location,
-                    from_scratch=from_scratch,
-                )
+                return _stage_ingest(target, file_changes, batch, replaced_files, from_scratch=from_scratch)
         remaining = file_changes.exclude_paths(changed_paths)
         if base is None and remaining.is_empty:
             break
@@ -83,59 +65,38 @@ def ingest_files(
     raise describe_changed_file(min(changed_paths))
 
 
-def _read_files(
-    store: "Store",
-    source: Source,
-    root: Path,
-    file_changes: FileChanges,
-    base: str | None,
-    run: str,
-    report_progress: Progress | None,
-    *,
-    from_scratch: bool,
-) -> IngestBatch:
-    skip_unreadable = source.on_bad != "stop"
+def _read_files(target: IngestTarget, root: Path, file_changes: FileChanges, *, from_scratch: bool) -> IngestBatch:
+    store, source = target.store, target.source
     with temp_dirs.create_scoped("ingest") as folder:
-        local_files = _make_local_files(store, root, file_changes.files_to_read, Path(folder), report_progress)
+        local_files = _make_local_files(target, root, file_changes.files_to_read, Path(folder))
         files = _drop_empty_files(source, local_files)
         if not files:
-            return IngestBatch(prepare_target(store, source, (), base, from_scratch=from_scratch))
+            return IngestBatch(prepare_target(store, source, (), target.base, from_scratch=from_scratch))
         owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
         return read_batch(
-            store,
-            source,
-            files,
-            base,
-            run,
-            report_progress,
-            from_scratch=from_scratch,
-            skip_unreadable=skip_unreadable,
-            owners=owners,
+            target, files, from_scratch=from_scratch, skip_unreadable=source.on_bad != "stop", owners=owners
         )
 
 
 def _stage_ingest(
-    store: "Store",
-    source: Source,
+    target: IngestTarget,
     file_changes: FileChanges,
-    base: str | None,
     batch: IngestBatch,
     replaced_files: ReplacedFiles,
-    quarantine_location: str | None,
     *,
     from_scratch: bool,
 ) -> IngestResult:
-    location = _stage_version(store, batch, replaced_files, from_scratch=from_scratch)
+    location = _stage_version(target.store, batch, replaced_files, from_scratch=from_scratch)
     failpoints.reach(failpoints.STAGED)
     data_file_paths = {path: tuple(file.file_path for file in files) for path, files in batch.data_files.items()}
     return IngestResult(
         location=location,
-        content=_compute_content(store, file_changes, base, batch, replaced_files, location, from_scratch=from_scratch),
+        content=_compute_content(target, file_changes, batch, replaced_files, location, from_scratch=from_scratch),
         rows=sum(file.record_count for files in batch.data_files.values() for file in files),
         files=len(file_changes.files_to_read),
         processed_files=file_changes.list_processed_files(data_file_paths, batch.incomplete),
         dropped=batch.dropped,
-        quarantine=_stage_quarantine(store, source, file_changes, batch, quarantine_location),
+        quarantine=_stage_quarantine(target, file_changes, batch),
         new_columns=batch.new_columns,
         unread_reasons=batch.unread_reasons,
         unfinished=file_changes.unfinished,
@@ -154,7 +115,7 @@ def _drop_empty_files(source: Source, files: Sequence[LocalFile]) -> list[LocalF
 
 
 def _make_local_files(
-    store: "Store", root: Path, source_files: Sequence[SourceFile], folder: Path, report_progress: Progress | None
+    target: IngestTarget, root: Path, source_files: Sequence[SourceFile], folder: Path
 ) -> list[LocalFile]:
     """Return the files on local disk; objects are downloaded below `folder`."""
     downloaded_paths: dict[str, Path] = {}
@@ -165,7 +126,7 @@ def _make_local_files(
     }:
         from runnel.connect.ingest.detect.object_listing import download
 
-        downloaded_paths = download(target_folders, store.storage, report_progress)
+        downloaded_paths = download(target_folders, target.store.storage, target.report_progress)
     local_files = []
     for source_file in source_files:
         # Its absolute path keeps the name of a symlink, and with it the extension.
@@ -184,9 +145,8 @@ def _stage_version(store: "Store", batch: IngestBatch, replaced_files: ReplacedF
 
 
 def _compute_content(
-    store: "Store",
+    target: IngestTarget,
     file_changes: FileChanges,
-    base: str | None,
     batch: IngestBatch,
     replaced_files: ReplacedFiles,
     location: str,
@@ -198,8 +158,8 @@ def _compute_content(
     That is so if the content before was not the sum of the files that were read: released rows may be removed, too.
     """
     undeclared_before = (
-        table_metadata.load_metadata(store, base).properties.get(table_properties.UNDECLARED, "")
-        if base is not None
+        table_metadata.load_metadata(target.store, target.base).properties.get(table_properties.UNDECLARED, "")
+        if target.base is not None
         else ""
     )
     undeclared_after = batch.target.undeclared
@@ -217,17 +177,15 @@ def _compute_content(
     return content_of_files(content, filter(None, added_columns), filter(None, removed_columns))
 
 
-def _stage_quarantine(
-    store: "Store", source: Source, file_changes: FileChanges, batch: IngestBatch, quarantine_location: str | None
-) -> tuple[str, str] | None:
+def _stage_quarantine(target: IngestTarget, file_changes: FileChanges, batch: IngestBatch) -> tuple[str, str] | None:
     """Stage the quarantine table with the bad rows, which replace those of earlier reads of the same files."""
-    if quarantine_location is None and not batch.quarantined_rows:
+    if target.quarantine is None and not batch.quarantined_rows:
         return None
-    base = quarantine_location or quarantine.create(store, source.table)
+    base = target.quarantine or quarantine.create(target.store, target.source.table)
     replaced_owners = {owner for source_file in file_changes.files_to_read for owner in source_file.owned}
     replaced_owners |= {owner for old in file_changes.replaced_files for owner in old.all_owners}
     owners = {source_file.path: source_file.owned[0] for source_file in file_changes.files_to_read}
     location = quarantine.replace_owned_rows(
-        store, base, batch.quarantined_rows, replaced_owners if quarantine_location else (), owners
+        target.store, base, batch.quarantined_rows, replaced_owners if target.quarantine else (), owners
     )
-    return (location, location) if location != quarantine_location else None
+    return (location, location) if location != target.quarantine else None

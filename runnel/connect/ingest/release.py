@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import temp_dirs
+from runnel.connect.files.compression import describe_read_errors
+from runnel.connect.files.csv_records import choose_delimiter, read_records
 from runnel.connect.files.file_patterns import LocalFile, detect_format, make_local_file
 from runnel.connect.ingest.batch_reader import IngestBatch, read_batch
+from runnel.connect.ingest.ingest import IngestTarget
+from runnel.connect.ingest.read_request import build_request
 from runnel.connect.load import quarantine
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source, quarantine_table_of
-from runnel.errors import Mistake, VersionConflict
+from runnel.errors import Mistake, VersionConflict, plural
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.flow_state.ingest_positions import read_position
@@ -59,7 +63,7 @@ def release_rows(
         files, release_source = _prepare_files(source, root, chosen_rows, corrected, Path(folder))
         for attempt in range(_ATTEMPTS):
             try:
-                return _release_once(store, release_source, files, chosen_rows, branch, pin)
+                return _release_once(store, release_source, files, chosen_rows, branch=branch, pin=pin)
             except VersionConflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -71,6 +75,7 @@ def _release_once(
     source: Source,
     files: Sequence[LocalFile],
     chosen_rows: Sequence[QuarantinedRow],
+    *,
     branch: str,
     pin: str,
 ) -> ReleaseResult:
@@ -78,16 +83,8 @@ def _release_once(
     state, quarantine_table = store.state(branch), quarantine_table_of(source.table)
     table_version, quarantine_version = state.get(source.table), state[quarantine_table]
     owners = {row.file: row.owner or make_owner_prefix(row.file) for row in chosen_rows if row.file is not None}
-    batch = read_batch(
-        store,
-        source,
-        files,
-        table_version.location if table_version else None,
-        "release",
-        None,
-        from_scratch=table_version is None,
-        owners=owners,
-    )
+    ingest_target = IngestTarget(store, source, table_version.location if table_version else None, run="release")
+    batch = read_batch(ingest_target, files, from_scratch=table_version is None, owners=owners)
     rows = sum(file.record_count for data_files in batch.data_files.values() for file in data_files)
     staged_quarantine = quarantine.replace_rows(
         store, quarantine_version.location, chosen_rows, batch.quarantined_rows, owners
@@ -101,7 +98,7 @@ def _release_once(
         changes.append(_stage_table_change(store, source, batch, table_version))
     if not changes or (not rows and batch.dropped == len(chosen_rows)):
         return ReleaseResult(len(chosen_rows), 0, batch.dropped, None)
-    message = f"release {rows:,} row{'' if rows == 1 else 's'} of {source.table}"
+    message = f"release {plural(rows, 'row')} of {source.table}"
     processed_files = store.db.read(lambda connection: read_position(connection, commit, source.table)) if rows else {}
     live_files = _list_data_files(store, table_version) if rows else ()
     draft = CommitDraft(
@@ -208,30 +205,35 @@ def _write_raw_rows(
         lines_by_file.setdefault(row.file or str(source.table), []).append(row.raw or "")
     files = []
     for number, (name, lines) in enumerate(lines_by_file.items()):
-        path = folder / f"{number}.{'csv' if is_csv else 'jsonl'}"
-        header_lines = [_read_header(source, root / name)] if is_csv else []
-        path.write_text("\n".join([*header_lines, *lines]) + "\n")
+        source_file = LocalFile(name, str(root / name), 0, 0.0)
+        csv_extension = ".tsv" if source_file.extension == ".tsv" else ".csv"  # it tells the delimiter
+        path = folder / f"{number}{csv_extension if is_csv else '.jsonl'}"
+        header_lines = [_read_header(source, source_file)] if is_csv else []
+        path.write_text("\n".join([*header_lines, *lines]) + "\n", encoding="utf-8", errors="surrogateescape")
         files.append(make_local_file(name, path))
     return files, _make_release_source(source, "csv" if is_csv else "jsonl")
 
 
-def _read_header(source: Source, path: Path) -> str:
-    """Return the header of a CSV file; the declared one if the file no longer exists or has no header."""
-    origin = source.origin
-    assert isinstance(origin, Files)
-    options = dict(origin.options)
-    if options.get("header", "true") == "true" and path.is_file() and not path.name.endswith(".gz"):
-        with path.open(encoding=options.get("encoding", "utf-8-sig"), newline="") as file:
-            return file.readline().rstrip("\r\n")
-    delimiter = options.get("delimiter") or ("\t" if ".tsv" in path.name else ",")
-    return delimiter.join(column.name for column in origin.schema or ())
+def _read_header(source: Source, file: LocalFile) -> str:
+    """Return the text of a CSV file's header; the declared columns if it has none, or can't be read any more."""
+    options = build_request(source, ()).csv
+    if options.header and Path(file.path).is_file():
+        try:
+            with describe_read_errors(file.name, file.path):
+                header = next(read_records(file, options), None)
+        except Mistake:
+            if not options.names:
+                raise
+        else:
+            return header.text.rstrip("\r\n") if header is not None else ""
+    return choose_delimiter(file, options).join(options.names)
 
 
 def _make_release_source(source: Source, file_format: str) -> Source:
     options = tuple(
         (name, value)
         for name, value in (source.origin.options if isinstance(source.origin, Files) else ())
-        if file_format == "csv" and name not in ("header", "encoding")
+        if file_format == "csv" and name not in ("header", "encoding", "skip")  # it is UTF-8 and starts with a header
     )
     release_files = Files(str(source.table), file_format, source.origin.schema, options=options)  # type: ignore[arg-type]
     return replace(source, origin=release_files, on_bad="quarantine")

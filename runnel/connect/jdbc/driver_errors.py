@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runnel.connect.jdbc.url import DatabaseAddress
-from runnel.errors import Mistake, RunnelError, Unreachable, find_nearest
+from runnel.errors import Mistake, RunnelError, Unreachable, close_hint, did_you_mean, find_nearest
 
 _MAX_MESSAGE_LENGTH = 300
 
@@ -25,15 +25,14 @@ def login_refused(address: DatabaseAddress, error: BaseException, at: str) -> Ru
 
 def no_database(address: DatabaseAddress, at: str, names: Sequence[str] = ()) -> Mistake:
     """Return the error of a database that does not exist."""
-    close = find_nearest(address.database, names)
-    what = f"there is no database `{address.database}` at {address}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no database `{address.database}` at {address}" + did_you_mean(address.database, names)
     return Mistake("SOURCE_NO_DATABASE", what, at=at, fix="correct the end of the url")
 
 
 def no_table(address: DatabaseAddress, table: str, names: Sequence[str], at: str) -> Mistake:
     """Return the error of a table that does not exist or may not be read."""
     close = find_nearest(table, names)
-    what = f"there is no table `{table}` in {address}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no table `{table}` in {address}" + close_hint(close)
     fix = f'write table="{close}"' if close else "correct table=, or let the user read it"
     return Mistake("SOURCE_NO_TABLE", what, at=at, fix=fix)
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, TargetTable
 from runnel.connect.jdbc import full_read, watermark_read
 from runnel.connect.jdbc.database import SourceDatabase, build_database
 from runnel.connect.jdbc.table_inspection import TableInspection, inspect_table
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
+from runnel.model.progress import Progress
 
 
 class JdbcFeed:
@@ -46,7 +47,7 @@ class JdbcFeed:
                 return full_read.fetch(
                     database, inspection, folder, report_progress, self._target if previous is not None else None
                 )
-            return watermark_read.fetch(database, inspection, previous, folder, report_progress, self._target)
+            return watermark_read.fetch(database, inspection, previous, folder, report_progress, target=self._target)
 
     def _build_database(self) -> SourceDatabase:
         return build_database(self._origin, self._root, str(self._source.place))

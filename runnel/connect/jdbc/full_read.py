@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedFile, FetchedRows, TargetTable
 from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.table_inspection import TableInspection
+from runnel.errors import plural
+from runnel.model.progress import Progress
 
 
 def find_changes(
@@ -18,7 +20,7 @@ def find_changes(
     count, checksum = inspection.count_and_checksum(database)
     if [count, checksum] == list(previous["rows"]):
         return FeedChanges(f"{inspection.name} is unchanged", is_empty=True)
-    summary = f"{inspection.name} changed: reads its {count:,} row{'s' if count != 1 else ''}"
+    summary = f"{inspection.name} changed: reads its {plural(count, 'row')}"
     return FeedChanges(summary, rows=count, identity=_identity(inspection, count, checksum), replaces=True)
 
 
@@ -33,7 +35,7 @@ def fetch(
 
     With a key, only rows that differ from those of `target` are written, and rows with other keys are removed.
     """
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     origin = inspection.origin
     conditions = (
@@ -41,16 +43,8 @@ def fetch(
     )
     total, is_unique = database.estimate_rows(origin), has_unique_key(database, inspection)
     with database.run_alongside(lambda: inspection.count_and_checksum(database)) as wait_for_checksum:
-        read_result = read_rows(
-            database,
-            inspection.columns,
-            inspection.relation,
-            conditions or ["1 = 1"],
-            folder,
-            inspection.name,
-            report_progress,
-            total,
-        )
+        query = RowQuery(inspection.columns, inspection.relation, conditions or ["1 = 1"], inspection.name)
+        read_result = read_rows(database, query, folder, report_progress, total)
         if not is_unique:
             check_key_is_unique(inspection, read_result.parts)
     count_and_checksum = wait_for_checksum()

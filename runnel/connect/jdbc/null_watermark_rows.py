@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.connect.feed.protocol import FeedState
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.table_inspection import TableInspection
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
 
 if TYPE_CHECKING:
     from runnel.connect.load.quarantine import QuarantinedRow
@@ -40,7 +40,7 @@ class NullWatermarkRows:
         if not self.count or self.inspection.source.on_bad != "stop":
             return
         name, watermark = self.inspection.name, self.inspection.origin.watermark
-        what = f"{self.count:,} row{'s' if self.count != 1 else ''} of {name} have no `{watermark}`, the watermark"
+        what = f"{plural(self.count, 'row')} of {name} have no `{watermark}`, the watermark"
         fix = f'fill `{watermark}` in, or leave them out with on_bad="drop", or set them aside with "quarantine"'
         raise RunnelError("SOURCE_NO_WATERMARK", what, at=str(self.inspection.source.place), fix=fix)
 
@@ -50,7 +50,7 @@ class NullWatermarkRows:
 
         import pyarrow.parquet as pq
 
-        from runnel.connect.jdbc.row_reader import read_rows
+        from runnel.connect.jdbc.row_reader import RowQuery, read_rows
         from runnel.connect.load.quarantine import QuarantinedRow
 
         if not self.count or not self.is_new:
@@ -60,15 +60,8 @@ class NullWatermarkRows:
         rows_folder.mkdir()
         inspection = self.inspection
         condition = f"{self.inspection.watermark_column.raw} IS NULL"
-        read_result = read_rows(
-            self.database,
-            inspection.columns,
-            inspection.relation,
-            [condition],
-            rows_folder,
-            inspection.name,
-            lambda *_: None,
-        )
+        query = RowQuery(inspection.columns, inspection.relation, [condition], inspection.name)
+        read_result = read_rows(self.database, query, rows_folder, lambda *_: None)
         reason = f"`{inspection.watermark_column.name if inspection.watermark_column else ''}`, the watermark, is null"
         for batch in pq.ParquetFile(read_result.parts[0].path).iter_batches():
             for row in batch.to_pylist():

@@ -10,10 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.feed.protocol import FetchedFile, Progress
+from runnel.connect.feed.protocol import FetchedFile
 from runnel.connect.jdbc.database import DatabaseColumn, FastReadFailed, SourceDatabase
 from runnel.connect.jdbc.value_conversion import arrow_schema, convert_batch
 from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.model.progress import Progress
 
 GROUP_BYTES = 64 * 1024 * 1024
 
@@ -49,46 +50,39 @@ class _OtherConnectionFailed(Exception):
     """Another connection has failed."""
 
 
+@dataclass(frozen=True)
+class RowQuery:
+    """The rows of a relation that match any of the conditions. `name` is that of the relation, for users."""
+
+    columns: Sequence[DatabaseColumn]
+    relation: str
+    conditions: Sequence[str]
+    name: str
+
+
 def read_rows(
-    database: SourceDatabase,
-    columns: Sequence[DatabaseColumn],
-    relation: str,
-    conditions: Sequence[str],
-    folder: Path,
-    name: str,
-    report_progress: Progress,
-    total: int | None = None,
+    database: SourceDatabase, query: RowQuery, folder: Path, report_progress: Progress, total: int | None = None
 ) -> ReadResult:
-    """Read the rows that match any of the conditions; several conditions are read by one connection each."""
+    """Read the rows of a query into files; several conditions are read by one connection each."""
     try:
-        return _read_parts(database, columns, relation, conditions, folder, name, _RowCounter(report_progress, total))
+        return _read_parts(database, query, folder, _RowCounter(report_progress, total))
     except FastReadFailed:
-        safe_columns = [replace(column, read=column.safe or column.read, safe=None) for column in columns]
-        return _read_parts(
-            database, safe_columns, relation, conditions, folder, name, _RowCounter(report_progress, total)
-        )
+        safe_columns = [replace(column, read=column.safe or column.read, safe=None) for column in query.columns]
+        safe_query = replace(query, columns=safe_columns)
+        return _read_parts(database, safe_query, folder, _RowCounter(report_progress, total))
 
 
-def _read_parts(
-    database: SourceDatabase,
-    columns: Sequence[DatabaseColumn],
-    relation: str,
-    conditions: Sequence[str],
-    folder: Path,
-    name: str,
-    counter: _RowCounter,
-) -> ReadResult:
+def _read_parts(database: SourceDatabase, query: RowQuery, folder: Path, counter: _RowCounter) -> ReadResult:
+    conditions = query.conditions
     if len(conditions) == 1:
-        return _read_part(
-            database, columns, f"{relation} WHERE {conditions[0]}", folder / "rows.parquet", name, counter
-        )
+        return _read_part(database, query, folder / "rows.parquet", counter)
     part_count = len(conditions)
 
     def work(number: int, condition: str) -> ReadResult:
-        path, part_name = folder / f"rows-{number}.parquet", f"{name}, part {number + 1} of {part_count}"
+        path, part_name = folder / f"rows-{number}.parquet", f"{query.name}, part {number + 1} of {part_count}"
         try:
             with database.share_snapshot() as connection:
-                return _read_part(connection, columns, f"{relation} WHERE {condition}", path, part_name, counter)
+                return _read_part(connection, replace(query, conditions=[condition], name=part_name), path, counter)
         except BaseException:
             counter.has_failed = True
             raise
@@ -105,20 +99,15 @@ def _read_parts(
     )
 
 
-def _read_part(
-    database: SourceDatabase,
-    columns: Sequence[DatabaseColumn],
-    from_clause: str,
-    path: Path,
-    name: str,
-    counter: _RowCounter,
-) -> ReadResult:
+def _read_part(database: SourceDatabase, query: RowQuery, path: Path, counter: _RowCounter) -> ReadResult:
+    """Read the rows of a query with one condition into a file."""
+    columns, name, [condition] = query.columns, query.name, query.conditions
     bad: list[QuarantinedRow] = []
     tables: list[pa.Table] = []
     size = 0
     with (
         _open_writer(path, columns) as writer,
-        closing(database.batches(columns, from_clause)) as batches,
+        closing(database.batches(columns, f"{query.relation} WHERE {condition}")) as batches,
     ):
         for batch in batches:
             converted = convert_batch(batch, columns, name)

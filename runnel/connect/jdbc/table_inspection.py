@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from runnel.connect.jdbc.database import DatabaseColumn, SourceDatabase, is_duration
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Source
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ def _find_column(
         if column.name.lower() == column_name.lower():
             return column
     names = [column.name for column in columns]
-    close = find_nearest(column_name, names)
-    what = f"`{option}` names `{column_name}`, which {name} does not have" + (f"; close: `{close}`" if close else "")
+    what = f"`{option}` names `{column_name}`, which {name} does not have" + did_you_mean(column_name, names)
     raise Mistake("SOURCE_COLUMN_MISSING", what, at=at, fix=f"its columns: {', '.join(names)}")
 
 

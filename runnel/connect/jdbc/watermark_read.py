@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress, TargetTable
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, TargetTable
 from runnel.connect.jdbc.bad_rows import check_bad_rows, check_key_is_unique, has_unique_key
 from runnel.connect.jdbc.database import SourceDatabase
 from runnel.connect.jdbc.null_watermark_rows import NullWatermarkRows, find_null_watermark_rows
 from runnel.connect.jdbc.table_inspection import TableInspection
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.connect.jdbc.row_reader import ReadResult
@@ -78,6 +79,7 @@ def fetch(
     previous: FeedState | None,
     folder: Path,
     report_progress: Progress,
+    *,
     target: TargetTable | None,
 ) -> FetchedRows:
     """Read new rows, and all keys if the database has fewer rows than the table will have."""
@@ -93,7 +95,12 @@ def fetch(
     key_names = tuple(column.name for column in inspection.key)
     with database.run_alongside(lambda: _add_row_count(database, inspection, stats)) as wait_for_stats:
         read_result = _read_rows(
-            database, inspection, previous if not is_initial_load else None, stats, folder, report_progress
+            database,
+            inspection,
+            previous if not is_initial_load else None,
+            stats,
+            folder,
+            report_progress=report_progress,
         )
         if not is_unique:
             check_key_is_unique(inspection, read_result.parts)
@@ -124,9 +131,10 @@ def _read_rows(
     previous: FeedState | None,
     stats: WatermarkStats,
     folder: Path,
+    *,
     report_progress: Progress,
 ) -> "ReadResult":
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     watermark_column = inspection.watermark_column
     assert watermark_column is not None
@@ -140,9 +148,8 @@ def _read_rows(
     else:
         lower_bound = _lower_bound_sql(database, inspection, previous, stats)
         conditions, total = [f"{watermark_column.raw} {'>=' if inspection.key else '>'} {lower_bound}"], stats.new_rows
-    return read_rows(
-        database, inspection.columns, inspection.relation, conditions, folder, inspection.name, report_progress, total
-    )
+    query = RowQuery(inspection.columns, inspection.relation, conditions, inspection.name)
+    return read_rows(database, query, folder, report_progress, total)
 
 
 def _lower_bound_sql(
@@ -236,11 +243,12 @@ def _build_state(
 
 def _read_keys(database: SourceDatabase, inspection: TableInspection, folder: Path, report_progress: Progress) -> Path:
     """Write all keys of the database into a file and return its path."""
-    from runnel.connect.jdbc.row_reader import read_rows
+    from runnel.connect.jdbc.row_reader import RowQuery, read_rows
 
     keys_folder = folder / "keys"
     keys_folder.mkdir()
-    read_rows(database, inspection.key, inspection.relation, ["1 = 1"], keys_folder, inspection.name, report_progress)
+    query = RowQuery(inspection.key, inspection.relation, ["1 = 1"], inspection.name)
+    read_rows(database, query, keys_folder, report_progress)
     return keys_folder / "rows.parquet"
 
 
@@ -253,7 +261,7 @@ def _refuse_late_rows(inspection: TableInspection, stats: WatermarkStats, previo
     late = _count_late_rows(stats, previous) if previous is not None else 0
     if previous is None or not late or inspection.source.on_bad != "stop":
         return
-    what = f"{late:,} row{'s' if late != 1 else ''} of {inspection.name} came late: not after {previous['watermark']}, "
+    what = f"{plural(late, 'row')} of {inspection.name} came late: not after {previous['watermark']}, "
     what += "up to where it was read before, so they were not read"
     fix = 'declare key= and overlap="10 minutes" so that late rows are found, or leave them out with on_bad="drop"'
     raise RunnelError("SOURCE_LATE_ROWS", what, at=str(inspection.source.place), fix=fix)
@@ -264,9 +272,7 @@ def _describe_changes(
 ) -> str:
     phrases = []
     if stats.new_rows:
-        phrases.append(
-            f"{stats.new_rows:,} new or changed row{'s' if stats.new_rows != 1 else ''} of {inspection.name}"
-        )
+        phrases.append(f"{plural(stats.new_rows, 'new or changed row')} of {inspection.name}")
     elif null_watermarks.needs_fetch:
         phrases.append(f"{null_watermarks.count:,} rows of {inspection.name} without a watermark")
     elif (stats.rows or 0) < (previous["rows"] or 0):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.flow import Source
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
 
 _MAX_SHOWN = 20
 
@@ -38,7 +38,7 @@ class BadMessages:
         """Raise if there were bad messages and the source declares `on_bad="stop"`."""
         if self._source.on_bad != "stop" or not self._count:
             return
-        count = f"{self._count:,} message{'s' if self._count != 1 else ''}" if is_complete else "many messages"
+        count = plural(self._count, "message") if is_complete else "many messages"
         lines = [
             f"{count} of {self._source.table} can't be read; nothing was loaded",
             *(f"    {description}" for description in self._first_descriptions),

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.kafka.client import KafkaClient
 from runnel.connect.kafka.message import KafkaMessage
 from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.errors import RunnelError, Unreachable
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -44,7 +44,7 @@ def consume_spans(
     """Pass all messages of the spans to `handle_messages`, many at a time."""
     consumer = client.create_consumer()
     try:
-        _ConsumerLoop(client, consumer, spans, handle_messages, find_next_offset, report_progress).run()
+        _ConsumerLoop(client, consumer, spans, handle_messages, find_next_offset, report_progress=report_progress).run()
     finally:
         consumer.close()
 
@@ -59,6 +59,7 @@ class _ConsumerLoop:
         spans: Sequence[OffsetRange],
         handle_messages: HandleMessages,
         find_next_offset: FindNextOffset,
+        *,
         report_progress: Progress,
     ) -> None:
         self._client = client

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
 from runnel.connect.kafka.bad_messages import BadMessages
 from runnel.connect.kafka.client import KafkaClient
 from runnel.connect.kafka.consumer import consume_spans
@@ -25,6 +25,7 @@ from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.connect.kafka.offsets import PartitionId, TopicOffsets, fetch_offsets_at_time, fetch_topic_offsets
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -85,7 +86,9 @@ class KafkaFeed:
         client, timestamps = self._client, list[int]()
         lost_before = {(topic, number): count for topic, number, count in changes.until["lost"]}
         expired = ExpiredMessages(self._source, self._origin, client, changes.until["after"]["ids"], lost_before)
-        writer_factory = build_writer_factory(self._source, self._origin, self._root, folder, bad_messages, len(spans))
+        writer_factory = build_writer_factory(
+            self._source, self._origin, self._root, folder, bad_messages, span_count=len(spans)
+        )
         writers = {span: writer_factory.create_writer(span) for span in spans}
 
         def take(span: OffsetRange, messages: "list[KafkaMessage]") -> None:

@@ -34,7 +34,7 @@ class WriterFactory:
 
 
 def build_writer_factory(
-    source: Source, origin: Kafka, root: Path, folder: Path, bad: BadMessages, span_count: int = 1
+    source: Source, origin: Kafka, root: Path, folder: Path, bad: BadMessages, *, span_count: int = 1
 ) -> WriterFactory:
     """Return a factory of writers into a folder, for `span_count` spans at the same time."""
     numbers = count()

@@ -12,7 +12,7 @@ from runnel.connect.kafka.offset_range import OffsetRange
 from runnel.connect.kafka.offsets import PartitionId, TopicOffsets
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
 
 _MAX_LISTED = 5
 
@@ -105,9 +105,7 @@ def describe_expired(lost: Mapping[PartitionId, int]) -> str:
     count = sum(lost.values())
     phrases = [f"{topic}[{number}] lacks {missing_count:,}" for (topic, number), missing_count in lost.items()]
     more = f" and {len(phrases) - _MAX_LISTED} more partitions" if len(phrases) > _MAX_LISTED else ""
-    return (
-        f"{count:,} {_plural('message', count)} expired before they were read: {', '.join(phrases[:_MAX_LISTED])}{more}"
-    )
+    return f"{plural(count, 'message')} expired before they were read: {', '.join(phrases[:_MAX_LISTED])}{more}"
 
 
 def describe_plan(plan: OffsetPlan, topic_offsets: TopicOffsets) -> str:
@@ -116,14 +114,10 @@ def describe_plan(plan: OffsetPlan, topic_offsets: TopicOffsets) -> str:
     if not topics:
         text = f"nothing to read in {_join_topics(sorted(topic_offsets.ids))} yet"
     else:
-        parts = f"{len(plan.spans):,} {_plural('partition', len(plan.spans))}"
-        text = f"{plan.count:,} new {_plural('message', plan.count)} in {parts} of {_join_topics(topics)}"
+        parts = plural(len(plan.spans), "partition")
+        text = f"{plural(plan.count, 'new message')} in {parts} of {_join_topics(topics)}"
     return f"{text}; {describe_expired(plan.lost)}" if plan.lost else text
 
 
 def _join_topics(topics: list[str]) -> str:
     return ", ".join(topics) if len(topics) <= 3 else f"{len(topics)} topics"
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.connect.kafka.client import REQUEST_SECONDS, KafkaClient
 from runnel.declare.model.endpoints import Kafka
-from runnel.errors import Mistake, Unreachable, find_nearest, join_names
+from runnel.errors import Mistake, Unreachable, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -132,10 +132,7 @@ def _select_topics(origin: Kafka, existing: list[str], client: KafkaClient) -> l
         return matching
     missing = [name for name in origin.topics if name not in existing]
     if missing:
-        close = find_nearest(missing[0], visible)
-        what = f"Kafka at {client.servers} has no topic {join_names(missing)}" + (
-            f"; close: `{close}`" if close else ""
-        )
+        what = f"Kafka at {client.servers} has no topic {join_names(missing)}" + did_you_mean(missing[0], visible)
         raise Mistake("SOURCE_KAFKA_TOPIC", what, at=client.at, fix=_suggest_topics(visible))
     return list(origin.topics)
 

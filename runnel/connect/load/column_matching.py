@@ -28,7 +28,7 @@ from runnel.connect.load.nested_values import (
     can_convert,
     list_new_fields,
 )
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.internal_names import explain_reserved_name
 from runnel.lake.scan.duckdb_types import to_duckdb_type
 from runnel.names import quote_value
@@ -255,8 +255,9 @@ def _refuse_missing_columns(
         if name.lower() not in present
     )
     if missing:
-        close = find_nearest(missing[0], [column.name for column in columns])
-        what = f"{files_label} lacks {join_names(missing)}" + (f"; close: `{close}`" if close else "")
+        what = f"{files_label} lacks {join_names(missing)}" + did_you_mean(
+            missing[0], [column.name for column in columns]
+        )
         raise Mistake("LOAD_COLUMN_MISSING", what, at=files_label, fix="add the column, or correct its name")
     if table is not None and choices and not any(choice.stored for choice in choices):
         what = (
@@ -284,10 +285,9 @@ def _refuse_reserved(choices: Sequence[ColumnChoice], files_label: str) -> None:
 
 
 def _describe_unknown_columns(unknown: Sequence[str], known_names: Sequence[str], files_label: str) -> Mistake:
-    close = find_nearest(unknown[0], known_names)
     what = f"{files_label} has columns that the table does not have: {join_names(unknown)}"
     fix = "correct the name, or take them in with --on-new-column add, or leave them out with ignore"
-    return Mistake("LOAD_NEW_COLUMN", what + (f"; close: `{close}`" if close else ""), at=files_label, fix=fix)
+    return Mistake("LOAD_NEW_COLUMN", what + did_you_mean(unknown[0], known_names), at=files_label, fix=fix)
 
 
 def _list_column_names(table: "Schema | None") -> list[str]:

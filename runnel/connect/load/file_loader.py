@@ -1,6 +1,6 @@
 """Turn files into data files of a table version: read, infer types, check, write or register. Publishes nothing."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +26,7 @@ from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.parquet_writer import ROW_GROUP_ROWS
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.lake.scan.duckdb_types import quote_identifier, to_duckdb_type
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableUpdate
 
     from runnel.lake.store import Store
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,9 @@ def prepare_load(
                     con, _value_reader(reader, request), inferred, scratch.files_by_path, request.files_label
                 )
             location, metadata, updates = _prepare_target(store, request, base, inferred.choices, reader)
-            files, rows = _write_data_files(store, con, request, reader, inferred, metadata, report_progress)
+            files, rows = _write_data_files(
+                store, con, request, reader, inferred, metadata=metadata, report_progress=report_progress
+            )
         except (duckdb.Error, pa.ArrowException) as error:
             raise describe_unreadable(error, request) from error
     check_unchanged(request.files)
@@ -159,6 +160,7 @@ def _write_data_files(
     request: LoadRequest,
     reader: FormatReader,
     inferred: InferredTypes,
+    *,
     metadata: "TableMetadata",
     report_progress: Progress | None,
 ) -> tuple[list[DataFile], int]:

@@ -15,9 +15,9 @@ from runnel.connect.files.file_patterns import detect_format, find_files
 from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
 from runnel.connect.load import register_parquet
-from runnel.connect.load.file_loader import PreparedLoad, Progress, prepare_load
+from runnel.connect.load.file_loader import PreparedLoad, prepare_load
 from runnel.declare.model.column_types import parse_columns
-from runnel.errors import Mistake, VersionConflict
+from runnel.errors import Mistake, VersionConflict, plural
 from runnel.lake.history.branches import get_branch as known_branch
 from runnel.lake.history.commits import Commit, CommitChange, find_version
 from runnel.lake.iceberg import table_metadata, table_properties
@@ -26,6 +26,7 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.table_writer import publish_edit
+from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
@@ -193,11 +194,9 @@ def _publish_onto(
 def _compose_message(request: LoadRequest, prepared: PreparedLoad) -> str:
     count = len(request.files)
     mode_text = ", replacing all rows" if request.replace else ", in place" if request.in_place else ""
-    files = f"{count:,} file{'s' if count != 1 else ''}"
+    files = plural(count, "file")
     bad_text = f", {prepared.dropped:,} bad dropped" if prepared.dropped else ""
-    return (
-        f"load {request.table}: {files}, {prepared.rows:,} row{'s' if prepared.rows != 1 else ''}{bad_text}{mode_text}"
-    )
+    return f"load {request.table}: {files}, {plural(prepared.rows, 'row')}{bad_text}{mode_text}"
 
 
 def _build_detail(request: LoadRequest, prepared: PreparedLoad) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DoubleType, FloatType
 
 from runnel.connect.iceberg_types import describe_type
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import quote_value
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def _parse_partition_field(text: str, schema: "Schema", field_id: int) -> Partit
     column = call[3] if call else text.strip().strip("`")
     source = next((field for field in schema.fields if field.name.lower() == column.lower()), None)
     if source is None:
-        close = find_nearest(column, [field.name for field in schema.fields])
-        what = f"there is no column {quote_value(column)} to partition by" + (f"; close: `{close}`" if close else "")
+        what = f"there is no column {quote_value(column)} to partition by" + did_you_mean(
+            column, [field.name for field in schema.fields]
+        )
         raise Mistake("LOAD_PARTITION", what, fix=PARTITION_FIX)
     transform, suffix = _parse_transform(text, call[1].lower(), call[2]) if call else (IdentityTransform(), "")
     if isinstance(source.field_type, FloatType | DoubleType):  # values that print alike may differ

@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField
 
 from runnel.connect.iceberg_types import NO_ID
 from runnel.connect.load.column_matching import ColumnChoice
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.lake.iceberg import table_properties
 from runnel.lake.iceberg.table_metadata import open_table
 
@@ -70,8 +70,7 @@ def build_key_property(key: Sequence[str], schema: Schema) -> dict[str, str]:
     names = {field.name.lower(): field.name for field in schema.fields}
     unknown = [column for column in key if column.lower() not in names]
     if unknown:
-        close = find_nearest(unknown[0], names.values())
-        what = f"the key names {join_names(unknown)}, which is no column" + (f"; close: `{close}`" if close else "")
+        what = f"the key names {join_names(unknown)}, which is no column" + did_you_mean(unknown[0], names.values())
         raise Mistake("LOAD_KEY", what, fix=f"choose among {join_names(names.values())}")
     columns_with_comma = [column for column in key if "," in column]
     if columns_with_comma:

@@ -13,7 +13,7 @@ from runnel.connect.files.format_reader import BadRow, FormatReader, RejectedRow
 from runnel.connect.files.jsonl import JsonReader, explain_broken_line
 from runnel.connect.iceberg_types import describe_type
 from runnel.connect.load.column_matching import ColumnChoice
-from runnel.errors import Mistake
+from runnel.errors import Mistake, plural
 
 if TYPE_CHECKING:
     import duckdb
@@ -157,7 +157,7 @@ def describe_bad_rows(
         [*inferred.rejected.examples, *_read_examples(con, reader, inferred, files, MAX_EXAMPLES)], key=_sort_key
     )
     total = inferred.dropped
-    head = f"{total:,} row{'s' if total != 1 else ''} of {files_label} can't be loaded; nothing was loaded"
+    head = f"{plural(total, 'row')} of {files_label} can't be loaded; nothing was loaded"
     lines = [f"    {row}" for row in bad_examples[:MAX_EXAMPLES]]
     if total > len(lines):
         lines.append(f"    ... and {total - len(lines):,} more")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.column_lookup import check_columns
 from runnel.connect.sinks.file_sink import COMPRESSIONS, BaseFileSink, write_files
+from runnel.connect.sinks.sink_target import check_sink_columns
 from runnel.errors import Mistake
 from runnel.internal_names import internal_column
 from runnel.lake.scan.duckdb_types import quote_identifier, quote_literal
@@ -97,7 +97,7 @@ class FolderSink(BaseFileSink):
             write_files(change, f"COPY ({rows}) TO {quote_literal(str(path))} ({', '.join(options)})")
 
     def _check_partition(self, change: "OutgoingChange") -> None:
-        check_columns(self._sink, change, self._target.partition)
+        check_sink_columns(self._sink, change, self._target.partition)
         existing_names = {column.name for column in change.columns}
         if existing_names and existing_names <= set(self._target.partition):
             what = f"every column of `{change.table}` names a folder, so that its files would be empty"

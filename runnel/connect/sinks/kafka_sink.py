@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.connect.kafka.producer import OutgoingMessage, Producer
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.column_lookup import check_columns
 from runnel.connect.sinks.json_rows import encode_json
-from runnel.connect.sinks.sink_target import StatelessSink
+from runnel.connect.sinks.sink_target import StatelessSink, check_sink_columns
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Sink
 
@@ -30,7 +29,7 @@ class KafkaSink(StatelessSink):
 
     def deliver(self, change: "OutgoingChange") -> int:
         """Send all messages of a change; it is delivered once Kafka has all of them."""
-        check_columns(self._sink, change, self._target.key)
+        check_sink_columns(self._sink, change, self._target.key)
         if not any(change.added_and_removed):
             return 0
         with ExitStack() as stack:

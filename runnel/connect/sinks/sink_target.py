@@ -1,6 +1,6 @@
 """Define what every kind of sink does: tell which commit it has, and receive a change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from runnel.connect.ingest.detect.listing import is_object_url
 from runnel.declare.model.endpoints import Files, Jdbc, Kafka, Webhook
 from runnel.declare.model.flow import Sink
+from runnel.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
     from runnel.connect.sinks.file_locations import FileLocation
@@ -45,6 +46,20 @@ class StatelessSink:
     def delivered_commit(self, recorded: str | None) -> str | None:
         """Return the recorded commit."""
         return recorded
+
+
+def check_sink_columns(sink: Sink, change: "OutgoingChange", names: Sequence[str]) -> None:
+    """Raise if the table lacks a column that the sink names, as its key or to partition its folders.
+
+    A dropped table without columns is no mistake.
+    """
+    existing_names = [column.name for column in change.columns]
+    for name in names if existing_names else ():
+        if name not in existing_names:
+            what = f"`{change.table}` has no column `{name}`" + did_you_mean(name, existing_names)
+            raise Mistake(
+                "SINK_COLUMN_UNKNOWN", what, at=str(sink.place), fix=f"choose among {', '.join(existing_names)}"
+            )
 
 
 def build_sink_target(

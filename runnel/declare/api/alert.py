@@ -10,7 +10,7 @@ from runnel.declare.model.secret import Secret
 from runnel.declare.options.http_request_options import read_pairs
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import current_registry
-from runnel.errors import find_nearest
+from runnel.errors import did_you_mean
 from runnel.names import quote_value
 
 OPTION_NAMES = ("webhook", "headers", "email", "smtp", "password", "sender", "command", "on", "select")
@@ -85,8 +85,7 @@ def _read_alarm_kinds(reader: OptionReader) -> tuple[str, ...]:
     kinds = reader.texts("on", "a word")
     for kind in kinds:
         if kind not in ALARM_KINDS:
-            close = find_nearest(kind, ALARM_KINDS)
-            what = f"`on` can't be {quote_value(kind)}" + (f"; close: `{close}`" if close else "")
+            what = f"`on` can't be {quote_value(kind)}" + did_you_mean(kind, ALARM_KINDS)
             reader.reject("on", what, f"use some of {', '.join(ALARM_KINDS)}")
     return kinds or ALARM_KINDS
 

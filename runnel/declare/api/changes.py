@@ -22,7 +22,7 @@ from runnel.declare.model.flow import LOG_SUFFIX, Source, log_table_of
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import current_registry
 from runnel.declare.sql.row_condition import find_condition_columns
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName, quote_value
 
 _LOG_ORIGINS = (Files, Jdbc, Kafka, Http, Push, Function)
@@ -182,9 +182,8 @@ def _refuse_types(
 
 
 def _describe_unknown_column(option: str, name: str, columns: dict[str, Column]) -> str:
-    close = find_nearest(name, [column.name for column in columns.values()])
-    return f"`{option}` names {quote_value(name)}, which is not in its schema" + (
-        f"; close: `{close}`" if close else ""
+    return f"`{option}` names {quote_value(name)}, which is not in its schema" + did_you_mean(
+        name, [column.name for column in columns.values()]
     )
 
 

@@ -9,7 +9,7 @@ from runnel.declare.model.secret import Secret
 from runnel.declare.options.duration import parse_duration
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import current_registry
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import quote_value
 
 SCHEMES = ("postgresql", "mysql", "mariadb", "sqlite")
@@ -95,10 +95,9 @@ def _check_url(reader: OptionReader, url: object) -> None:
     scheme = _SCHEME.match(url)
     name = scheme[1].lower() if scheme else ""
     if _ALIASES.get(name, name) not in SCHEMES:
-        close = find_nearest(name, SCHEMES)
         what = f"`{name}` is no database that it knows" if name else "the address does not name a database"
         fix = "start the url with postgresql://, mysql://, mariadb:// or sqlite:///"
-        reader.reject("url", what + (f"; close: `{close}`" if close else ""), fix)
+        reader.reject("url", what + did_you_mean(name, SCHEMES), fix)
     elif _WITH_PASSWORD.search(url):
         fix = 'take it out, and pass password=rn.secret("PG_PASSWORD"), or the whole url as rn.secret("DATABASE_URL")'
         reader.reject("url", "a password stands in the url", fix)

@@ -11,7 +11,7 @@ from runnel.declare.model.endpoints import InvalidEndpoint, Kafka
 from runnel.declare.model.secret import Secret
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import current_registry
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import quote_value
 
 FORMATS = ("json", "avro", "raw")
@@ -141,8 +141,7 @@ def _read_include(reader: OptionReader, kind: str) -> tuple[str, ...]:
     names = reader.texts("include", "a word")
     for name in names:
         if name not in INCLUDE_NAMES:
-            close = find_nearest(name, INCLUDE_NAMES)
-            what = f"`include` can't have {quote_value(name)}" + (f"; close: `{close}`" if close else "")
+            what = f"`include` can't have {quote_value(name)}" + did_you_mean(name, INCLUDE_NAMES)
             reader.reject("include", what, f"use some of {', '.join(INCLUDE_NAMES)}")
     if names and kind == "raw":
         reader.reject("include", "a raw source has all of `include` anyway", "leave it out")
@@ -198,13 +197,11 @@ def _read_start(reader: OptionReader, start: object) -> str:
         start = datetime(start.year, start.month, start.day, tzinfo=UTC)
     fix = 'write start="earliest", "latest", or a time such as "2026-01-31T12:00"'
     if isinstance(start, str) and start not in ("earliest", "latest"):
-        close = find_nearest(start, ("earliest", "latest"))
+        hint = did_you_mean(start, ("earliest", "latest"))
         try:
             start = datetime.fromisoformat(start.strip())
         except ValueError:
-            reader.reject(
-                "start", f"`start` can't be {quote_value(start)}" + (f"; close: `{close}`" if close else ""), fix
-            )
+            reader.reject("start", f"`start` can't be {quote_value(start)}" + hint, fix)
             return "earliest"
     if isinstance(start, datetime):
         return (start if start.tzinfo else start.replace(tzinfo=UTC)).astimezone(UTC).isoformat()

@@ -20,7 +20,7 @@ from runnel.declare.model.flow import CONTINUOUS, Source
 from runnel.declare.model.source_location import SourceLocation
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import Registry, current_registry
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName, quote_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -175,10 +175,7 @@ def _refuse_unknown_keys(source: Source, reader: OptionReader) -> None:
     names = [column.name for column in source.origin.schema or ()]
     for column in source.key:
         if names and column.lower() not in [name.lower() for name in names]:
-            close = find_nearest(column, names)
-            what = f"`key` names {quote_value(column)}, which is not in its schema" + (
-                f"; close: `{close}`" if close else ""
-            )
+            what = f"`key` names {quote_value(column)}, which is not in its schema" + did_you_mean(column, names)
             reader.reject("key", what, f"its columns: {', '.join(names)}")
 
 

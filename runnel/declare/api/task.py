@@ -10,7 +10,7 @@ from runnel.declare.model.task_draft import TaskDraft
 from runnel.declare.options import function_signature, task_options
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import Registry, current_registry
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName, quote_value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -131,10 +131,9 @@ def _read_inputs(reader: OptionReader, inputs: Any, parameters: Sequence[str]) -
     )
     for name in named_tables:
         if name not in parameters:
-            close = find_nearest(name, parameters)
             what = f"`inputs` names {quote_value(name)}, which is not a positional parameter of its function"
             fix = f"its tables: {', '.join(parameters) or 'none'}"
-            reader.reject("inputs", what + (f"; close: `{close}`" if close else ""), fix)
+            reader.reject("inputs", what + did_you_mean(name, parameters), fix)
     return tuple((parameter, named_tables.get(parameter)) for parameter in parameters)
 
 

@@ -27,7 +27,7 @@ from runnel.declare.model.source_location import SourceLocation
 from runnel.declare.model.task_draft import TaskDraft
 from runnel.declare.registry import Registry
 from runnel.declare.settings import FROM_SET, ParamOrigin
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, close_hint, did_you_mean, find_nearest
 from runnel.names import TableName, quote_value
 
 
@@ -173,7 +173,7 @@ def _report_unknown_input(linker: _Linker, draft: TaskDraft, parameter: str, tex
         last = close.rpartition(".")[2]
         if "." not in text and last != text and len(linker.by_last_part[last]) == 1:
             fix = f"rename the parameter to `{last}`, or {fix}"
-    linker.reject("PLAN_UNKNOWN_INPUT", f"{what}; close: `{close}`", draft.place, fix)
+    linker.reject("PLAN_UNKNOWN_INPUT", what + close_hint(close), draft.place, fix)
 
 
 def _resolve_check(linker: _Linker, draft: TaskDraft, check: Check) -> Check:
@@ -188,12 +188,12 @@ def _resolve_check(linker: _Linker, draft: TaskDraft, check: Check) -> Check:
     if len(existing) == 1:
         return replace(check, arguments=(("table", str(existing[0])), *check.arguments[1:]))
     if table_name not in linker.claimed:
-        close = find_nearest(table_name, [str(table) for table in linker.makers])
         what = f"`{check.text}` of task `{draft.display_name}` refers to `{table_name}`, "
         what += "which may be several tables" if existing else "but no source or task makes it"
         fix = "name the table with its layer and its column: ods.sellers.id"
         place = check.place or draft.place
-        linker.reject("DECLARE_CHECK", what + (f"; close: `{close}`" if close else ""), place, fix)
+        hint = did_you_mean(table_name, [str(table) for table in linker.makers])
+        linker.reject("DECLARE_CHECK", what + hint, place, fix)
     return check
 
 
@@ -224,11 +224,9 @@ def _refuse_unknown_tables(linker: _Linker, flow: Flow) -> None:
         ]
     for owner, table, place in references:
         if TableName.parse_unchecked(table) not in linker.makers and table not in linker.claimed:
-            close = find_nearest(table, [str(existing_table) for existing_table in linker.makers])
             what = f"the {owner} names `{table}`, but no source or task makes it"
-            linker.reject(
-                "PLAN_UNKNOWN_TABLE", what + (f"; close: `{close}`" if close else ""), place, "correct the name"
-            )
+            hint = did_you_mean(table, [str(existing_table) for existing_table in linker.makers])
+            linker.reject("PLAN_UNKNOWN_TABLE", what + hint, place, "correct the name")
 
 
 def _refuse_duplicate_names(
@@ -246,11 +244,10 @@ def _refuse_unused_params(linker: _Linker, registry: Registry, origins: Mapping[
     param_names = dict.fromkeys(_param_names(registry))
     for name, origin in origins.items():
         if name not in param_names:
-            close = find_nearest(name, param_names)
             is_set = origin.at == FROM_SET
             setting = f"--set {name}=..." if is_set else f"`{name}` of [params]"
             what = f"{setting} reaches no task: none has a keyword parameter `{name}`"
-            what += f"; close: `{close}`" if close else ""
+            what += did_you_mean(name, param_names)
             fix = f"the parameters are: {', '.join(param_names)}" if param_names else "no task has keyword parameters"
             at = None if is_set else origin.at
             linker.mistakes.append(Mistake("DECLARE_PARAM_UNKNOWN", what, at=at, fix=fix))

@@ -12,7 +12,7 @@ from runnel.declare.options import task_options
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import Registry
 from runnel.declare.sql.header_comment import HeaderComment, find_header_end, parse_header_comment
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName
 
 OPTION_NAMES = ("table", "params", *task_options.OPTION_NAMES)
@@ -94,6 +94,5 @@ def _read_table_name(file: str, comments: HeaderComment) -> TableName:
 def _refuse_unset_params(reader: OptionReader, used_names: Sequence[str], set_names: Sequence[str]) -> None:
     for name in used_names:
         if name not in set_names:
-            close = find_nearest(name, set_names)
-            what = f"the SQL uses `:{name}`, which has no default" + (f"; close: `{close}`" if close else "")
+            what = f"the SQL uses `:{name}`, which has no default" + did_you_mean(name, set_names)
             reader.reject("params", what, f"write params = {{ {name} = ... }} in its options")

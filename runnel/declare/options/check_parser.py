@@ -7,7 +7,7 @@ from typing import Any
 
 from runnel.declare.model.flow import Check
 from runnel.declare.options import checks
-from runnel.errors import Mistake
+from runnel.errors import Mistake, close_hint
 from runnel.names import quote_value
 
 _MIN_SIMILARITY = 0.85  # below this similarity the name may be a Spark function: isnotnull(x)
@@ -31,7 +31,7 @@ def parse_check(text: str) -> Check:
         return _call_constructor(checks.BY_NAME[name], text, call)
     close = get_close_matches(name, checks.BY_NAME, n=1, cutoff=_MIN_SIMILARITY)
     if close:
-        what = f"there is no check `{name}`; close: `{close[0]}`"
+        what = f"there is no check `{name}`" + close_hint(close[0])
         raise Mistake("DECLARE_CHECK", what, fix=f"write {close[0]}(...)")
     return _unwrap(checks.check)(text)
 

@@ -14,7 +14,7 @@ from runnel.declare.model.flow import Check, OnFail
 from runnel.declare.options.duration import parse_duration
 from runnel.declare.registry import current_registry
 from runnel.declare.sql.literals import format_literal, quote_column
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, close_hint, find_nearest
 from runnel.names import quote_value
 
 P = ParamSpec("P")
@@ -186,7 +186,7 @@ def _describe_action(on_fail: str) -> str:
 def _check_on_fail(on_fail: Any, allowed: Sequence[str], text: str) -> None:
     if on_fail not in allowed:
         close = find_nearest(on_fail, allowed) if isinstance(on_fail, str) else None
-        what = f"`{text}` has on_fail={quote_value(on_fail)}" + (f"; close: `{close}`" if close else "")
+        what = f"`{text}` has on_fail={quote_value(on_fail)}" + close_hint(close)
         raise Mistake("DECLARE_CHECK", what, fix=f"use one of {', '.join(allowed)}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runnel.declare.model.column_types import Column, parse_columns
 from runnel.declare.options.duration import FIX, parse_duration
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, close_hint, did_you_mean, find_nearest
 from runnel.names import quote_value
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]+\Z", re.ASCII)
@@ -36,8 +36,7 @@ class OptionReader:
     def reject_unknown(self, names: Sequence[str], allowed: Sequence[str]) -> None:
         """Report options that do not exist."""
         for name in names:
-            close = find_nearest(name, allowed)
-            what = f"there is no option `{name}`" + (f"; close: `{close}`" if close else "")
+            what = f"there is no option `{name}`" + did_you_mean(name, allowed)
             self.reject(name, what, f"known: {', '.join(allowed)}")
 
     def text(self, name: str) -> str | None:
@@ -104,7 +103,7 @@ class OptionReader:
             return default
         if value not in allowed:
             close = find_nearest(value, allowed) if isinstance(value, str) else None
-            what = f"`{name}` can't be {quote_value(value)}" + (f"; close: `{close}`" if close else "")
+            what = f"`{name}` can't be {quote_value(value)}" + close_hint(close)
             self.reject(name, what, f"use one of {', '.join(allowed)}")
             return default
         return str(value)

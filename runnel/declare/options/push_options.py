@@ -6,7 +6,7 @@ from typing import Any
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.endpoints import Push
 from runnel.declare.options.option_reader import OptionReader
-from runnel.errors import find_nearest
+from runnel.errors import did_you_mean
 from runnel.names import quote_value
 
 _OPTIONS = ("url", "schema", "key", "keep")
@@ -31,10 +31,7 @@ def read_key(reader: OptionReader, schema: tuple[Column, ...] | None) -> tuple[s
     names = [column.name for column in schema or ()]
     for column in key_columns:
         if names and column.lower() not in [name.lower() for name in names]:
-            close = find_nearest(column, names)
-            what = f"`key` names {quote_value(column)}, which is not in its schema" + (
-                f"; close: `{close}`" if close else ""
-            )
+            what = f"`key` names {quote_value(column)}, which is not in its schema" + did_you_mean(column, names)
             reader.reject("key", what, f"its columns: {', '.join(names)}")
     if key_columns and reader.flag("append"):
         reader.reject("append", "records with a `key` take the place of earlier ones", "leave `append` or `key` out")

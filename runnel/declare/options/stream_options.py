@@ -5,7 +5,7 @@ from typing import Any
 
 from runnel.declare.model.flow import TaskOptions
 from runnel.declare.options.option_reader import OptionReader
-from runnel.errors import find_nearest, join_names
+from runnel.errors import did_you_mean, join_names
 from runnel.names import quote_value
 
 _STREAM_ONLY = ("trigger", "watermark", "output")
@@ -27,11 +27,8 @@ def read_watermarks(reader: OptionReader, value: Any, streams: Sequence[str]) ->
     for name, pair_value in value.items():
         matching_stream = next((stream for stream in streams if name in (stream, stream.rpartition(".")[2])), None)
         if matching_stream is None:
-            close = find_nearest(str(name), streams)
             what = f"`watermark` names {quote_value(name)}, which is not read as a stream"
-            reader.reject(
-                "watermark", what + (f"; close: `{close}`" if close else ""), f"its streams: {join_names(streams)}"
-            )
+            reader.reject("watermark", what + did_you_mean(str(name), streams), f"its streams: {join_names(streams)}")
         elif pair := _read_pair(reader, pair_value):
             entries.append((matching_stream, *pair))
     return tuple(entries)

@@ -10,7 +10,7 @@ from runnel.declare.options.deadline import parse_deadline
 from runnel.declare.options.expression_list import split_expressions
 from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.options.stream_options import read_watermarks, refuse_stream_conflicts
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean, plural
 from runnel.names import quote_value
 
 OUTPUTS = ("append", "update")
@@ -81,9 +81,8 @@ def _read_columns(reader: OptionReader, name: str, schema: Sequence[str] | None)
     columns = reader.texts(name, "a column")
     for column in columns:
         if schema is not None and column.lower() not in [schema_name.lower() for schema_name in schema]:
-            close = find_nearest(column, schema)
             what = f"`{name}` names {quote_value(column)}, which is not in its schema"
-            reader.reject(name, what + (f"; close: `{close}`" if close else ""), f"its columns: {', '.join(schema)}")
+            reader.reject(name, what + did_you_mean(column, schema), f"its columns: {', '.join(schema)}")
     return columns
 
 
@@ -101,10 +100,7 @@ def _resolve_inputs(
         if key in inputs or key in by_last_part:
             resolved.append((key if key in inputs else by_last_part[key], value))
             continue
-        close = find_nearest(key, inputs)
-        what = f"`{name}` names {quote_value(key)}, which is not one of its inputs" + (
-            f"; close: `{close}`" if close else ""
-        )
+        what = f"`{name}` names {quote_value(key)}, which is not one of its inputs" + did_you_mean(key, inputs)
         reader.reject(name, what, f"its inputs: {', '.join(inputs) or 'none'}")
     return tuple(resolved)
 
@@ -125,10 +121,7 @@ def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
     for parameter, text in options.by_input:
         count = len(split_expressions(text))
         if by_count and count != by_count:
-            what = (
-                f"`by_input` gives {count} expression{'' if count == 1 else 's'} "
-                f"for {parameter}, but `by` has {by_count}"
-            )
+            what = f"`by_input` gives {plural(count, 'expression')} for {parameter}, but `by` has {by_count}"
             reader.reject("by_input", what, "list one for each column of `by`, with commas")
         if parameter in options.reference:
             what = f"`by_input` and `reference` both name {parameter}: a reference has no slices"

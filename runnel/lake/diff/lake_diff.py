@@ -4,7 +4,6 @@ A table that was only compacted has not changed. Between two commits of one line
 between them, not on the number of tables.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,12 @@ from runnel.errors import RunnelError
 from runnel.lake.history.ancestry import find_tables_changed_between
 from runnel.lake.history.commits import Commit, find_version
 from runnel.lake.history.refs import check_retained
+from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from runnel.lake.files.file_rows import LiveFile, column_values, list_live_files
 from runnel.lake.files.file_table import load_at_ref
 from runnel.lake.files.ls import list_files
 from runnel.lake.files.paths import Glob, find_nearest_path, find_path_problem
-from runnel.lake.files.put import Progress
 from runnel.lake.files.safe_folder import SafeFolder
 from runnel.lake.leases.pins import acquire_pin
+from runnel.model.progress import Progress
 from runnel.names import quote_value
 
 if TYPE_CHECKING:

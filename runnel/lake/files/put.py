@@ -1,6 +1,6 @@
 """Put files from disk into a file table, as one commit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +25,11 @@ from runnel.lake.history.commits import Commit
 from runnel.lake.iceberg.file_io import local_path
 from runnel.lake.iceberg.parquet_writer import RowWriter
 from runnel.lake.leases.pins import acquire_pin
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -250,6 +250,7 @@ def read_file_changes(
     if not isinstance(source.origin, Files):
         return None
     cache = DigestCache(flow.root / ".runnel" / "digests.db")
+    content = head.content if head else None
     return find_file_changes(
-        flow.root, source, fingerprint_source(source), read_position(), head.content if head else None, cache, storage
+        flow.root, source, fingerprint_source(source), read_position(), content, cache=cache, storage=storage
     )

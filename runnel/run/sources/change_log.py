@@ -44,7 +44,12 @@ def apply_changes(run_context: "RunContext", source: Source, step: "PlanStep") -
     deletes = translate_delete_condition(source, load_metadata(run_context.store, log.location).schema())
     with measure_phase("read"):
         applied = stage_changes(
-            run_context.store, source, log, head, deletes, run_context.make_read_reporter(source.table)
+            run_context.store,
+            source,
+            log,
+            head,
+            deletes,
+            report_progress=run_context.make_read_reporter(source.table),
         )
     left_out_warning = (
         f"{applied.left_out:,} rows of the log are null in a column of the key or the sequence: not applied"

@@ -123,11 +123,15 @@ class ContinuousIngest:
         table, source = self.source.table, self.source
         head, quarantine_head = state.get(table), state.get(quarantine_table_of(table))
         from runnel.connect.ingest.detect.file_changes import FileChanges
-        from runnel.connect.ingest.ingest import IngestResult, ingest_source
+        from runnel.connect.ingest.ingest import IngestResult, IngestTarget, ingest_source
 
-        table_location, quarantine_location = (
+        target = IngestTarget(
+            self.store,
+            source,
             head.location if head else None,
             quarantine_head.location if quarantine_head else None,
+            self.run,
+            self._on_progress,
         )
         if not isinstance(source_changes, FileChanges):
             from runnel.connect.feed.ingest_feed import ingest_feed
@@ -135,33 +139,12 @@ class ContinuousIngest:
 
             assert self._feed is not None
             feed_state, content = read_feed_state(position), head.content if head else None
-            return ingest_feed(
-                self.store,
-                source,
-                self._feed,
-                feed_state,
-                source_changes,
-                table_location,
-                content,
-                quarantine_location,
-                self.run,
-                self._on_progress,
-            )
+            return ingest_feed(target, self._feed, feed_state, source_changes, content)
         if (
             source_changes.is_empty and head is not None
         ):  # no row changes, but a later change of the file must find its rows
             return IngestResult(head.location, head.content, 0, 0, source_changes.moved_files)
-        return ingest_source(
-            self.store,
-            source,
-            self.root,
-            source_changes,
-            table_location,
-            lambda: position,
-            quarantine=quarantine_location,
-            run=self.run,
-            report_progress=self._on_progress,
-        )
+        return ingest_source(target, self.root, source_changes, lambda: position)
 
     def _on_progress(self, text: str, done: int, total: int | None) -> None:
         self.raise_if_stopped()

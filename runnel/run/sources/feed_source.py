@@ -39,6 +39,7 @@ def _read_feed(run_context: "RunContext", step: "PlanStep", feed_changes: "FeedC
     from runnel.connect.feed.ingest_feed import ingest_feed
     from runnel.connect.feed.state import read_feed_state
     from runnel.connect.feed_registry import open_feed
+    from runnel.connect.ingest.ingest import IngestTarget
 
     source = run_context.flow.sources[step.table]
     position = read_feed_state(run_context.facts.processed_files(step.table))
@@ -47,18 +48,15 @@ def _read_feed(run_context: "RunContext", step: "PlanStep", feed_changes: "FeedC
     )
     assert feed is not None
     head, quarantine_head = run_context.heads.get(step.table), run_context.heads.get(quarantine_table_of(step.table))
-    ingested = ingest_feed(
+    target = IngestTarget(
         run_context.store,
         source,
-        feed,
-        position,
-        feed_changes,
         head.location if head else None,
-        head.content if head else None,
         quarantine_head.location if quarantine_head else None,
         run_context.spec.run,
         run_context.make_read_reporter(step.table),
     )
+    ingested = ingest_feed(target, feed, position, feed_changes, head.content if head else None)
     is_same = head is not None and (ingested.location == head.location or ingested.content == head.content)
     if (
         is_same

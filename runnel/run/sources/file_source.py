@@ -52,20 +52,18 @@ def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
 
 @measure_phase("read")
 def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "FileChanges") -> StepResult:
-    from runnel.connect.ingest.ingest import ingest_source
+    from runnel.connect.ingest.ingest import IngestTarget, ingest_source
 
     head, quarantine_head = run_context.heads.get(step.table), run_context.heads.get(quarantine_table_of(step.table))
-    ingested = ingest_source(
+    target = IngestTarget(
         run_context.store,
         run_context.flow.sources[step.table],
-        run_context.root,
-        file_changes,
         head.location if head else None,
-        lambda: run_context.facts.position(step.table),
-        quarantine=quarantine_head.location if quarantine_head else None,
-        run=run_context.spec.run,
-        report_progress=run_context.make_read_reporter(step.table),
+        quarantine_head.location if quarantine_head else None,
+        run_context.spec.run,
+        run_context.make_read_reporter(step.table),
     )
+    ingested = ingest_source(target, run_context.root, file_changes, lambda: run_context.facts.position(step.table))
     row_warnings = build_warnings(ingested.dropped, ingested.new_columns, bool(ingested.quarantine))
     if head is not None and ingested.location == head.location:
         return StepResult(step.table, "skip", "skipped", describe_unfinished_files(ingested.unfinished))

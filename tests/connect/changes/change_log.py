@@ -79,7 +79,9 @@ class Applying:
 
     def apply(self, deletes: str | None = DELETES) -> AppliedChanges:
         assert self.log is not None
-        self.done = stage_changes(self.store, self.source, self.log, self.head, deletes, lambda *_: None)
+        self.done = stage_changes(
+            self.store, self.source, self.log, self.head, deletes, report_progress=lambda *_: None
+        )
         self.head = TableVersion(self.done.location, compute_content_id(self.source, self.log.content))
         return self.done
 

@@ -7,7 +7,7 @@ from typing import Any
 from runnel.connect.ingest.detect.arrivals import find_file_changes
 from runnel.connect.ingest.detect.digests import DigestCache
 from runnel.connect.ingest.detect.file_changes import FileChanges
-from runnel.connect.ingest.ingest import IngestResult, ingest_source
+from runnel.connect.ingest.ingest import IngestResult, IngestTarget, ingest_source
 from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source, quarantine_table_of
@@ -49,7 +49,7 @@ class Ingesting:
 
     def look(self) -> FileChanges:
         cache = DigestCache(self.root / ".runnel" / "digests.db")
-        self.found = find_file_changes(self.root, self.source, self.how, self.seen, self.content, cache)
+        self.found = find_file_changes(self.root, self.source, self.how, self.seen, self.content, cache=cache)
         return self.found
 
     def run(self) -> FileChanges:
@@ -61,9 +61,8 @@ class Ingesting:
         state = self.store.state()
         aside = quarantine_table_of(self.source.table)
         before, set_aside = (state[name].location if name in state else None for name in (ORDERS, aside))
-        done = ingest_source(
-            self.store, self.source, self.root, found, before, lambda: self.seen, quarantine=set_aside, run="r1"
-        )
+        target = IngestTarget(self.store, self.source, before, set_aside, run="r1")
+        done = ingest_source(target, self.root, found, lambda: self.seen)
         self.done = done
         if done.location == before:
             self.seen |= {each.path: each for each in done.processed_files}

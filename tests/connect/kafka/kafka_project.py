@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows, Progress
+from runnel.connect.feed.protocol import FeedChanges, FeedState, FetchedRows
 from runnel.connect.kafka.feed import KafkaFeed
 from runnel.declare.api.kafka import kafka
 from runnel.declare.model.endpoints import Kafka
 from runnel.declare.model.flow import Source
 from runnel.declare.model.source_location import SourceLocation
 from runnel.errors import RunnelError
+from runnel.model.progress import Progress
 from runnel.names import TableName
 from tests.run.project import Project, did, reasons
 from tests.servers.kafka import Server

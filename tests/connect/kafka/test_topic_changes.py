@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from runnel.connect.feed.protocol import Progress
 from runnel.connect.kafka import client, consumer
 from runnel.errors import RunnelError, Unreachable
+from runnel.model.progress import Progress
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
 from runnel.run.results.run_result import Event, RunResult

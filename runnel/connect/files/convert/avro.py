@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from runnel.connect.files.convert.converted_path import new_parquet_path
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.errors import Mistake
@@ -21,7 +20,7 @@ def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    target = new_parquet_path(file, scratch)
+    target = scratch.new_parquet_path(file)
     try:
         with open(file.path, "rb") as stream:  # noqa: PTH123
             reader = fastavro.reader(stream)

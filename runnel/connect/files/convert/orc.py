@@ -1,6 +1,5 @@
 """Convert ORC to Parquet."""
 
-from runnel.connect.files.convert.converted_path import new_parquet_path
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.errors import Mistake
@@ -12,7 +11,7 @@ def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
     import pyarrow.orc as orc
     import pyarrow.parquet as pq
 
-    target = new_parquet_path(file, scratch)
+    target = scratch.new_parquet_path(file)
     try:
         orc_file = orc.ORCFile(file.path)
         with pq.ParquetWriter(target, orc_file.schema, compression="zstd") as writer:

@@ -3,14 +3,14 @@
 Hashes a file only if its path, size or time differs from its record. Imports nothing heavy: every plan calls it.
 """
 
-import hashlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from runnel.connect.ingest.detect.digests import DigestCache
-from runnel.connect.ingest.detect.file_changes import FileChanges, SourceFile
+from runnel.connect.ingest.detect.file_changes import FileChanges, RowIdentity, SourceFile
 from runnel.connect.ingest.detect.listing import ListedSourceFile, describe_no_match, is_object_url, list_files
 from runnel.connect.ingest.detect.open_writers import is_being_written
 from runnel.connect.ingest.detect.row_inheritance import classify_files
@@ -19,6 +19,9 @@ from runnel.declare.model.flow import Source
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 
+_IdentifyRows = Callable[[str, str], RowIdentity]
+"""Returns the identity of the rows of the file with a path and a digest."""
+
 
 def find_file_changes(
     root: Path,
@@ -26,6 +29,7 @@ def find_file_changes(
     read_options: str,
     processed_files: Mapping[str, ProcessedFile],
     content: str | None,
+    *,
     cache: DigestCache,
     storage: Mapping[str, str] | None = None,
 ) -> FileChanges:
@@ -38,19 +42,19 @@ def find_file_changes(
     assert isinstance(files, Files)
     previous_files = processed_files if content is not None else {}
     forgotten = tuple(processed_files.values()) if content is None else ()
-    read_options = f"{read_options}:by path" if files.format == "binary" else read_options
+    identify_rows = partial(RowIdentity.of_file, read_options=read_options, includes_path=files.format == "binary")
     checked_at_ns = time.time_ns()
     is_remote = is_object_url(files.glob)
     listed_files = _list_objects(files.glob, storage or {}) if is_remote else list_files(root, files.glob)
     live_records = {path: old for path, old in previous_files.items() if not old.is_removed}
     vanished = [old for path, old in live_records.items() if path not in listed_files]
     differing = [
-        file for path, file in listed_files.items() if not _is_unchanged(file, live_records.get(path), read_options)
+        file for path, file in listed_files.items() if not _is_unchanged(file, live_records.get(path), identify_rows)
     ]
     unfinished = () if is_remote else tuple(f.path for f in differing if is_being_written(root / f.path, f.modified_ns))
     differing = [file for file in differing if file.path not in unfinished]
     digests = _compute_digests(differing) if is_remote else cache.compute_digests(root, differing, checked_at_ns)
-    source_files = [_make_source_file(file, digests[file.path], read_options) for file in differing]
+    source_files = [_make_source_file(file, digests[file.path], identify_rows) for file in differing]
     touched = tuple(
         (live_records[source_file.path], replace(source_file, owners=live_records[source_file.path].all_owners))
         for source_file in source_files
@@ -92,23 +96,15 @@ def _describe_no_match(root: Path, pattern: str) -> str:
     return f"no object matches {pattern}" if is_object_url(pattern) else describe_no_match(root, pattern)
 
 
-def _is_unchanged(file: ListedSourceFile, old: ProcessedFile | None, read_options: str) -> bool:
+def _is_unchanged(file: ListedSourceFile, old: ProcessedFile | None, identify_rows: _IdentifyRows) -> bool:
     """Tell whether a file equals its record, so that it need not be hashed."""
     if old is None or (file.size, file.modified_ns) != (old.size, old.modified_ns):
         return False
-    return old.identity == _compute_identity(old.path, old.sha256, read_options)
+    return old.identity == identify_rows(old.path, old.sha256).to_text()
 
 
-def _compute_identity(path: str, sha256: str, read_options: str) -> str:
-    """Return the identity of a file's rows; it includes the path if the rows contain the path."""
-    path_suffix = f":{path}" if read_options.endswith(":by path") else ""
-    return f"{hashlib.sha256((sha256 + path_suffix).encode()).hexdigest() if path_suffix else sha256}:{read_options}"
-
-
-def _make_source_file(file: ListedSourceFile, sha256: str, read_options: str) -> SourceFile:
-    return SourceFile(
-        file.path, file.size, file.modified_ns, sha256, _compute_identity(file.path, sha256, read_options)
-    )
+def _make_source_file(file: ListedSourceFile, sha256: str, identify_rows: _IdentifyRows) -> SourceFile:
+    return SourceFile(file.path, file.size, file.modified_ns, sha256, identify_rows(file.path, sha256))
 
 
 def _is_touched(source_file: SourceFile, old: ProcessedFile | None) -> bool:

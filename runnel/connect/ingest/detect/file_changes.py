@@ -1,13 +1,57 @@
 """The changes of a source's files: which are read, whose rows are removed, which were only renamed. Pure."""
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.iceberg.data_file_owners import make_owner_prefix
 
 ProcessedFilesLoader = Callable[[], Mapping[str, ProcessedFile]]
 """Loads the records of all files that were ever read of a source, by path."""
+_BY_PATH = ":by path"
+
+
+@dataclass(frozen=True)
+class RowIdentity:
+    """Identifies the rows of a file: the same identity means the same rows.
+
+    `digest` is the SHA-256 of the contents; with `includes_path`, of the contents and the path, which the rows contain.
+    `read_options` is the fingerprint of how files are read.
+    """
+
+    digest: str
+    read_options: str
+    includes_path: bool = False
+
+    @classmethod
+    def of_file(cls, path: str, sha256: str, read_options: str, *, includes_path: bool) -> Self:
+        """Return the identity of the rows of a file with these contents."""
+        digest = hashlib.sha256(f"{sha256}:{path}".encode()).hexdigest() if includes_path else sha256
+        return cls(digest, read_options, includes_path)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return an identity from its text.
+
+        >>> RowIdentity.from_text("d1:v1:by path")
+        RowIdentity(digest='d1', read_options='v1', includes_path=True)
+        """
+        digest, _, read_options = text.partition(":")
+        return cls(digest, read_options.removesuffix(_BY_PATH), read_options.endswith(_BY_PATH))
+
+    def to_text(self) -> str:
+        """Return the text that the position of the source stores.
+
+        >>> RowIdentity("d1", "v1").to_text(), RowIdentity("d1", "v1", includes_path=True).to_text()
+        ('d1:v1', 'd1:v1:by path')
+        """
+        return f"{self.digest}:{self.read_options}{_BY_PATH if self.includes_path else ''}"
+
+    def has_same_options(self, other: "RowIdentity") -> bool:
+        """Tell whether the rows of both are read in the same way."""
+        return (self.read_options, self.includes_path) == (other.read_options, other.includes_path)
 
 
 @dataclass(frozen=True)
@@ -22,9 +66,14 @@ class SourceFile:
     size: int
     modified_ns: int
     sha256: str
-    identity: str
+    row_identity: RowIdentity
     replaces: ProcessedFile | None = None
     owners: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Return the text that identifies its rows, as `ProcessedFile.identity`."""
+        return self.row_identity.to_text()
 
     @property
     def owned(self) -> tuple[str, ...]:
@@ -84,7 +133,8 @@ class FileChanges:
         """Tell whether files are read with other options than before."""
         pairs = [(candidate.replaces, candidate) for candidate in self.files_to_read if candidate.replaces is not None]
         return any(
-            old.identity.partition(":")[2] != source_file.identity.partition(":")[2] for old, source_file in pairs
+            not source_file.row_identity.has_same_options(RowIdentity.from_text(old.identity))
+            for old, source_file in pairs
         )
 
     @property

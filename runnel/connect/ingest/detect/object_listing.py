@@ -6,13 +6,14 @@ An object is never visible half-written.
 import glob
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from runnel.connect.files.object_stores import describe_store_error, open_file_system, run_concurrently
 from runnel.connect.ingest.detect.listing import ListedSourceFile, is_ignored
 from runnel.errors import RunnelError, Unreachable
+from runnel.model.progress import Progress
 from runnel.names import quote_value
 
 _CHUNK = 1 << 20
@@ -65,7 +66,7 @@ def find_changed_objects(files: Iterable[tuple[str, int, int]], storage: Mapping
 def download(
     paths: Mapping[str, Path],
     storage: Mapping[str, str],
-    report_progress: Callable[[str, int, int | None], None] | None = None,
+    report_progress: Progress | None = None,
 ) -> dict[str, Path]:
     """Download objects, each below its folder, and return their local paths."""
     local_paths: dict[str, Path] = {}

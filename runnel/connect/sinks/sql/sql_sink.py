@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from runnel.connect.sinks import failpoints
-from runnel.connect.sinks.column_lookup import check_columns
+from runnel.connect.sinks.sink_target import check_sink_columns
 from runnel.connect.sinks.sql.writer import SinkColumn, SqlWriter, build_writer
 from runnel.declare.model.endpoints import Jdbc
 from runnel.declare.model.flow import Sink
@@ -120,7 +120,7 @@ class SqlSink:
             raise Mistake("SINK_KEY_VALUES", what, at=str(self._sink.place), fix=fix)
 
     def _build_columns(self, change: "OutgoingChange") -> tuple[SinkColumn, ...]:
-        check_columns(self._sink, change, self._key)
+        check_sink_columns(self._sink, change, self._key)
         return tuple(
             self._writer.build_column(column.name, column.kind, is_key=column.name in self._key)
             for column in change.columns

@@ -4,7 +4,7 @@ The rows and the content version stay the same, so a compaction causes no recomp
 writer: if another writer changed the same files meanwhile, the attempt is dropped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.scan.duckdb_types import DuckdbScanError
 from runnel.lake.upkeep.compact.file_selection import CompactionPlan, plan_compaction
 from runnel.lake.upkeep.compact.group_rewriter import rewrite_group
+from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
 from runnel.names import TableName
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
 _QUARANTINE = "quarantine"
 _PER_SOURCE_FILE_NOTE = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"

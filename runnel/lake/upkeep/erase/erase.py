@@ -8,7 +8,6 @@ The inbox of the table's source is erased first, so that no run ingests the rows
 computed from this table are reported and left unchanged.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from runnel.lake.upkeep.erase.version_references import NewVersionAppeared
 from runnel.lake.upkeep.gc import retained_results
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_catalog_rows, read_unexpired_commits
 from runnel.lake.warehouse_owner import confirm_owner
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-Progress = Callable[[str, int, int | None], None]
 ATTEMPTS = 20
 
 

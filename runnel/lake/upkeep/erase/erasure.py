@@ -35,6 +35,7 @@ from runnel.lake.upkeep.erase.version_references import (
 from runnel.lake.upkeep.erase.version_rewriter import LoadedVersion, VersionReader, VersionRewriter
 from runnel.lake.upkeep.gc.mark import MarkedFiles, normalize_path
 from runnel.lake.upkeep.gc.retained_commits import iter_version_uses, read_unexpired_commits
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-Progress = Callable[[str, int, int | None], None]
 Replacements = Mapping[str, DataFile | None]
 
 

@@ -20,7 +20,7 @@ from runnel.lake.upkeep.fsck import history_check
 from runnel.lake.upkeep.fsck.content_check import ContentChecker
 from runnel.lake.upkeep.fsck.findings import FsckFinding, FsckReport, sort_findings
 from runnel.lake.upkeep.gc import retained_results
-from runnel.lake.upkeep.gc.mark import Progress, normalize_path
+from runnel.lake.upkeep.gc.mark import normalize_path
 from runnel.lake.upkeep.gc.retained_commits import (
     CatalogRow,
     RetainedCommit,
@@ -31,6 +31,7 @@ from runnel.lake.upkeep.gc.retained_commits import (
 )
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.lake.upkeep.gc.sweep import is_lake_file
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -23,7 +23,7 @@ from runnel.lake.catalog.lock import lock_lake
 from runnel.lake.leases import expiry
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.upkeep.gc import inbox_expiry, retained_code, retained_results, sweep
-from runnel.lake.upkeep.gc.mark import MarkedFiles, Progress
+from runnel.lake.upkeep.gc.mark import MarkedFiles
 from runnel.lake.upkeep.gc.retained_commits import (
     CatalogRow,
     find_expired_commits,
@@ -36,6 +36,7 @@ from runnel.lake.upkeep.gc.retention import Retention
 from runnel.lake.upkeep.gc.squash import squash
 from runnel.lake.upkeep.gc.squashable_commits import find_squashable
 from runnel.lake.warehouse_owner import confirm_owner
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -4,7 +4,7 @@ Reads metadata, manifest lists and each manifest once, and collects a set of pat
 be read: the files that it names are unknown, so nothing may be deleted. Never writes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,13 @@ from runnel.lake.upkeep.manifest_reader import (
     read_manifest_files,
     read_manifest_list,
 )
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from runnel.lake.store import Store
     from runnel.lake.upkeep.gc.retained_commits import CatalogRow
-
-Progress = Callable[[str, int, int | None], None]
 
 
 def normalize_path(location: str) -> str:

@@ -21,7 +21,6 @@ from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.leases import expiry
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.upkeep.gc import retained_results
-from runnel.lake.upkeep.gc.mark import Progress
 from runnel.lake.upkeep.gc.retained_commits import (
     iter_version_uses,
     read_append_log_locations,
@@ -30,6 +29,7 @@ from runnel.lake.upkeep.gc.retained_commits import (
 )
 from runnel.lake.upkeep.relocate.metadata_rewrite import MetadataRewriter, WarehouseMove
 from runnel.lake.warehouse_owner import check_new_location, claim_warehouse
+from runnel.model.progress import Progress
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store

@@ -63,7 +63,7 @@ def _require_type(value: TypedExpression) -> str:
 def _size(call: FunctionCall) -> TypedExpression:
     (value,) = call.translate_arguments(1)
     function = "cardinality" if value.type.kind == "map" else "len"
-    return call.result(cast(f"{function}({require_kind(value, 'array_type', 'map')})", INT), INT, value)
+    return call.result(cast(f"{function}({require_kind(value, 'array', 'map')})", INT), INT, value)
 
 
 @rule("array_contains")

@@ -26,7 +26,7 @@ SYNONYMS = {
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 SIMPLE = (*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
 MAX_DIGITS = 38
-_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w$]*|\d+|[^\w\s])")
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[^\W\d][\w$]*|\d+|[^\w\s])")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class _SchemaParser:
 
     def parse_number(self) -> int:
         token = self.peek() or ""
-        if not token.isdigit():
+        if not token.isdecimal():
             raise self.syntax_error(
                 f"the schema {quote_value(self.text)} has {self.describe_next_token()} where a number was expected"
             )

@@ -14,6 +14,7 @@ GOOD = {
     "t timestamp_ntz, b binary, x boolean": "t timestamp_ntz|b binary|x boolean",
     "a array<map<string, struct<x: int, y decimal(3,1)>>>": "a array<map<string, struct<x: int, y: decimal(3,1)>>>",
     "`we``ird` tinyint": "we`ird tinyint",
+    "öl int, été struct<ärger: int>": "öl int|été struct<ärger: int>",
 }
 
 
@@ -25,6 +26,7 @@ def test_schemas(text, expected):
 
 BAD = ["", "id", "id long,", "id long day date", "id longg", "id decimal(40,2)", "id decimal(4,5)", "id decimal(x)"]
 BAD += ["a array<int", "a map<int>", "a struct<>", "id int, ID int", "`` int", "id int not", "1 int", "a int comment x"]
+BAD += ["d decimal(²)"]
 
 
 @pytest.mark.parametrize("text", BAD)

@@ -6,7 +6,7 @@ from math import isfinite
 
 from sqlglot import exp
 
-from runnel.query.data_types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID, DataType, decimal
+from runnel.query.data_types import DATE, DOUBLE, STRING, TIMESTAMP, VOID, DataType, decimal
 from runnel.query.dialect.typed_expression import MAX_DIGITS, TypedExpression, Untranslatable, cast, quote_string
 
 _NUMBER = re.compile(r"(-?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(BD|[LSYDF])?\Z", re.IGNORECASE)
@@ -163,5 +163,4 @@ def translate_interval(node: exp.Interval) -> TypedExpression:
     )
 
 
-ONE = TypedExpression(cast("1", INT), INT, "1", 1)
 NULL = TypedExpression("NULL", VOID, "NULL")

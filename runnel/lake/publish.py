@@ -115,7 +115,7 @@ def _publish_in_transaction(db: Database, connection: Connection, draft: CommitD
         "merged": draft.merged,
     }
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
-    commit = record_commit(db, connection, target, draft.id, values, changes)
+    commit = record_commit(db, connection, target, commit_id=draft.id, values=values, changes=changes)
     ingest_positions.write_positions(connection, commit, draft.processed_files)
     if draft.batch is not None:
         streams.record_batch(connection, draft.batch, commit.id, db.now(connection))

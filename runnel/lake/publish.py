@@ -6,6 +6,7 @@ succeeded; if the database is unreachable, the outcome is unknown and nothing is
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -24,6 +25,8 @@ from runnel.lake.history.commits import Commit, CommitChange, find_commit, has_e
 from runnel.lake.leases import slots
 from runnel.names import TableName, new_commit_id
 from runnel.phase_timer import measure_phase
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,19 @@ def publish(db: Database, draft: CommitDraft) -> Commit:
     return commit
 
 
-def publish_with_retry(db: Database, make_draft: Callable[[], CommitDraft], attempts: int = 50) -> Commit:
-    """Publish the draft that `make_draft` returns; call it again on the new base after each version conflict."""
+def retry_on_conflict(operation: Callable[[], T], attempts: int = 50) -> T:
+    """Return what `operation` returns; call it again, on the new base, after each version conflict."""
     for _ in range(attempts - 1):
         try:
-            return publish(db, make_draft())
+            return operation()
         except VersionConflict:
             continue
-    return publish(db, make_draft())
+    return operation()
+
+
+def publish_with_retry(db: Database, make_draft: Callable[[], CommitDraft]) -> Commit:
+    """Publish the draft that `make_draft` returns; call it again on the new base after each version conflict."""
+    return retry_on_conflict(lambda: publish(db, make_draft()))
 
 
 def _publish_in_transaction(db: Database, connection: Connection, draft: CommitDraft) -> Commit:
@@ -107,7 +115,7 @@ def _publish_in_transaction(db: Database, connection: Connection, draft: CommitD
         "merged": draft.merged,
     }
     changes = tuple(replace(change, content=change.content or change.after) for change in draft.changes)
-    commit = record_commit(db, connection, target, draft.id, values, changes)
+    commit = record_commit(db, connection, target, commit_id=draft.id, values=values, changes=changes)
     ingest_positions.write_positions(connection, commit, draft.processed_files)
     if draft.batch is not None:
         streams.record_batch(connection, draft.batch, commit.id, db.now(connection))

@@ -28,7 +28,6 @@ def append_files(
     *,
     base: str,
     pin: str | None = None,
-    detail: Mapping[str, Any] | None = None,
 ) -> Commit:
     """Add data files to an existing table, and publish it.
 
@@ -42,7 +41,7 @@ def append_files(
             raise Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the new table")
         return VersionEdit(added=files)
 
-    return publish_edit(store, branch, table, build_edit, message, pin=pin, detail=detail)
+    return publish_edit(store, branch, table, build_edit, message, pin=pin)
 
 
 def publish_edit(
@@ -52,7 +51,6 @@ def publish_edit(
     build_edit: Callable[[TableVersion], VersionEdit],
     message: str,
     *,
-    kind: str = "write",
     pin: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> Commit:
@@ -64,7 +62,7 @@ def publish_edit(
         staged_location = stage_version(store, version.location, version_edit)
         content = version.content if version_edit.is_rewrite else None
         change = CommitChange(table, version.location, staged_location, content, detail or {})
-        return CommitDraft(branch, message, store.author, (change,), kind=kind, pin=pin_id)
+        return CommitDraft(branch, message, store.author, (change,), pin=pin_id)
 
     with nullcontext(pin) if pin else acquire_pin(store.db, "write") as write_pin:
         return publish_with_retry(store.db, lambda: make_draft(write_pin))

@@ -30,6 +30,15 @@ from runnel.plan.steps import Plan, PlanStep
 _SPARK_ACTIONS = ("rows", "slices", "full", "stream")
 
 
+@dataclass(frozen=True)
+class PlanScope:
+    """Which tables to plan, and whether to compute them even if nothing changed: all rows, or those of some days."""
+
+    selected: frozenset[TableName]
+    full_refresh: bool = False
+    days: DateRange | None = None
+
+
 def make_plan(
     flow: Flow,
     facts: Facts,
@@ -37,16 +46,14 @@ def make_plan(
     *,
     branch: str,
     commit: str,
-    selected: frozenset[TableName],
-    full_refresh: bool = False,
-    days: DateRange | None = None,
+    scope: PlanScope,
 ) -> Plan:
     """Plan the steps of the selected tables; the other tables are read at their current versions.
 
     `fingerprints` is called once for each selected task. All missing inputs are raised at once.
     """
-    planner = _Planner(flow, facts, fingerprints, branch, selected, full_refresh, days)
-    levels = [[table for table in level if table in selected] for level in Graph(flow).levels]
+    planner = _Planner(flow, facts, fingerprints, branch, scope)
+    levels = [[table for table in level if table in scope.selected] for level in Graph(flow).levels]
     planner.look_up_current_results(table for level in levels for table in level if table in flow.tasks)
     for level in levels:
         planner.plan_level(level)
@@ -64,9 +71,7 @@ class _Planner:
     facts: Facts
     fingerprints: Callable[[Task], Fingerprint]
     branch: str
-    selected: frozenset[TableName]
-    full_refresh: bool
-    days: DateRange | None = None
+    scope: PlanScope
     task_fingerprints: dict[TableName, Fingerprint] = field(default_factory=dict)
     heads: dict[TableName, TableVersion] = field(default_factory=dict)
     pending: dict[TableName, PendingTable] = field(default_factory=dict)
@@ -171,12 +176,13 @@ class _Planner:
             if head is not None:
                 inputs[table] = head
             elif table not in self.pending:
-                self.mistakes.append(describe_missing_input(self.flow, task, table, self.selected))
+                self.mistakes.append(describe_missing_input(self.flow, task, table, self.scope.selected))
                 self.pending[table] = PendingTable(PlanStep(table, "full", "missing"))  # report it only once
         return self.build_case(task, inputs)
 
     def build_case(self, task: Task, inputs: Mapping[TableName, TableVersion]) -> TaskCase:
-        return TaskCase(task, self.task_fingerprints[task.table], inputs, self.branch, self.full_refresh, self.days)
+        fingerprint, scope = self.task_fingerprints[task.table], self.scope
+        return TaskCase(task, fingerprint, inputs, self.branch, scope.full_refresh, scope.days)
 
     def has_all_inputs(self, case: TaskCase) -> bool:
         return len(case.inputs) == len(case.task.input_tables)

@@ -66,8 +66,8 @@ class RunRecorder:
             f"run {spec.run} on {spec.branch} from commit {spec.commit.id}, {len(self._plan.work)} steps to do"
         )
         tables = {"tables": [str(step.table) for step in self._plan.work]}
-        code = spec.basis.code if spec.basis else None
-        runs.start(store.db, spec.run, spec.branch, store.author, tables, pin=spec.pin, code=code)
+        leases, code = runs.RunLeases(spec.pin), spec.basis.code if spec.basis else None
+        runs.start(store.db, spec.run, spec.branch, store.author, tables, leases=leases, code=code)
         self._reporting.observers.on_start(self.run_context)
         return self
 

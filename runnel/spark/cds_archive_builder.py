@@ -15,7 +15,7 @@ from runnel import failpoint
 from runnel.errors import RunnelError
 from runnel.spark import cds_training
 from runnel.spark.jvm import cache_dir, cds_archive, child_process
-from runnel.spark.jvm.command_line import build_class_path, build_spark_command
+from runnel.spark.jvm.command_line import DriverSettings, build_class_path, build_spark_command
 from runnel.spark.jvm.jars import ensure_jars
 from runnel.spark.jvm.java_home import Java, find_java
 from runnel.spark.jvm.launch import JvmStartError, find_exit_reason, launch_jvm
@@ -69,11 +69,11 @@ def _build_archive(java: Java, jars: Sequence[Path], path: Path) -> None:
 def _list_classes(java: Java, jars: Sequence[Path], folder: Path) -> None:
     settings = SparkSettings(master="local[2]", catalogs=(cds_training.build_catalog(folder),))
     scratch = create_scratch_dir()
-    memory = {"spark.driver.memory": "1g"}
-    command = build_spark_command(java, (), tuple(jars), settings.master, memory, scratch.path)
+    driver = DriverSettings(settings.master, {"spark.driver.memory": "1g"})
+    command = build_spark_command(java, tuple(jars), driver, scratch.path)
     options = ("-Xshare:off", f"-XX:DumpLoadedClassList={folder / 'classes'}")
     try:
-        jvm = launch_jvm(command, options, scratch, settings.master, folder / "log", _TIMEOUT_SECONDS)
+        jvm = launch_jvm(command, options, scratch, folder / "log", _TIMEOUT_SECONDS)
     except BaseException:
         scratch.remove()
         raise

@@ -21,6 +21,7 @@ from runnel.spark.catalog_conf import CatalogSettings, build_catalog_conf
 from runnel.spark.jvm import cache_dir, cds_archive
 from runnel.spark.jvm.command_line import (
     SHIPPED_SETTINGS,
+    DriverSettings,
     JvmCommand,
     build_class_path,
     build_spark_command,
@@ -172,10 +173,9 @@ def _launch_from_settings(settings: SparkSettings, report: ReportLine | None) ->
     scratch = create_scratch_dir()
     try:
         class_path_entries = build_class_path(jars, settings.conf)
-        command = build_spark_command(
-            java, jars, class_path_entries, settings.master, settings.conf, scratch.path, settings.is_short_lived
-        )
-        return _launch_with_archive(command, scratch, settings.master, log)
+        driver = DriverSettings(settings.master, settings.conf, settings.is_short_lived)
+        command = build_spark_command(java, class_path_entries, driver, scratch.path, jars=jars)
+        return _launch_with_archive(command, scratch, log)
     except BaseException as error:
         scratch.remove()
         if isinstance(error, OSError):
@@ -183,16 +183,15 @@ def _launch_from_settings(settings: SparkSettings, report: ReportLine | None) ->
         raise
 
 
-def _launch_with_archive(command: JvmCommand, scratch: OwnedDir, master: str, log: Path) -> Jvm:
+def _launch_with_archive(command: JvmCommand, scratch: OwnedDir, log: Path) -> Jvm:
     """Start the JVM with a class-data-sharing archive if there is one; if that fails, start it without."""
     archive_file = cds_archive.find_archive(command)
     try:
         if archive_file:
             with suppress(JvmStartError):
-                return launch_jvm(
-                    command, (f"-XX:SharedArchiveFile={archive_file}", "-Xshare:auto"), scratch, master, log
-                )
-        jvm = launch_jvm(command, ("-Xshare:auto",), scratch, master, log)
+                options = (f"-XX:SharedArchiveFile={archive_file}", "-Xshare:auto")
+                return launch_jvm(command, options, scratch, log)
+        jvm = launch_jvm(command, ("-Xshare:auto",), scratch, log)
     except JvmStartError as start_error:
         fix = "read the log; spark.driver.memory sets the memory and JAVA_HOME the Java; `runnel doctor` shows both"
         what = f"Spark's Java process ended while it was starting: {start_error.line}"

@@ -56,7 +56,7 @@ class SlotPool:
         with self._guard:
             number, session = self._free.pop() if self._free else (self._slot_count, None)
             self._slot_count += session is None
-        slot = slots.acquire_slot(self._store.db, self._worker, number, commit, tables, layers)
+        slot = slots.acquire_slot(self._store.db, self._worker, number, commit, tables, layers=layers)
         lease, has_ended = None, False
         try:
             lease = SlotLease(slot, session or self._create_session(slot.name))

@@ -65,7 +65,8 @@ class SpanRecorder:
         start: float,
         end: float,
         parent: str | None,
-        error: str | None,
+        *,
+        error: str | None = None,
         attributes: Mapping[str, AttributeValue],
     ) -> str | None:
         """Record a span that has ended, and return its `traceparent`."""

@@ -82,7 +82,9 @@ def record_span(
     name: str, start: float, end: float, parent: str | None, *, error: str | None = None, **attributes: AttributeValue
 ) -> str | None:
     """Record a span that has ended (times in seconds since the epoch), and return its `traceparent`."""
-    return None if _recorder is None else _recorder.record_span(name, start, end, parent, error, attributes)
+    if _recorder is None:
+        return None
+    return _recorder.record_span(name, start, end, parent, error=error, attributes=attributes)
 
 
 def record_phases(segments: "Iterable[PhaseSegment]", parent: str | None) -> None:
@@ -90,7 +92,7 @@ def record_phases(segments: "Iterable[PhaseSegment]", parent: str | None) -> Non
     if _recorder is not None:
         for segment in segments:
             if segment.seconds >= _MIN_PHASE_SECONDS:
-                _recorder.record_span(segment.phase, segment.start, segment.end, parent, None, {})
+                _recorder.record_span(segment.phase, segment.start, segment.end, parent, attributes={})
 
 
 def current_traceparent() -> str | None:

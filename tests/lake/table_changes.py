@@ -16,7 +16,7 @@ from runnel.lake.history.branches import fork_branch
 from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.iceberg import parquet_writer, table_metadata
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
-from runnel.lake.iceberg.snapshots import VersionEdit
+from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.lake.table_writer import publish_edit
@@ -69,14 +69,14 @@ def overwrite(
 
 def compact(store: Store, name: str, *, branch: str = "main", day: str | None = None) -> Commit:
     """Write the data files of a table anew, as one; the rows stay."""
-
-    def edit(version: Any) -> VersionEdit:
-        found = table_metadata.load_metadata(store, version.location)
-        old = [e for e in read_entries(store, found) if day is None or e.file.partition[0] == day]
-        rows = pa.concat_tables(pq.ParquetFile(entry.path).read() for entry in old)
-        return VersionEdit(added=written(store, found, rows), removed=old, is_rewrite=True)
-
-    return publish_edit(store, branch, TableName.parse(name), edit, f"compact {name}", kind="compact")
+    table = TableName.parse(name)
+    version = store.versions(store.commit(branch), [table])[table]
+    current = table_metadata.load_metadata(store, version.location)
+    old = [e for e in read_entries(store, current) if day is None or e.file.partition[0] == day]
+    rows = pa.concat_tables(pq.ParquetFile(entry.path).read() for entry in old)
+    edit = VersionEdit(added=written(store, current, rows), removed=old, is_rewrite=True)
+    change = CommitChange(table, version.location, stage_version(store, version.location, edit), version.content)
+    return publish(store.db, CommitDraft(branch, f"compact {name}", store.author, (change,), kind="compact"))
 
 
 def delete_rows(store: Store, name: str, places: Mapping[str, Sequence[int]], *, branch: str = "main") -> Commit:

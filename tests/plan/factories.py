@@ -18,7 +18,7 @@ from runnel.plan.facts import SourceChanges
 from runnel.plan.fingerprint.code.code_unit import FingerprintPart
 from runnel.plan.fingerprint.fingerprints import Fingerprint
 from runnel.plan.graph import Graph
-from runnel.plan.planner import make_plan
+from runnel.plan.planner import PlanScope, make_plan
 from runnel.plan.result_key import compute_task_key
 from runnel.plan.selection import select_tables
 from runnel.plan.steps import Plan, PlanStep
@@ -188,9 +188,7 @@ def planned(
         lambda each: mark(each, codes.get(str(each.table), "a")),
         branch="main",
         commit="c0ffee",
-        selected=select_tables(Graph(project), project, include, exclude, None),
-        full_refresh=full_refresh,
-        days=days,
+        scope=PlanScope(select_tables(Graph(project), project, include, exclude, None), full_refresh, days),
     )
 
 

@@ -303,7 +303,7 @@ def test_questions_only_for_levels_that_changed():
 
 
 def test_fingerprints_are_taken_once_and_only_of_what_is_selected():
-    from runnel.plan.planner import make_plan
+    from runnel.plan.planner import PlanScope, make_plan
     from tests.plan.factories import mark
 
     taken = []
@@ -313,5 +313,5 @@ def test_fingerprints_are_taken_once_and_only_of_what_is_selected():
         return mark(each)
 
     chosen = frozenset({name("dwd.orders"), name("dws.day")})
-    make_plan(SHOP, done(), take, branch="main", commit="c", selected=chosen)
+    make_plan(SHOP, done(), take, branch="main", commit="c", scope=PlanScope(chosen))
     assert taken == ["dwd.orders", "dws.day"]

@@ -33,7 +33,8 @@ ASIDE = TableName("quarantine", "dws_made")
 @pytest.fixture
 def context(store: Store, spark: "SparkSession") -> Iterator[TaskContext]:
     """Take a slot; nothing but what a test places is in it afterwards."""
-    taken = slots.acquire_slot(store.db, f"t{secrets.token_hex(6)}", 0, store.commit("main"), {}, ["dws", "quarantine"])
+    commit, layers = store.commit("main"), ["dws", "quarantine"]
+    taken = slots.acquire_slot(store.db, f"t{secrets.token_hex(6)}", 0, commit, {}, layers=layers)
     database = store.db.url.render_as_string(hide_password=False)
     session = create_slot_session(spark, CatalogSettings(taken.name, database, store.warehouse))
     yield TaskContext(store, taken, session, "run-1", NOW)

@@ -63,6 +63,14 @@ class RowDelta:
     columns: tuple[ComparedColumn, ...]
 
 
+@dataclass(frozen=True)
+class _VersionFiles:
+    """A version of a table, and those of its files whose rows are compared with the other version's."""
+
+    metadata: TableMetadata
+    entries: Sequence[FileEntry]
+
+
 def count_changed_rows(
     store: "Store", before: str | None, after: str | None, max_bytes: int = MAX_BYTES
 ) -> tuple[int, int]:
@@ -78,7 +86,10 @@ def count_changed_rows(
             sum(entry.file.record_count for entry in side_entries) for side_entries in (added_entries, removed_entries)
         )  # type: ignore[return-value]
     sql = _build_row_delta(
-        store, load_metadata(store, before), load_metadata(store, after), removed_entries, added_entries, max_bytes
+        store,
+        _VersionFiles(load_metadata(store, before), removed_entries),
+        _VersionFiles(load_metadata(store, after), added_entries),
+        max_bytes,
     ).sql
     added_sum, removed_sum = (
         f"coalesce(sum({function}({quote_identifier(COUNT)}, 0)), 0)" for function in ("greatest", "least")
@@ -96,34 +107,33 @@ def compute_row_delta(store: "Store", before: str | None, after: str | None, max
     existing_metadata = before_metadata or after_metadata
     assert existing_metadata is not None
     return _build_row_delta(
-        store, before_metadata or existing_metadata, after_metadata or existing_metadata, old, new, max_bytes
+        store,
+        _VersionFiles(before_metadata or existing_metadata, old),
+        _VersionFiles(after_metadata or existing_metadata, new),
+        max_bytes,
     )
 
 
-def _build_row_delta(
-    store: "Store",
-    before: TableMetadata,
-    after: TableMetadata,
-    old: Sequence[FileEntry],
-    new: Sequence[FileEntry],
-    max_bytes: int,
-) -> RowDelta:
-    is_file_table = table_properties.is_file_table(after)
-    size = sum(entry.file.file_size_in_bytes for entry in (*old, *new))
+def _build_row_delta(store: "Store", before: _VersionFiles, after: _VersionFiles, max_bytes: int) -> RowDelta:
+    is_file_table = table_properties.is_file_table(after.metadata)
+    size = sum(entry.file.file_size_in_bytes for entry in (*before.entries, *after.entries))
     if size > max_bytes and not is_file_table:
         raise DiffTooLarge(size, max_bytes)
-    pairs = [pair for pair in find_common_columns(before, after) if not (is_file_table and pair[1].name == "content")]
+    pairs = [
+        pair
+        for pair in find_common_columns(before.metadata, after.metadata)
+        if not (is_file_table and pair[1].name == "content")
+    ]
     columns = tuple(ComparedColumn(after_field.name, after_field.field_type) for _, after_field in pairs)
     selects = []
-    for sign, metadata, side_entries, side_index in ((1, after, new, 1), (-1, before, old, 0)):
+    for sign, side, side_index in ((1, after, 1), (-1, before, 0)):
         select_list = "".join(
             f", CAST({quote_identifier(pair[side_index].name)} AS "
             f"{to_duckdb_type(pair[1].field_type)}) AS {quote_identifier(pair[1].name)}"
             for pair in pairs
         )
-        selects.append(
-            f"SELECT {sign} AS {quote_identifier(COUNT)}{select_list} FROM ({rows_sql(store, metadata, side_entries)})"
-        )
+        rows = rows_sql(store, side.metadata, side.entries)
+        selects.append(f"SELECT {sign} AS {quote_identifier(COUNT)}{select_list} FROM ({rows})")
     return RowDelta(_group_rows_sql(" UNION ALL ".join(selects), columns), columns)
 
 

@@ -94,7 +94,7 @@ def build_range_test(paths: Sequence[str]) -> PathRangeTest:
 
 
 def publish_change_set(
-    store: "Store", branch: str, table: "TableName", change_set: FileChangeSet, message: str, pin: str
+    store: "Store", branch: str, table: "TableName", change_set: FileChangeSet, *, message: str, pin: str
 ) -> Commit | None:
     """Publish a change set, again on the newest version if another writer was faster; None if nothing is left to do.
 

@@ -74,7 +74,7 @@ def put_files(
         commit_message = message or (
             f"put {len(changed_writer.changed_paths)} file{'s' * (len(changed_writer.changed_paths) > 1)} into {table}"
         )
-        commit = publish_change_set(store, branch, table, change_set, commit_message, pin)
+        commit = publish_change_set(store, branch, table, change_set, message=commit_message, pin=pin)
     return PutResult(commit, result.added, result.replaced, result.unchanged, result.bytes)
 
 

@@ -56,7 +56,7 @@ def remove_files(
             return RemoveResult(None, tuple(removed_paths), removed_bytes)
         change_set = FileChangeSet(base, dict.fromkeys(removed_paths), removed_paths)
         commit_message = message or f"remove {len(removed_paths)} file{'s' * (len(removed_paths) > 1)} from {table}"
-        published = publish_change_set(store, branch, table, change_set, commit_message, pin)
+        published = publish_change_set(store, branch, table, change_set, message=commit_message, pin=pin)
     return RemoveResult(published, tuple(removed_paths), removed_bytes)
 
 

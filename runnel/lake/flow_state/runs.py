@@ -5,7 +5,7 @@ A run holds a pin or a slot while it works. If that lease has expired and no end
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,6 +37,17 @@ class Run:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class RunLeases:
+    """The leases that show that a run is alive: a pin, and a slot's name and token."""
+
+    pin: str | None = None
+    slot: tuple[str, str] | None = None
+
+
+_NO_LEASES = RunLeases()
+
+
 def start(
     db: Database,
     run_id: str,
@@ -44,16 +55,14 @@ def start(
     author: str,
     detail: Mapping[str, Any],
     *,
-    pin: str | None = None,
-    slot: tuple[str, str] | None = None,
+    leases: RunLeases = _NO_LEASES,
     code: ProjectCode | None = None,
 ) -> None:
-    """Record that a run has started. `pin` and `slot` (name and token) are the leases that show that it is alive.
+    """Record that a run has started, with the leases that show that it is alive. `code` is stored with it.
 
-    `code` is stored with it. May be called again, for example when the run acquires a slot: the last leases count.
+    May be called again, for example when the run acquires a slot: the last leases count.
     """
-    leases = {"pin": pin, "slot": list(slot) if slot else None}
-    text = json.dumps({**detail, _LEASES_KEY: leases}, sort_keys=True, default=str)
+    text = json.dumps({**detail, _LEASES_KEY: asdict(leases)}, sort_keys=True, default=str)
 
     def work(connection: Connection) -> None:
         lock_lake(connection)

@@ -136,7 +136,7 @@ def acquire_lease(db: Database, branch: str, table: TableName, code: str) -> Ite
     lease = StreamLease(db, branch, table, token)
     _own_tokens.add(token)
     try:
-        db.write(lambda connection: _acquire(db, connection, branch, table, code, token))
+        db.write(lambda connection: _acquire(connection, lease, code))
         start_lease_renewal(db, _STREAMS, lease._is_ours, stop)
         yield lease
     finally:
@@ -279,19 +279,20 @@ def list_checkpoint_folders(db: Database, warehouse: str) -> tuple[str, ...]:
     return tuple(f"{checkpoint_folder(warehouse, life)}/" for life in lives)
 
 
-def _acquire(db: Database, connection: Connection, branch: str, table: TableName, code: str, token: str) -> None:
+def _acquire(connection: Connection, lease: StreamLease, code: str) -> None:
     lock_lake(connection)
-    now = db.now(connection)
-    lease = {"token": token, "owner": current_lease_owner(), "expires_at": lease_expires_at(now)}
-    row = connection.execute(sa.select(_STREAMS).where(_is_stream(branch, table))).first()
-    if row is not None and row.token == token:
+    now, is_stream = lease.db.now(connection), _is_stream(lease.branch, lease.table)
+    lease_values = {"token": lease.token, "owner": current_lease_owner(), "expires_at": lease_expires_at(now)}
+    row = connection.execute(sa.select(_STREAMS).where(is_stream)).first()
+    if row is not None and row.token == lease.token:
         return  # an earlier attempt took effect, and its acknowledgement was lost
     if row is not None:
-        _refuse_leased(db, connection, row)
-        connection.execute(_STREAMS.update().where(_is_stream(branch, table)).values(**lease))
+        _refuse_leased(lease.db, connection, row)
+        connection.execute(_STREAMS.update().where(is_stream).values(**lease_values))
         return
-    values = {"branch": branch, "table_name": str(table), "life": uuid.uuid4().hex, "code": code, "tapes": "{}"}
-    connection.execute(_STREAMS.insert().values(**values, begun_at=now, state="idle", since=now, **lease))
+    stream_values = {"branch": lease.branch, "table_name": str(lease.table), "life": uuid.uuid4().hex, "code": code}
+    state_values = {"tapes": "{}", "begun_at": now, "state": "idle", "since": now}
+    connection.execute(_STREAMS.insert().values(**stream_values, **state_values, **lease_values))
 
 
 def _refuse_leased(db: Database, connection: Connection, row: Row[Any]) -> None:

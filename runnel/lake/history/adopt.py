@@ -84,7 +84,7 @@ def adopt_in_transaction(db: Database, connection: Connection, target: Branch) -
         return None
     tables = ", ".join(str(change.table) for change in changes[:5]) + (" ..." if len(changes) > 5 else "")
     values = {"kind": "adopt", "author": "another engine", "message": f"changed outside Runnel: {tables}"}
-    commit = record_commit(db, connection, target, new_commit_id(), values, changes)
+    commit = record_commit(db, connection, target, commit_id=new_commit_id(), values=values, changes=changes)
     failpoints.reach(failpoints.ADOPT_BEFORE_COMMIT)
     return commit
 
@@ -93,6 +93,7 @@ def record_commit(
     db: Database,
     connection: Connection,
     target: Branch,
+    *,
     commit_id: str,
     values: Mapping[str, str | None],
     changes: tuple[CommitChange, ...],

@@ -41,7 +41,7 @@ class Slot:
 
 
 def acquire_slot(
-    db: Database, worker: str, number: int, commit: Commit, tables: LakeState, layers: Iterable[str] = ()
+    db: Database, worker: str, number: int, commit: Commit, tables: LakeState, *, layers: Iterable[str] = ()
 ) -> Slot:
     """Acquire a slot and fill it with `tables` as they are at `commit`, in one transaction.
 

@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Conflict, VersionConflict, join_names
+from runnel.errors import Conflict, join_names
 from runnel.lake import failpoints
 from runnel.lake.history.commits import Commit, CommitChange, LakeState, read_sequence
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.merge.merge_plan import MergeDecision, MergePlan, plan_merge
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
-
-_ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,8 @@ def merge_branch(
     """
     staged: dict[tuple[object, ...], str] = {}
     with acquire_pin(store.db, "write") as pin:
-        for attempt in range(1, _ATTEMPTS + 1):
+
+        def merge_once() -> MergeResult:
             planned_sequence = store.db.read(read_sequence)
             plan = plan_merge(store, source, into)
             # If both sides reached the same content independently, a commit without changes records that: if the
@@ -90,22 +89,13 @@ def merge_branch(
                     planned_sequence=planned_sequence,
                 )
                 failpoints.reach(failpoints.MERGE_STAGED)
-                try:
-                    if compute is not None and plan.with_action("compute"):
-                        return MergeResult(
-                            compute(
-                                plan,
-                                _expected_state(store, plan, draft),
-                                planned_sequence,
-                                _create_publisher(store, draft),
-                            ),
-                            plan,
-                        )
+                if compute is None or not plan.with_action("compute"):
                     return MergeResult(publish(store.db, draft), plan)
-                except VersionConflict:
-                    if attempt == _ATTEMPTS:
-                        raise
-    raise AssertionError("unreachable")
+                expected_state = _expected_state(store, plan, draft)
+                publisher = _create_publisher(store, draft)
+                return MergeResult(compute(plan, expected_state, planned_sequence, publisher), plan)
+
+        return retry_on_conflict(merge_once)
 
 
 def _expected_state(store: "Store", plan: MergePlan, draft: CommitDraft) -> LakeState:

@@ -5,7 +5,7 @@ they don't overlap with what is undone. The position of a source is not changed.
 the same commits again changes nothing: revert the revert instead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -75,12 +75,22 @@ class _Undo:
         return has_same_files and _content_of(self.current) == _content_of(self.after)
 
 
+@dataclass(frozen=True)
+class _Revert:
+    """The commit to revert on a branch; `staged` has the locations of versions that earlier attempts staged."""
+
+    store: "Store"
+    commit: Commit
+    branch: str
+    staged: dict[tuple[object, ...], str] = field(default_factory=dict)
+
+
 def revert_commit(store: "Store", commit: str, branch: str = "main", message: str | None = None) -> Commit:
     """Undo what a commit changed, as a new commit on `branch`, whose history must contain it."""
     undone = store.commit(commit)
     parent = store.db.read(lambda connection: _check_revertible(connection, undone, branch))
     adopt_outside_changes(store.db, branch)
-    staged: dict[tuple[object, ...], str] = {}
+    revert = _Revert(store, undone, branch)
 
     with (
         acquire_pin(store.db, "write") as pin,
@@ -91,7 +101,7 @@ def revert_commit(store: "Store", commit: str, branch: str = "main", message: st
         def make_draft() -> CommitDraft:
             planned = store.db.read(read_sequence)
             undos = _read_undos(store, undone, parent, branch)
-            changes = _build_changes(store, undone, branch, undos, staged)
+            changes = _build_changes(revert, undos)
             if not changes:
                 what = f"there is nothing to revert: what commit {undone.id[:8]} changed is as it was before"
                 raise Mistake("REVERT_NOTHING", what, fix=f"`runnel show {undone.id[:8]}` lists its changes")
@@ -210,19 +220,17 @@ def _list_later_commits(connection: Connection, tip: Commit, commit: Commit, tab
     )
 
 
-def _build_changes(
-    store: "Store", commit: Commit, name: str, undos: list[_Undo], staged: dict[tuple[object, ...], str]
-) -> tuple[CommitChange, ...]:
+def _build_changes(revert: _Revert, undos: list[_Undo]) -> tuple[CommitChange, ...]:
     from runnel.lake.iceberg.table_definition import IncompatibleChanges
 
     changes, clashes = [], []
     for undo in undos:
         try:
-            change = _build_change(store, commit, name, undo, staged)
+            change = _build_change(revert, undo)
             if (
                 change is not None
                 and undo.positions is not None
-                and (path := undo.positions.find_file_read_since(store))
+                and (path := undo.positions.find_file_read_since(revert.store))
             ):
                 raise IncompatibleChanges(f"{path} was read again since, or its rows were released or taken back")
         except IncompatibleChanges as clash:
@@ -230,17 +238,15 @@ def _build_changes(
         else:
             changes += [change] if change else []
     if clashes:
-        raise RevertConflict(commit, name, clashes)
+        raise RevertConflict(revert.commit, revert.branch, clashes)
     return tuple(changes)
 
 
-def _build_change(
-    store: "Store", commit: Commit, name: str, undo: _Undo, staged: dict[tuple[object, ...], str]
-) -> CommitChange | None:
+def _build_change(revert: _Revert, undo: _Undo) -> CommitChange | None:
     from runnel.lake.iceberg.table_definition import IncompatibleChanges
 
-    current, before, after = undo.current, _find_previous_version(store, undo, staged), undo.after
-    detail, current_location = {"reverts": commit.id}, current.location if current else None
+    current, before, after = undo.current, _find_previous_version(revert, undo), undo.after
+    detail, current_location = {"reverts": revert.commit.id}, current.location if current else None
     if _content_of(current) == _content_of(before):
         return None
     if undo.is_untouched:
@@ -253,38 +259,34 @@ def _build_change(
         raise IncompatibleChanges("it was created by this commit, and would be dropped with what came later")
     if after is None:
         raise IncompatibleChanges("it was dropped by this commit, and created anew")
-    location = _stage_without_commit(store, commit, name, undo, (before, after, current), staged)
+    location = _stage_without_commit(revert, undo, (before, after, current))
     return CommitChange(undo.table, current_location, location, None, detail) if location else None
 
 
-def _find_previous_version(store: "Store", undo: _Undo, staged: dict[tuple[object, ...], str]) -> TableVersion | None:
+def _find_previous_version(revert: _Revert, undo: _Undo) -> TableVersion | None:
     """Return the version a table returns to; a source's table is emptied instead of dropped, like its position."""
     if undo.before is not None or undo.after is None or not undo.has_source:
         return undo.before
     from runnel.lake.merge.revert_sources import stage_empty_version
 
-    key = ("emptied", undo.after.location)
+    key, staged = ("emptied", undo.after.location), revert.staged
     if key not in staged:
-        staged[key] = stage_empty_version(store, undo.after).location
+        staged[key] = stage_empty_version(revert.store, undo.after).location
     return undo.after if staged[key] == undo.after.location else TableVersion(staged[key], staged[key])
 
 
 def _stage_without_commit(
-    store: "Store",
-    commit: Commit,
-    name: str,
-    undo: _Undo,
-    versions: tuple[TableVersion, TableVersion, TableVersion],
-    staged: dict[tuple[object, ...], str],
+    revert: _Revert, undo: _Undo, versions: tuple[TableVersion, TableVersion, TableVersion]
 ) -> str | None:
     """Stage the current version without the commit's change; None if nothing of that change is left."""
     from runnel.lake.merge.merge_plan import combine_changes, read_table_history
     from runnel.lake.merge.three_way import MergeSide
 
     before, after, current = versions
+    store, name, staged = revert.store, revert.branch, revert.staged
     tip = store.db.read(lambda connection: read_head(connection, name))
     ours = MergeSide(
-        f"branch {name}", current.location, partial(read_table_history, store, commit, after, tip, undo.table)
+        f"branch {name}", current.location, partial(read_table_history, store, revert.commit, after, tip, undo.table)
     )
     paths = undo.positions.paths if undo.positions else None
     edit = combine_changes(

@@ -39,6 +39,16 @@ class RewindResult:
     commit: Commit | None = None
 
 
+@dataclass(frozen=True)
+class _Rewind:
+    """What to reset on a branch, and the commit whose state it returns to."""
+
+    branch: str
+    target: Commit
+    table: TableName
+    other_tables: tuple[TableName, ...]
+
+
 def rewind_table(
     store: "Store",
     table: TableName,
@@ -51,14 +61,13 @@ def rewind_table(
     """Reset a source's table, its position and the existing `other_tables` to what they were at a ref."""
     adopt_outside_changes(store.db, branch)
     target = check_retained(store.commit(to))
+    rewind = _Rewind(branch, target, table, other_tables)
     with acquire_pin(store.db, "write") as pin, acquire_pin(store.db, "read", target.id):
         results: list[RewindResult] = []
 
         def make_draft() -> CommitDraft:
             planned = store.db.read(read_sequence)
-            changes, processed_files, result = store.db.read(
-                lambda connection: _plan_rewind(connection, store, branch, target, table, other_tables)
-            )
+            changes, processed_files, result = store.db.read(lambda connection: _plan_rewind(connection, store, rewind))
             results.append(result)
             if not changes and not processed_files:
                 what = f"`{table}` and what was read for it are as they were at {target.id[:8]} already"
@@ -83,14 +92,9 @@ def rewind_table(
 
 
 def _plan_rewind(
-    connection: Connection,
-    store: "Store",
-    branch: str,
-    target: Commit,
-    table: TableName,
-    other_tables: tuple[TableName, ...],
+    connection: Connection, store: "Store", rewind: _Rewind
 ) -> tuple[tuple[CommitChange, ...], tuple[ProcessedFile, ...], RewindResult]:
-    tip = read_head(connection, branch)
+    tip, target, table = read_head(connection, rewind.branch), rewind.target, rewind.table
     if not has_ingested(connection, tip, table):
         raise _no_source_error(connection, store, tip, table)
     current_position, target_position = read_position(connection, tip, table), read_position(connection, target, table)
@@ -98,7 +102,7 @@ def _plan_rewind(
     processed_files = _restore_position(current_position, target_position if version is not None else {})
     changes = [
         _build_change(item, find_version(connection, tip, item), find_version(connection, target, item))
-        for item in (table, *other_tables)
+        for item in (table, *rewind.other_tables)
     ]
     files = sum(item.path != STATE_PATH for item in processed_files)
     result = RewindResult(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runnel.model.change_size import ChangeSize
     from runnel.model.table_version import TableVersion
     from runnel.model.task_result import TaskResult
+    from runnel.plan.decisions.task import TaskCase
     from runnel.plan.facts import Facts
 
 _CHEAP_BYTES = 64 << 20  # scanning up to this many bytes is always worth it
@@ -31,14 +32,14 @@ class SlicePlan:
 
 
 def plan_slices(
-    task: Task,
-    inputs: "Mapping[TableName, TableVersion]",
+    case: "TaskCase",
     base: "TaskResult",
     change_sizes: "Mapping[TableName, ChangeSize]",
     facts: "Facts",
     input_size: tuple[int | None, int | None],
 ) -> SlicePlan | str:
     """Return what to compute by slices, or why everything is computed; `input_size`: rows and bytes of all inputs."""
+    task, inputs = case.task, case.inputs
     changed_slices: dict[TableName, tuple[ChangedSlice, ...] | None] = {}
     for table, change in change_sizes.items():
         key_expressions = slice_expressions(task, table, facts.columns(table, inputs[table]))

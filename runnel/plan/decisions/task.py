@@ -90,7 +90,7 @@ def decide_case(case: TaskCase, existing_result: TaskResult | None, facts: Facts
     base = facts.latest_result(case.task.table, head) if head is not None else None
     reason = explain_unusable_base(case, head, base)
     if case.days is not None and reason is None and base is not None and head is not None:
-        return _decide_backfill(case, existing_result, head, base, case.days, facts)
+        return _decide_backfill(case, existing_result, head, base, facts)
     if reason is not None or base is None:
         usual_step = _full_step(case, facts, reason or reasons.NOT_YET)
     else:
@@ -122,14 +122,11 @@ def _has_smaller_change(case: TaskCase, step: PlanStep, other: PlanStep, facts: 
 
 
 def _decide_backfill(
-    case: TaskCase,
-    existing_result: TaskResult | None,
-    head: TableVersion,
-    base: TaskResult,
-    days: DateRange,
-    facts: Facts,
+    case: TaskCase, existing_result: TaskResult | None, head: TableVersion, base: TaskResult, facts: Facts
 ) -> PlanStep:
     """Return the step of a case in a backfill, which computes slices of some days even if nothing changed."""
+    days = case.days
+    assert days is not None
     date_slices = (
         find_date_slices(case, head, facts) if full_computation_reason(case.task, base.full_reason) is None else None
     )
@@ -240,9 +237,7 @@ def _describe_removal(task: Task) -> str:
 def _decide_by_slices(
     case: TaskCase, base: TaskResult, facts: Facts, change_sizes: Mapping[TableName, ChangeSize], change_reason: str
 ) -> PlanStep:
-    slice_plan = plan_slices(
-        case.task, case.inputs, base, change_sizes, facts, total_input_size(case.inputs.items(), facts)
-    )
+    slice_plan = plan_slices(case, base, change_sizes, facts, total_input_size(case.inputs.items(), facts))
     if isinstance(slice_plan, str):
         return _full_step(case, facts, f"{change_reason}; {slice_plan}" if slice_plan else change_reason)
     return PlanStep(

@@ -90,7 +90,7 @@ class Fingerprinter:
         unit = self._walker.function_unit(function, set_params) if isinstance(function, FunctionType) else None
         if unit is None:  # a function of a package, or another callable
             unit = CodeUnit(str(task.table))
-            resolver = NameResolver(self._walker, task.place.file, {}, {}, task.name, task.place.line)
+            resolver = NameResolver(self._walker, task.place, {}, {}, task.name)
             resolver.add_value(task.name, function, kind="value")
             resolver.collector.fill_unit(unit, "", FingerprintPart("code", unit.label, "", task.place))
         return unit

@@ -12,7 +12,7 @@ from runnel.model.table_version import TableVersion
 from runnel.model.task_result import TaskResult
 from runnel.plan.facts import SourceChanges
 from runnel.plan.graph import Graph
-from runnel.plan.planner import make_plan
+from runnel.plan.planner import PlanScope, make_plan
 from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import read_file_changes
 from runnel.project.planning.source_answers import SourceAnswers
@@ -117,7 +117,8 @@ def plan_if_idle(
     try:
         selected = select_tables(Graph(flow), flow, request.select, request.exclude, _raise_needs_full_plan)
         facts = _FastPathFacts(glance, flow, settings.storage, answers or SourceAnswers(flow))
-        plan = make_plan(flow, facts, fingerprints, branch=request.branch, commit=glance.commit, selected=selected)
+        scope = PlanScope(selected)
+        plan = make_plan(flow, facts, fingerprints, branch=request.branch, commit=glance.commit, scope=scope)
     except NeedsFullPlan:
         return None
     finally:

@@ -10,7 +10,7 @@ from runnel.model.run_request import RunRequest
 from runnel.names import TableName
 from runnel.plan.fingerprint.fingerprints import Fingerprint, Fingerprinter
 from runnel.plan.graph import Graph
-from runnel.plan.planner import make_plan
+from runnel.plan.planner import PlanScope, make_plan
 from runnel.plan.selection import select_tables
 from runnel.project.planning.lake_facts import LakeFacts
 
@@ -92,9 +92,7 @@ def plan_state(
         fingerprints,
         branch=request.branch,
         commit=commit.id,
-        selected=selected,
-        full_refresh=request.full_refresh,
-        days=request.days,
+        scope=PlanScope(selected, request.full_refresh, request.days),
     )
     if request.verify and any(step.table in flow.tasks for step in plan.steps):
         plan = replace(plan, jvm=True)

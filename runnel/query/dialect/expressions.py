@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -25,7 +25,6 @@ from runnel.query.dialect.typed_expression import TypedExpression, Untranslatabl
 if TYPE_CHECKING:
     from runnel.query.dialect.select import TranslatedQuery
 
-N = TypeVar("N", bound=exp.Expr)
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _COMPARISONS |= {exp.NullSafeEQ: "<=>", exp.NullSafeNEQ: "!<=>"}
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}

@@ -7,7 +7,7 @@ from math import isfinite
 from sqlglot import exp
 
 from runnel.declare.model.column_types import MAX_DIGITS, SparkType, decimal
-from runnel.query.data_types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID
+from runnel.query.data_types import DATE, DOUBLE, STRING, TIMESTAMP, VOID
 from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, cast, quote_string
 
 _NUMBER = re.compile(r"(-?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(BD|[LSYDF])?\Z", re.IGNORECASE)
@@ -164,5 +164,4 @@ def translate_interval(node: exp.Interval) -> TypedExpression:
     )
 
 
-ONE = TypedExpression(cast("1", INT), INT, "1", 1)
 NULL = TypedExpression("NULL", VOID, "NULL")

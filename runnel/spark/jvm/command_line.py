@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,13 +42,23 @@ SHIPPED_SETTINGS = ("spark.jars", "spark.files", "spark.archives", "spark.submit
 
 
 @dataclass(frozen=True)
+class DriverSettings:
+    """What the command line of Spark's driver depends on; `is_short_lived` skips the optimising compiler."""
+
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    is_short_lived: bool = False
+
+
+@dataclass(frozen=True)
 class JvmCommand:
-    """A JVM to start: its options, its class path and its main class with arguments."""
+    """A JVM to start: its options, its class path, its main class with arguments, and the Spark master it is for."""
 
     java: Java
     options: tuple[str, ...]
     class_path: tuple[Path, ...]
     main_arguments: tuple[str, ...]
+    master: str
 
     def build_arguments(self, *extra_options: str) -> list[str]:
         """Return the full argument list, with extra options before the others."""
@@ -73,28 +83,28 @@ def build_class_path(jars: tuple[Path, ...], conf: Mapping[str, str]) -> tuple[P
 
 def build_spark_command(
     java: Java,
-    jars: tuple[Path, ...],
     class_path_entries: tuple[Path, ...],
-    master: str,
-    conf: Mapping[str, str],
+    settings: DriverSettings,
     scratch: Path,
-    is_short_lived: bool = False,
+    *,
+    jars: tuple[Path, ...] = (),
 ) -> JvmCommand:
     """Return the command that starts the gateway through which Python drives Spark.
 
     `class_path_entries` is the whole class path; `jars` are the part of it that a cluster's machines lack.
     """
+    master, conf = settings.master, settings.conf
     options = (
         *_MODULE_OPTIONS,
         _COLLECTOR_OPTION,
-        *((_FAST_COMPILE_OPTION,) if is_short_lived and is_local(master) else ()),
+        *((_FAST_COMPILE_OPTION,) if settings.is_short_lived and is_local(master) else ()),
         f"-Xmx{conf.get('spark.driver.memory') or f'{default_heap_bytes() >> 20}m'}",
         "-XX:-UsePerfData",  # no statistics file in the system's temporary folder
         f"-Djava.io.tmpdir={scratch}",
         f"-Dlog4j2.configurationFile={(scratch / 'log4j2.properties').as_uri()}",
         *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
     )
-    return JvmCommand(java, options, class_path_entries, _build_main_arguments(jars, master, conf))
+    return JvmCommand(java, options, class_path_entries, _build_main_arguments(jars, master, conf), master)
 
 
 def is_local(master: str) -> bool:

@@ -67,7 +67,6 @@ def launch_jvm(
     command: JvmCommand,
     options: Sequence[str],
     scratch: OwnedDir,
-    master: str,
     log: Path,
     timeout_seconds: float = _START_TIMEOUT_SECONDS,
 ) -> Jvm:
@@ -81,7 +80,7 @@ def launch_jvm(
     gateway_file = scratch.path / "gateway"
     gateway_file.unlink(missing_ok=True)
     jvm_process = child_process.spawn(
-        command.build_arguments(*options), log=log, env=_build_environment(gateway_file, master)
+        command.build_arguments(*options), log=log, env=_build_environment(gateway_file, command.master)
     )
     try:
         from pyspark import java_gateway, sql  # noqa: F401  imported while the JVM starts: both take their time

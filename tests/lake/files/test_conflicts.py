@@ -45,10 +45,10 @@ def while_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], obj
     def arrange(work: Callable[[], object]) -> None:
         real = put_module.publish_change_set
 
-        def late(*given):
+        def late(*arguments, **options):
             monkeypatch.setattr(put_module, "publish_change_set", real)
             work()
-            return real(*given)
+            return real(*arguments, **options)
 
         monkeypatch.setattr(put_module, "publish_change_set", late)
 
@@ -77,7 +77,9 @@ def test_a_removal_and_a_put_of_one_path_conflict(store: Store, tmp_path: Path, 
     put_tree(store, tmp_path / "base", BASE)
     real = remove_module.publish_change_set
     theirs = lambda: put_tree(store, tmp_path / "theirs", {"a": "theirs"})  # noqa: E731
-    monkeypatch.setattr(remove_module, "publish_change_set", lambda *given: (theirs(), real(*given))[1])
+    monkeypatch.setattr(
+        remove_module, "publish_change_set", lambda *arguments, **options: (theirs(), real(*arguments, **options))[1]
+    )
     with pytest.raises(Conflict, match="`a`"):
         remove_files(store, DOCS, ["a"])
 
@@ -88,10 +90,10 @@ def test_what_somebody_else_removed_needs_no_commit(store: Store, tmp_path: Path
     put_tree(store, tmp_path / "base", BASE)
     real = remove_module.publish_change_set
 
-    def late(*given):
+    def late(*arguments, **options):
         monkeypatch.setattr(remove_module, "publish_change_set", real)
         remove_files(store, DOCS, ["a"])
-        return real(*given)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(remove_module, "publish_change_set", late)
     assert remove_files(store, DOCS, ["a"]).commit is None

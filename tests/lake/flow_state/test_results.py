@@ -158,11 +158,11 @@ def test_tables_are_placed_in_a_slot(both: Store) -> None:
 def test_runs_are_listed_newest_first_and_a_lost_one_is_told(both: Store) -> None:
     commit = create(both, "ods.orders", rows((1, "d1", 5)))
     with acquire_pin(both.db, "write") as pin:
-        runs.start(both.db, "r-aa1", "main", "ada", {"selection": ["+x"]}, pin=pin)
-        runs.start(both.db, "r-ab2", "main", "ada", {}, slot=("run_w_1", "nobody"))
+        runs.start(both.db, "r-aa1", "main", "ada", {"selection": ["+x"]}, leases=runs.RunLeases(pin))
+        runs.start(both.db, "r-ab2", "main", "ada", {}, leases=runs.RunLeases(slot=("run_w_1", "nobody")))
         slot = slots.acquire_slot(both.db, "w", 1, commit, both.state())
         runs.start(both.db, "r-ab3", "dev", "eve", {})
-        runs.start(both.db, "r-ab3", "dev", "eve", {}, slot=slot.lease)
+        runs.start(both.db, "r-ab3", "dev", "eve", {}, leases=runs.RunLeases(slot=slot.lease))
         listed = both.db.read(lambda connection: runs.list_runs(connection, 10))
         assert [(found.id, found.state) for found in listed] == [
             ("r-ab3", "running"),

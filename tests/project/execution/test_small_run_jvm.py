@@ -7,7 +7,7 @@ import pytest
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import _reads_few_bytes
 from runnel.project.planning.plan_project import plan_project
-from runnel.spark.jvm.command_line import build_spark_command
+from runnel.spark.jvm.command_line import DriverSettings, build_spark_command
 from runnel.spark.jvm.java_home import find_java
 from tests.run.project import Project
 
@@ -20,13 +20,15 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 def test_only_a_brief_local_start_leaves_the_compiler_out(
     tmp_path: Path, brief: bool, master: str, is_in: bool
 ) -> None:
-    command = build_spark_command(find_java(), (), (), master, {}, tmp_path, brief)
+    settings = DriverSettings(master, is_short_lived=brief)
+    command = build_spark_command(find_java(), (), settings, tmp_path)
     assert (BRIEF in command.options) == is_in
 
 
 def test_what_users_say_about_java_comes_last(tmp_path: Path) -> None:
     conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
-    options = build_spark_command(find_java(), (), (), "local", conf, tmp_path, is_short_lived=True).options
+    settings = DriverSettings("local", conf, is_short_lived=True)
+    options = build_spark_command(find_java(), (), settings, tmp_path).options
     assert options.index(BRIEF) < options.index("-XX:TieredStopAtLevel=4")
 
 

@@ -20,7 +20,7 @@ def command(tmp_path, monkeypatch):
     home = cache_dir.ensure_folder("jars")
     for path in jars:
         (home / path.name).symlink_to(path)
-    return JvmCommand(find_java(), (), build_class_path(tuple(home / path.name for path in jars), {}), ())
+    return JvmCommand(find_java(), (), build_class_path(tuple(home / path.name for path in jars), {}), (), "local")
 
 
 def place(command, contents=b"archive"):
@@ -39,7 +39,7 @@ def test_broken_archive_goes_unnoticed(command, tmp_path):
 def test_archive_fits_until_a_jar_changes(command, tmp_path):
     jar = tmp_path / "extra.jar"
     shutil.copyfile(command.class_path[-1], jar)
-    longer = JvmCommand(command.java, (), (*command.class_path, jar), ())
+    longer = JvmCommand(command.java, (), (*command.class_path, jar), (), "local")
     place(longer)
     assert cds_archive.find_archive(longer)
     assert not cds_archive.find_archive(command)
@@ -49,7 +49,7 @@ def test_archive_fits_until_a_jar_changes(command, tmp_path):
 
 def test_folders_and_a_switch_do_without(command, tmp_path, monkeypatch):
     place(command)
-    assert not cds_archive.find_archive(JvmCommand(command.java, (), (*command.class_path, tmp_path), ()))
+    assert not cds_archive.find_archive(JvmCommand(command.java, (), (*command.class_path, tmp_path), (), "local"))
     monkeypatch.setenv("RUNNEL_CDS", "off")
     assert not cds_archive.find_archive(command)
 

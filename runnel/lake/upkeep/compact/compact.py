@@ -58,6 +58,28 @@ class CompactionResult:
 
 
 @dataclass(frozen=True)
+class _Options:
+    """What the caller of `compact` chose; the parameters of that name."""
+
+    target_bytes: int | None
+    force: bool
+    only_small: bool
+    report_progress: Progress | None
+
+
+@dataclass(frozen=True)
+class _TableCompaction:
+    """The compaction of a table on a branch, planned for the version with this `metadata`."""
+
+    store: "Store"
+    branch: str
+    table: "TableName"
+    metadata: "TableMetadata"
+    plan: CompactionPlan
+    target_bytes: int
+
+
+@dataclass(frozen=True)
 class _RewrittenFiles:
     """The new files, and which files each of them replaces."""
 
@@ -84,15 +106,14 @@ def compact(
     store.db.read(lambda connection: branch_of(connection, branch))
     commit = store.commit(branch)
     versions = store.versions(commit, [table]) if table is not None else store.state(commit)
+    options = _Options(target_bytes, force, only_small, report_progress)
     results = []
     for name, version in versions.items():
         if _keeps_source_files_apart(store, commit, name, version):
             results.append(CompactionResult(str(name), None, note=_PER_SOURCE_FILE_NOTE))
             continue
         try:
-            results.append(
-                _compact_table(store, branch, name, version, target_bytes, force, only_small, report_progress)
-            )
+            results.append(_compact_table(store, branch, name, version, options))
         except (DuckdbScanError, UnwritableTable) as error:
             results.append(CompactionResult(str(name), None, note=error.what))
     return tuple(results)
@@ -119,67 +140,48 @@ def _keeps_source_files_apart(store: "Store", commit: Commit, table: "TableName"
 
 
 def _compact_table(
-    store: "Store",
-    branch: str,
-    table: "TableName",
-    version: TableVersion,
-    target_bytes: int | None,
-    force: bool,
-    only_small: bool,
-    report_progress: Progress | None,
+    store: "Store", branch: str, table: "TableName", version: TableVersion, options: _Options
 ) -> CompactionResult:
     with acquire_pin(store.db, "write") as pin:
         metadata = load_metadata(store, version.location)
         check_writable(metadata)
-        target = target_bytes or int(metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES))
-        plan = plan_compaction(store, metadata, target, force=force, only_small=only_small)
+        table_target_bytes = metadata.properties.get("write.target-file-size-bytes", TARGET_BYTES)
+        target_bytes = options.target_bytes or int(table_target_bytes)
+        plan = plan_compaction(store, metadata, target_bytes, force=options.force, only_small=options.only_small)
         if plan.is_empty:
             return CompactionResult(str(table), None, note="nothing to do")
-        rewritten = _rewrite_groups(store, table, metadata, plan, target, report_progress)
+        compaction = _TableCompaction(store, branch, table, metadata, plan, target_bytes)
+        rewritten = _rewrite_groups(compaction, options.report_progress)
         failpoints.reach(failpoints.COMPACT_FILES)
-        return _publish_compaction(store, branch, table, metadata, plan, rewritten, pin)
+        return _publish_compaction(compaction, rewritten, pin)
 
 
-def _rewrite_groups(
-    store: "Store",
-    table: "TableName",
-    metadata: "TableMetadata",
-    plan: CompactionPlan,
-    target: int,
-    report_progress: Progress | None,
-) -> _RewrittenFiles:
+def _rewrite_groups(compaction: _TableCompaction, report_progress: Progress | None) -> _RewrittenFiles:
     files: list[DataFile] = []
     replaces: dict[str, list[str]] = {}
-    done, total = 0, sum(group.rows for group in plan.groups)
+    done, total = 0, sum(group.rows for group in compaction.plan.groups)
 
     def report_rows(rows: int) -> None:
         nonlocal done
         done += rows
         if report_progress is not None:
-            report_progress(f"compact {table}", done, total)
+            report_progress(f"compact {compaction.table}", done, total)
 
-    for group in plan.groups:
-        new_files = rewrite_group(store, metadata, group, target, report_rows)
+    for group in compaction.plan.groups:
+        new_files = rewrite_group(compaction.store, compaction.metadata, group, compaction.target_bytes, report_rows)
         files += new_files
         replaces |= {file.file_path: [entry.path for entry in group.data] for file in new_files}
     return _RewrittenFiles(tuple(files), replaces)
 
 
-def _publish_compaction(
-    store: "Store",
-    branch: str,
-    table: "TableName",
-    metadata: "TableMetadata",
-    plan: CompactionPlan,
-    rewritten: _RewrittenFiles,
-    pin: str,
-) -> CompactionResult:
+def _publish_compaction(compaction: _TableCompaction, rewritten: _RewrittenFiles, pin: str) -> CompactionResult:
+    store, branch, table, plan = compaction.store, compaction.branch, compaction.table, compaction.plan
     conflict_result = CompactionResult(
         str(table), None, note="somebody else changed the same files meanwhile; try again later"
     )
     for _ in range(ATTEMPTS):
         version = _read_current_version(store, branch, table)
-        removed_entries = _find_removed_entries(store, metadata, version, plan)
+        removed_entries = _find_removed_entries(compaction, version)
         if version is None or removed_entries is None:
             return conflict_result
         sequence = max((entry.sequence for entry in plan.replaced_files), default=None)
@@ -198,7 +200,7 @@ def _publish_compaction(
             commit = publish(store.db, CommitDraft(branch, message, store.author, (change,), kind="compact", pin=pin))
         except VersionConflict:
             continue
-        return _build_result(store, table, commit.id, version.location, staged, plan, rewritten)
+        return _build_result(compaction, rewritten, commit.id, version.location, staged)
     return conflict_result
 
 
@@ -207,14 +209,13 @@ def _read_current_version(store: "Store", branch: str, table: "TableName") -> Ta
     return store.db.read(lambda connection: find_version(connection, commit, table))
 
 
-def _find_removed_entries(
-    store: "Store", planned_metadata: "TableMetadata", version: TableVersion | None, plan: CompactionPlan
-) -> tuple[FileEntry, ...] | None:
+def _find_removed_entries(compaction: _TableCompaction, version: TableVersion | None) -> tuple[FileEntry, ...] | None:
     """Return the entries that a compaction removes from a version, or None if the rows of those files have changed.
 
     New rows and new columns don't matter. But a new delete file may name rows of these files, by position or by
     value, and the new files would bring them back; and a revert may restore files that a dropped delete applied to.
     """
+    store, plan, planned_metadata = compaction.store, compaction.plan, compaction.metadata
     metadata = load_metadata(store, version.location) if version is not None else None
     if metadata is None or metadata.table_uuid != planned_metadata.table_uuid:
         return None
@@ -237,16 +238,11 @@ def _find_removed_entries(
 
 
 def _build_result(
-    store: "Store",
-    table: "TableName",
-    commit: str,
-    before: str,
-    after: str,
-    plan: CompactionPlan,
-    rewritten: _RewrittenFiles,
+    compaction: _TableCompaction, rewritten: _RewrittenFiles, commit: str, before: str, after: str
 ) -> CompactionResult:
+    store, plan = compaction.store, compaction.plan
     return CompactionResult(
-        str(table),
+        str(compaction.table),
         commit,
         files_before=len(plan.replaced_files),
         files_after=len(rewritten.files),

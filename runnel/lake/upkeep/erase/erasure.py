@@ -122,12 +122,7 @@ class Erasure:
         columns = row_matches.ConditionColumns(self.condition, newest_versions, self.versions.values())
         try:
             row_matches.find_matches(
-                self.store,
-                self.condition,
-                columns,
-                self.versions.values(),
-                self._matches,
-                self._make_phase_reporter("look"),
+                self.store, columns, self.versions.values(), self._matches, self._make_phase_reporter("look")
             )
         except DuckdbScanError as error:
             raise _needs_spark_error(error.what) from error

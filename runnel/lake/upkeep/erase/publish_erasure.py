@@ -152,7 +152,8 @@ def _record_commit(store: "Store", connection: Connection, target: Branch, commi
         if str(table) in erasure.names and version.location in new_locations
     )
     values = {"kind": "erase", "author": store.author, "message": f"erase {rows} rows of {erasure.table}"}
-    return record_commit(store.db, connection, get_branch(connection, target.name), commit_id, values, changes).id
+    branch = get_branch(connection, target.name)
+    return record_commit(store.db, connection, branch, commit_id=commit_id, values=values, changes=changes).id
 
 
 def _check_pin(connection: Connection, pin: str) -> None:

@@ -75,7 +75,7 @@ class ConditionColumns:
     def __init__(
         self, condition: Condition, newest: Sequence[LoadedVersion], versions: Iterable[LoadedVersion]
     ) -> None:
-        self.names = condition.columns
+        self.condition, self.names = condition, condition.columns
         self.types: dict[tuple[str, int], IcebergType] = {}
         versions_by_age = sorted(versions, key=lambda version: -version.metadata.last_updated_ms)
         self._identities = {name: self._find_identities(name, newest, versions_by_age) for name in self.names}
@@ -142,7 +142,6 @@ class ConditionColumns:
 
 def find_matches(
     store: "Store",
-    condition: Condition,
     columns: ConditionColumns,
     versions: Iterable[LoadedVersion],
     matches: RowMatches,
@@ -158,12 +157,12 @@ def find_matches(
         key = (ids, metadata.location, is_file_table(metadata), repr(metadata.partition_specs), mapping)
         groups.setdefault(key, []).append(candidate)
     done = 0
-    for (ids, _, has_blobs, *_rest), group in groups.items():
+    for (ids, *_rest), group in groups.items():
         fields = columns.build_fields(ids)
-        sql = render_condition(condition, {column.name: column for column in fields})
+        sql = render_condition(columns.condition, {column.name: column for column in fields})
         for start in range(0, len(group), _FILES_AT_ONCE):
             batch = group[start : start + _FILES_AT_ONCE]
-            _search_files(store, batch, fields, sql, has_blobs, matches)
+            _search_files(store, batch, fields, sql, matches)
             done += len(batch)
             report_progress(done, len(candidates))
 
@@ -198,17 +197,12 @@ def _agree_field_ids(columns: ConditionColumns, candidate: _FileCandidate) -> Fi
 
 
 def _search_files(
-    store: "Store",
-    batch: Sequence[_FileCandidate],
-    fields: list[NestedField],
-    where: str,
-    has_blobs: bool,
-    matches: RowMatches,
+    store: "Store", batch: Sequence[_FileCandidate], fields: list[NestedField], where: str, matches: RowMatches
 ) -> None:
     import duckdb
 
     metadata = batch[0].metadata
-    blob = _find_column(metadata.schema(), _BLOB) if has_blobs else None
+    blob = _find_column(metadata.schema(), _BLOB) if is_file_table(metadata) else None
     read_fields = list(fields)
     if blob is not None and all(column.field_id != blob.field_id for column in fields):
         read_fields.append(NestedField(blob.field_id, _BLOB, blob.field_type, required=False))

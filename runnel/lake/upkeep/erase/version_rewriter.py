@@ -174,11 +174,6 @@ class VersionRewriter:
         return self._manifests_by_key[key]
 
 
-def rewrite_version(store: "Store", location: str, replacements: Mapping[str, DataFile | None]) -> str:
-    """Stage a version that differs from the one at `location` by its files, and return its location."""
-    return VersionRewriter(store).rewrite(VersionReader(store).read_version(location), replacements)
-
-
 def _get_path(file: DataFile | None) -> str | None:
     return file.file_path if file is not None else None
 

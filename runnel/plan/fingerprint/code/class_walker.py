@@ -53,8 +53,8 @@ def build_class_unit(walker: "CodeWalker", kind: type) -> CodeUnit | None:
 def _fill_class(walker: "CodeWalker", unit: CodeUnit, kind: type, file: str, globals_: dict[str, Any]) -> None:
     source = walker.find_source(walker.project.path(file))
     nodes = source.find_classes(kind.__qualname__) if source is not None else []
-    line = nodes[0].lineno if nodes else 1
-    resolver = NameResolver(walker, file, globals_, {}, kind.__qualname__, line)
+    place = SourceLocation(file, nodes[0].lineno if nodes else 1)
+    resolver = NameResolver(walker, place, globals_, {}, kind.__qualname__)
     text = kind.__qualname__
     statements: Statements = ()
     for code in (source.normalize_node(node) for node in nodes) if source is not None else ():
@@ -69,9 +69,7 @@ def _fill_class(walker: "CodeWalker", unit: CodeUnit, kind: type, file: str, glo
         # Skip what decorators such as dataclass generate: it follows from the body of the class.
         if name not in _GENERATED_ATTRIBUTES and (not nodes or name in written_names or not name.startswith("__")):
             resolver.add_value(name, value, kind="attribute", lenient=True)
-    resolver.collector.fill_unit(
-        unit, text, FingerprintPart("code", unit.label, short_hash(text), SourceLocation(file, line), statements)
-    )
+    resolver.collector.fill_unit(unit, text, FingerprintPart("code", unit.label, short_hash(text), place, statements))
 
 
 def _find_home(walker: "CodeWalker", kind: type) -> tuple[str, dict[str, Any]] | None:

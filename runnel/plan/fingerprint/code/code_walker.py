@@ -115,10 +115,8 @@ class CodeWalker:
         self, unit: CodeUnit, function: FunctionType, file: str, code: NormalizedCode | None, set_params: frozenset[str]
     ) -> None:
         code_object = function.__code__
-        line = code.statements[0][0] if code else code_object.co_firstlineno
-        resolver = NameResolver(
-            self, file, function.__globals__, _read_closure(function), code_object.co_qualname, line
-        )
+        place = SourceLocation(file, code.statements[0][0] if code else code_object.co_firstlineno)
+        resolver = NameResolver(self, place, function.__globals__, _read_closure(function), code_object.co_qualname)
         text = code.hash if code else hash_bytecode(code_object)
         resolver.add_defaults(function, set_params)
         statements = code.statements if code else ()
@@ -133,13 +131,13 @@ class CodeWalker:
             resolver.follow_names(
                 [NameUse((name,), True, code_object.co_firstlineno) for name in list_code_names(code_object)], ()
             )
-        part = FingerprintPart("code", unit.label, short_hash(text), SourceLocation(file, line), statements)
+        part = FingerprintPart("code", unit.label, short_hash(text), place, statements)
         resolver.collector.fill_unit(unit, text, part)
 
     def _fill_file(self, unit: CodeUnit, file: str, file_globals: Mapping[str, Any]) -> None:
         source = self.find_source(self.project.path(file))
         code = source.normalize_node(source.tree) if source is not None else None
-        resolver = NameResolver(self, file, file_globals, {}, "", 1)
+        resolver = NameResolver(self, SourceLocation(file, 1), file_globals, {}, "")
         files = {
             resolver.find_imported_file(reference)
             for reference in (source.iter_imports() if source is not None else ())

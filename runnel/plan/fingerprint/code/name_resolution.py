@@ -36,19 +36,18 @@ class NameResolver:
     def __init__(
         self,
         walker: "CodeWalker",
-        file: str,
+        place: SourceLocation,
         globals_: Mapping[str, Any],
         closure: Mapping[str, Any],
         owner: str,
-        line: int,
     ) -> None:
         self.walker = walker
         self.project = walker.project
-        self.file = file
+        self.place = place
+        self.file = place.file
         self.globals = globals_
         self.closure = closure
         self.owner = owner
-        self.line = line
         self.collector = ReferenceCollector()
 
     def follow_names(self, uses: Iterable[NameUse], imports: Iterable[ImportedName]) -> None:
@@ -139,7 +138,7 @@ class NameResolver:
         lenient: bool = False,
     ) -> None:
         """Add what a name refers to: a code unit, or a value."""
-        line = name_use.line if name_use else self.line
+        line = name_use.line if name_use else self.place.line
         dynamic_lookup = _dynamic_lookup_name(value)
         if dynamic_lookup and not lenient:
             return self.add_file(self.file, f"{dynamic_lookup} at {self.file}:{line}")
@@ -153,11 +152,7 @@ class NameResolver:
                         self.add_value(f"{name}.{attribute}", vars(value)[attribute], home=home, name_use=name_use)
                 return None
         unit = self.walker.value_unit(value, lenient=lenient)
-        place = (
-            self.find_binding_location(home or self.file, name, line)
-            if kind == "constant"
-            else SourceLocation(self.file, self.line)
-        )
+        place = self.find_binding_location(home or self.file, name, line) if kind == "constant" else self.place
         self.collector.add_value(name, unit, kind, self.full_name(kind, name, place), place)
         for type_name in unit.unknown:
             self.add_file(place.file, f"`{name}` is a {type_name} at {place}")

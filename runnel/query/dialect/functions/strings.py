@@ -52,9 +52,7 @@ def _substring(call: FunctionCall) -> TypedExpression:
     subject = require_kind(values[0], "string")
     start = require_int_literal(values[1], "a start")
     count = require_int_literal(values[2], "a length") if len(values) == 3 else None
-    name_arguments = values if count is not None or call.name == "substr" else [*values, "2147483647"]
-    if call.name == "substr" and count is None:
-        name_arguments = [*values, "2147483647"]
+    name_arguments = values if count is not None else [*values, "2147483647"]
     return call.result(substring_sql(subject, start, count), STRING, *name_arguments)
 
 

@@ -133,7 +133,8 @@ class LoopSupervisor:
         db, basis = self._lake.store.db, RunBasis(self._flow, self._lake.settings)
         detail = {"tables": [loop.name for loop in self.loops], "up": True}
         with acquire_pin(db, "read") as pin:
-            runs.start(db, self.run_id, self._branch, self._lake.store.author, detail, pin=pin, code=basis.code)
+            leases, author = runs.RunLeases(pin), self._lake.store.author
+            runs.start(db, self.run_id, self._branch, author, detail, leases=leases, code=basis.code)
             try:
                 yield
             finally:

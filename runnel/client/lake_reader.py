@@ -108,13 +108,15 @@ class LakeReader:
 
     def load(self, table: str, *files: str | Path, branch: str = "main", **options: Any) -> "LoadResult":
         """Add the rows of CSV, JSON lines or Parquet files to a table, creating it if it is missing."""
-        from runnel.connect.load.load import load_files
+        from runnel.connect.load.load import LoadOptions, load_files
 
         patterns: Sequence[str] = [str(file) for file in files]
         for name in ("key", "partition"):  # a single column may be given as a string
             if isinstance(options.get(name), str):
                 options[name] = [options[name]]
-        return load_files(self.store, TableName.parse(table), patterns, branch=branch, **options)
+        progress = options.pop("progress", None)
+        load_options = LoadOptions(branch=branch, **options)
+        return load_files(self.store, TableName.parse(table), patterns, load_options, progress=progress)
 
     def put(self, table: str, *paths: str | Path, branch: str = "main", prefix: str = "") -> "PutResult":
         """Put files and folders into a file table, in one commit."""

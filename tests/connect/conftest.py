@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runnel.connect.http import rate_limit
-from runnel.connect.load.load import LoadResult, load_files
+from runnel.connect.load.load import LoadOptions, LoadResult, load_files
 from runnel.declare.model.column_types import parse_columns
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source
@@ -52,7 +52,8 @@ def loading(store: Store, data: Writing) -> Loading:
     """Return `load` into ods.orders of an empty lake."""
 
     def work(*patterns: str, table: str = "ods.orders", **options: Any) -> LoadResult:
-        return load_files(store, TableName.parse(table), patterns, **options)
+        progress = options.pop("progress", None)
+        return load_files(store, TableName.parse(table), patterns, LoadOptions(**options), progress=progress)
 
     return work
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.connect.load.load import load_files
+from runnel.connect.load.load import LoadOptions, load_files
 from runnel.lake.store import Store
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.fsck.fsck import fsck
@@ -23,7 +23,7 @@ def write(path: Path, **columns: Any) -> None:
 
 
 def register(store: Store, *patterns: Path) -> None:
-    load_files(store, TableName.parse(T), [str(pattern) for pattern in patterns], in_place=True)
+    load_files(store, TableName.parse(T), [str(pattern) for pattern in patterns], LoadOptions(in_place=True))
 
 
 def test_hive_folders(engines: Engines, store: Store, tmp_path: Path) -> None:

@@ -71,29 +71,26 @@ def load(
     Globs are fine, quoted. An undeclared table is created. See docs/load.md.
     """
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
-    from runnel.connect.load.load import load_files
+    from runnel.connect.load.load import LoadOptions, load_files
 
     csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
+    options = LoadOptions(
+        branch=branch,
+        format=format_,
+        schema=schema,
+        partition=partition,
+        key=key,
+        on_new_column=on_new_column,
+        on_bad=on_bad,
+        replace=replace,
+        in_place=in_place,
+        message=message,
+        csv=csv,
+        document=DocumentOptions(records, row_tag, encoding),
+    )
     with open_lake() as project_lake:
         with show_progress(quiet=as_json) as report_progress:
-            result = load_files(
-                project_lake.store,
-                TableName.parse(table),
-                files,
-                branch=branch,
-                format=format_,
-                schema=schema,
-                partition=partition,
-                key=key,
-                on_new_column=on_new_column,
-                on_bad=on_bad,
-                replace=replace,
-                in_place=in_place,
-                message=message,
-                csv=csv,
-                document=DocumentOptions(records, row_tag, encoding),
-                progress=report_progress,
-            )
+            result = load_files(project_lake.store, TableName.parse(table), files, options, progress=report_progress)
         if not as_json:
             _show_result(table, result)
         deliveries = deliver_after_command(project_lake, branch, quiet=as_json) if result.commit else ()

@@ -38,6 +38,28 @@ MAX_NAMED_FILES = 1000
 
 
 @dataclass(frozen=True)
+class LoadOptions:
+    """What a user may choose for a load.
+
+    `schema` declares types as Spark writes them; types that it leaves out are inferred. `replace` removes the existing
+    rows in the same commit. `in_place` registers Parquet files without copying them.
+    """
+
+    branch: str = "main"
+    format: str | None = None
+    schema: str | None = None
+    partition: Sequence[str] = ()
+    key: Sequence[str] = ()
+    on_new_column: str = "add"
+    on_bad: str = "stop"
+    replace: bool = False
+    in_place: bool = False
+    message: str | None = None
+    csv: CsvOptions | None = None
+    document: DocumentOptions | None = None
+
+
+@dataclass(frozen=True)
 class LoadResult:
     """The result of a load. `commit` is None if there was nothing to do: no rows and no new column."""
 
@@ -59,54 +81,48 @@ def load_files(
     store: "Store",
     table: "TableName",
     patterns: Sequence[str],
+    options: LoadOptions | None = None,
     *,
-    branch: str = "main",
-    format: str | None = None,
-    schema: str | None = None,
-    partition: Sequence[str] = (),
-    key: Sequence[str] = (),
-    on_new_column: str = "add",
-    on_bad: str = "stop",
-    replace: bool = False,
-    in_place: bool = False,
-    message: str | None = None,
-    csv: CsvOptions | None = None,
-    document: DocumentOptions | None = None,
     progress: Progress | None = None,
 ) -> LoadResult:
     """Load the files that paths and globs match into a table of a branch; create the table if it does not exist.
 
-    `schema` declares types as Spark writes them; types that it leaves out are inferred. `replace` removes the existing
-    rows in the same commit. `in_place` registers Parquet files without copying them. Raises Mistake with a report of
-    bad rows.
+    Raises Mistake with a report of bad rows.
     """
+    options = options or LoadOptions()
+    branch = options.branch
     store.db.read(lambda connection: known_branch(connection, branch))
-    files = find_files(patterns)
-    request = LoadRequest(
-        table=table,
-        files=files,
-        format=detect_format(files, format),
-        branch=branch,
-        schema=parse_columns(schema) if schema is not None else (),
-        partition=tuple(partition),
-        key=tuple(key),
-        on_new_column=on_new_column,
-        on_bad=on_bad,
-        replace=replace,
-        in_place=in_place,
-        csv=csv or CsvOptions(),
-        document=document or DocumentOptions(),
-    )
-    check_options(request.csv)
-    if in_place:
+    request = _build_request(table, patterns, options)
+    if options.in_place:
         request = register_parquet.prepare_request(store, request)
     with acquire_pin(store.db, "write") as pin:
         for _ in range(ATTEMPTS):
             try:
-                return _load_once(store, request, message, pin, progress)
+                return _load_once(store, request, options.message, pin, progress)
             except (_TableChanged, VersionConflict):
                 continue
         raise VersionConflict(branch, [str(table)])
+
+
+def _build_request(table: "TableName", patterns: Sequence[str], options: LoadOptions) -> LoadRequest:
+    files = find_files(patterns)
+    request = LoadRequest(
+        table=table,
+        files=files,
+        format=detect_format(files, options.format),
+        branch=options.branch,
+        schema=parse_columns(options.schema) if options.schema is not None else (),
+        partition=tuple(options.partition),
+        key=tuple(options.key),
+        on_new_column=options.on_new_column,
+        on_bad=options.on_bad,
+        replace=options.replace,
+        in_place=options.in_place,
+        csv=options.csv or CsvOptions(),
+        document=options.document or DocumentOptions(),
+    )
+    check_options(request.csv)
+    return request
 
 
 def _load_once(

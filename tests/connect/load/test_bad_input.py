@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.connect.files.format_reader import CsvOptions
-from runnel.connect.load.load import load_files
+from runnel.connect.load.load import LoadOptions, load_files
 from runnel.errors import Mistake
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -93,7 +93,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def refused(store: Store, *patterns: str, **options: Any) -> Mistake:
     before = store.commit()
     with pytest.raises(Mistake) as caught:
-        load_files(store, TableName.parse("ods.orders"), patterns, **options)
+        load_files(store, TableName.parse("ods.orders"), patterns, LoadOptions(**options))
     assert (store.commit(), store.state()) == (before, {})
     return caught.value
 

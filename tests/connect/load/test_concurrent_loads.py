@@ -9,7 +9,7 @@ import pytest
 
 from runnel.connect.load import load as module
 from runnel.connect.load.file_loader import prepare_load
-from runnel.connect.load.load import LoadResult, load_files
+from runnel.connect.load.load import LoadOptions, LoadResult, load_files
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.store import Store
 from runnel.names import TableName
@@ -38,7 +38,7 @@ def together(new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch) ->
         def one(name: str) -> LoadResult:
             store = new_store()
             try:
-                return load_files(store, ORDERS, [name], **options)
+                return load_files(store, ORDERS, [name], LoadOptions(**options))
             finally:
                 store.close()
 

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from runnel.connect.files.format_reader import CsvOptions
-from runnel.connect.load.load import load_files
+from runnel.connect.load.load import LoadOptions, load_files
 from runnel.errors import Mistake
 from runnel.lake.history.commits import CommitChange, read_changes
 from runnel.lake.iceberg import table_metadata
@@ -218,7 +218,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder = tmp_path_factory.mktemp("filled")
     (folder / "a.csv").write_text("id,v\n1,1\n")
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
-    load_files(store, ORDERS, [str(folder / "a.csv")], schema="id long, v int")
+    load_files(store, ORDERS, [str(folder / "a.csv")], LoadOptions(schema="id long, v int"))
     yield store
     store.close()
 
@@ -227,7 +227,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 def test_what_does_not_fit_is_refused(filled: Store, data: Writing, contents, options, code, hint):
     before = filled.commit()
     with pytest.raises(Mistake, match=hint) as caught:
-        load_files(filled, ORDERS, [data("b.csv", contents)], **options)
+        load_files(filled, ORDERS, [data("b.csv", contents)], LoadOptions(**options))
     assert (caught.value.code, filled.commit()) == (code, before)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.connect.load.load import load_files
+from runnel.connect.load.load import LoadOptions, load_files
 from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata
 from runnel.lake.iceberg.manifests import read_entries
@@ -152,7 +152,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Open a lake with a registered file; no refused load changes it."""
     folder = tmp_path_factory.mktemp("filled")
     store = Store.open(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
-    load_files(store, ORDERS, [write(f"{folder}/a.parquet", id=[1])], in_place=True)
+    load_files(store, ORDERS, [write(f"{folder}/a.parquet", id=[1])], LoadOptions(in_place=True))
     yield store
     store.close()
 
@@ -164,7 +164,7 @@ def test_what_would_be_misread_is_refused(filled: Store, data: Writing, make, op
     options = dict(options)
     table = TableName.parse(options.pop("table", "ods.orders"))
     with pytest.raises(Mistake) as caught:
-        load_files(filled, table, [name], in_place=True, **options)
+        load_files(filled, table, [name], LoadOptions(in_place=True, **options))
     assert (caught.value.code, filled.commit()) == (code, before)
 
 

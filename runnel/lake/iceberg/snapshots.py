@@ -91,7 +91,7 @@ def stage_version(store: "Store", base_location: str, edit: VersionEdit) -> str:
         sequence_number=sequence,
         timestamp_ms=max(int(time.time() * 1000), base.last_updated_ms + 1),
         manifest_list=manifest_writer.write_list(manifest_files, sequence, parent.snapshot_id if parent else None),
-        summary=_build_summary(edit, parent, manifest_files),
+        summary=_build_summary(edit, parent),
         schema_id=base.current_schema_id,
     )
     branch_ref = {"ref-name": MAIN_BRANCH, "snapshot-id": snapshot_id, "type": SnapshotRefType.BRANCH}
@@ -179,7 +179,7 @@ def _not_listed_error(paths: set[str]) -> CorruptData:
     return CorruptData("LAKE_FILE_NOT_LISTED", f"{sorted(paths)[0]} is not part of the version that is to lose it")
 
 
-def _build_summary(edit: VersionEdit, parent: Snapshot | None, manifest_files: Sequence[ManifestFile]) -> Summary:
+def _build_summary(edit: VersionEdit, parent: Snapshot | None) -> Summary:
     added_counts, removed_counts = _count_files(edit.files), _count_files([entry.file for entry in edit.removed])
     parent_properties = parent.summary.additional_properties if parent and parent.summary else {}
     properties = {}

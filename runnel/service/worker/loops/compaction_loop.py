@@ -84,6 +84,6 @@ class CompactionLoop(Loop):
         except Conflict:
             return  # another gc is running
 
-    def record_state(self, state: str, problem: str | None) -> None:
+    def record_state(self, _state: str, problem: str | None) -> None:
         """Report the problem with the worker: this loop has no row of its own."""
         self.context.report_problem("upkeep", problem)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.query.data_types import DataType
+from runnel.declare.model.column_types import SparkType
 
 _SIMPLE_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -29,7 +29,7 @@ _SIMPLE_TYPES: dict[str, pa.DataType] = {
 }
 
 
-def to_arrow_type(kind: DataType) -> pa.DataType:
+def to_arrow_type(kind: SparkType) -> pa.DataType:
     """Return the Arrow type of a column.
 
     >>> from runnel.query.data_types import parse_spark_type
@@ -39,13 +39,11 @@ def to_arrow_type(kind: DataType) -> pa.DataType:
     if kind.kind == "decimal":
         return pa.decimal128(kind.precision, kind.scale)
     if kind.kind == "array":
-        return pa.list_(to_arrow_type(kind.children[0]))
+        return pa.list_(to_arrow_type(kind.children[0].type))
     if kind.kind == "map":
-        return pa.map_(to_arrow_type(kind.children[0]), to_arrow_type(kind.children[1]))
+        return pa.map_(to_arrow_type(kind.children[0].type), to_arrow_type(kind.children[1].type))
     if kind.kind == "struct":
-        return pa.struct(
-            [pa.field(name, to_arrow_type(child)) for name, child in zip(kind.names, kind.children, strict=True)]
-        )
+        return pa.struct([pa.field(child.name, to_arrow_type(child.type)) for child in kind.children])
     return _SIMPLE_TYPES[kind.kind]
 
 

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
+from runnel.declare.model.column_types import SparkType
 from runnel.errors import Mistake, find_nearest
 from runnel.names import quote_value
-from runnel.query.data_types import DataType
 
 _UNKNOWN_COLUMN = re.compile(r"the column `(.+)` is not known\Z")
 # Names that generators and VALUES generate for columns.
 _GENERATED_NAME = re.compile(r"(col\d*|pos|key|value)\Z")
 
 
-def find_unknown_column(reason: str, tree: exp.Expr, schemas: Mapping[str, Mapping[str, DataType]]) -> Mistake | None:
+def find_unknown_column(reason: str, tree: exp.Expr, schemas: Mapping[str, Mapping[str, SparkType]]) -> Mistake | None:
     """Return the error for an untranslatable query if the reason is a column that exists nowhere, else None."""
     match = _UNKNOWN_COLUMN.match(reason)
     if match is None:
@@ -32,7 +32,7 @@ def find_unknown_column(reason: str, tree: exp.Expr, schemas: Mapping[str, Mappi
     return describe_missing_column(name, schemas)
 
 
-def describe_missing_column(name: str, schemas: Mapping[str, Mapping[str, DataType]]) -> Mistake:
+def describe_missing_column(name: str, schemas: Mapping[str, Mapping[str, SparkType]]) -> Mistake:
     """Return the error for a column that no table of the query has, with the closest existing one."""
     owners = {column: table for table, columns in schemas.items() for column in columns}
     close = find_nearest(name.lower(), owners)
@@ -43,10 +43,11 @@ def describe_missing_column(name: str, schemas: Mapping[str, Mapping[str, DataTy
     return Mistake("SQL_COLUMN", what, fix=fix)
 
 
-def _iterate_field_names(kind: DataType) -> Iterator[str]:
-    yield from kind.names
+def _iterate_field_names(kind: SparkType) -> Iterator[str]:
     for child in kind.children:
-        yield from _iterate_field_names(child)
+        if kind.kind == "struct":
+            yield child.name
+        yield from _iterate_field_names(child.type)
 
 
 def _iterate_aliases(tree: exp.Expr) -> Iterator[str]:

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.model.column_types import Column
+from runnel.declare.model.column_types import Column, parse_json_type
 from runnel.declare.model.flow import Check, Task
 from runnel.declare.sql.literals import quote_column
 from runnel.internal_names import internal_column
 from runnel.names import TableName
 from runnel.run.checks.row_checks import failing_sql, find_invalid_check, list_row_checks
-from runnel.run.write.frame_schema import parse_spark_type
 from runnel.testing.literal_rows import collect_rows
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def find_failing_rows(
     error = find_invalid_check(
         frame,
         checks,
-        [Column(field.name, parse_spark_type(field.dataType.jsonValue())) for field in frame.schema.fields],
+        [Column(field.name, parse_json_type(field.dataType.jsonValue())) for field in frame.schema.fields],
     )
     if error is not None:
         raise error

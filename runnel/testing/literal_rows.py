@@ -5,9 +5,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-from runnel.declare.model.column_types import Column, SparkType
+from runnel.declare.model.column_types import Column, SparkType, format_ddl, parse_json_type
 from runnel.errors import Mistake, find_nearest
-from runnel.run.write.frame_schema import parse_spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +30,13 @@ def create_frame(
             raise Mistake("TEST_COLUMN", what, fix=f"its columns: {', '.join(columns_by_name)}")
     values = [tuple(_convert_cell(name, column, row.get(column.name)) for column in columns) for row in rows]
     return session.createDataFrame(
-        values, ", ".join(f"{_quote_name(column.name)} {_format_type(column.type)}" for column in columns)
+        values, ", ".join(f"{_quote_name(column.name)} {format_ddl(column.type)}" for column in columns)
     )
 
 
 def collect_rows(frame: "DataFrame") -> list[dict[str, Any]]:
     """Return the rows of a frame as Python values; timestamps have the time zone UTC, as in `lake.query`."""
-    kinds = [(field.name, parse_spark_type(field.dataType.jsonValue())) for field in frame.schema.fields]
+    kinds = [(field.name, parse_json_type(field.dataType.jsonValue())) for field in frame.schema.fields]
     return [
         {name: _to_python_value(kind, value) for (name, kind), value in zip(kinds, row, strict=True)}
         for row in frame.collect()
@@ -73,7 +72,7 @@ def _convert_cell(table: str, column: Column, value: Any) -> Any:
     try:
         return _convert_value(column.type, value)
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
-        what = f"{value!r} is no {column.type}, the type of `{table}.{column.name}`"
+        what = f"{value!r} is no {column.type.schema_text}, the type of `{table}.{column.name}`"
         raise Mistake("TEST_VALUE", what, fix="write the value as that type, or as text in its usual form") from error
 
 
@@ -163,19 +162,6 @@ def _to_python_value(kind: SparkType, value: Any) -> Any:
             child.name: _to_python_value(child.type, item) for child, item in zip(kind.children, value, strict=True)
         }
     return bytes(value) if kind.kind == "binary" else value
-
-
-def _format_type(kind: SparkType) -> str:
-    """Return a type in Spark's DDL syntax, with quoted field names."""
-    if kind.kind == "struct":
-        return (
-            "struct<"
-            + ", ".join(f"{_quote_name(child.name)}: {_format_type(child.type)}" for child in kind.children)
-            + ">"
-        )
-    return (
-        f"{kind.kind}<{', '.join(_format_type(child.type) for child in kind.children)}>" if kind.children else str(kind)
-    )
 
 
 def _quote_name(name: str) -> str:

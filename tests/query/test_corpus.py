@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.query.allow_list import parse_allowed_query
+from runnel.query.data_types import format_duckdb_type
 from runnel.query.dialect.translate import DuckdbQuery, translate
 from tests.query.conftest import SCHEMAS
 
@@ -117,7 +118,7 @@ def test_both_engines_agree(duck, ask_spark, engine: str, entry: str) -> None:
     assert [column.name for column in found.columns] == theirs.column_names
     assert ";".join(str(column.type) for column in found.columns) == theirs.schema.metadata[b"types"].decode()
     kinds = [str(kind).replace('"', "") for kind in duck.sql(found.sql).types]
-    assert kinds == [column.type.duckdb_type.replace('"', "") for column in found.columns]
+    assert kinds == [format_duckdb_type(column.type).replace('"', "") for column in found.columns]
     loose = bool(LOOSE.search(entry))
     assert rows(answer, loose, found.ordered) == rows(theirs, loose, found.ordered)
 

@@ -177,7 +177,7 @@ def _refuse_types(
 ) -> None:
     for column in columns:
         if column is not None and column.type.kind in kinds:
-            what = f"`{option}` names `{column.name}`, which is {column.type}: that {problem}"
+            what = f"`{option}` names `{column.name}`, which is {column.type.schema_text}: that {problem}"
             reader.reject(option, what, "choose numbers, texts, dates or timestamps")
 
 

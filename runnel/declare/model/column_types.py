@@ -1,10 +1,12 @@
-"""Parse column types as users write them, in Spark's syntax: `order_id long not null, amount decimal(12,2)`.
+"""Spark's types, as schemas declare them and queries use them, and the parser of their syntax.
 
-Pure: text in, values out. Other packages convert types to those of Iceberg, Spark and DuckDB.
+Pure: text in, values out. Other packages convert types to those of Iceberg, Arrow, Spark and DuckDB.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from runnel.errors import Mistake
 from runnel.names import quote_value
@@ -23,28 +25,63 @@ SYNONYMS = {
     "character": "string",
     "text": "string",
 }
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
-SIMPLE = (*_NUMBERS, "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
+INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Integer types, narrow to wide, with the number of decimal digits that Spark assigns to them."""
+SIMPLE = (*INTEGRAL_DIGITS, "float", "double", "boolean", "string", "binary", "date", "timestamp", "timestamp_ntz")
 MAX_DIGITS = 38
-_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w$]*|\d+|[^\w\s])")
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[^\W\d][\w$]*|\d+|[^\w\s])")
 
 
 @dataclass(frozen=True)
 class SparkType:
-    """A Spark type. `children` are an array's element, a map's key and value, or a struct's fields."""
+    """A Spark type. `children` are an array's element, a map's key and value, or a struct's fields.
+
+    Lakes store fingerprints of its `repr`: fields and their order stay.
+    """
 
     kind: str
     precision: int = 0
     scale: int = 0
     children: tuple["Column", ...] = ()
 
+    @property
+    def is_integral(self) -> bool:
+        """Tell whether it is an integer type."""
+        return self.kind in INTEGRAL_DIGITS
+
+    @property
+    def is_floating(self) -> bool:
+        """Tell whether it is a float or a double."""
+        return self.kind in ("float", "double")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Tell whether it is a number."""
+        return self.kind == "decimal" or self.kind in INTEGRAL_DIGITS or self.is_floating
+
+    @property
+    def is_atomic(self) -> bool:
+        """Tell whether it is not an array, a map or a struct."""
+        return self.kind not in ("array", "map", "struct")
+
     def __str__(self) -> str:
-        """Return the type in Spark's syntax, such as `array<decimal(12,2)>`."""
+        """Return Spark's short form, such as `struct<a:int,b:decimal(12,2)>`."""
+        return self._format(",", ":")
+
+    @property
+    def schema_text(self) -> str:
+        """Return the type as users write it in a schema, such as `struct<a: int, b: decimal(12,2)>`."""
+        return self._format(", ", ": ")
+
+    def _format(self, comma: str, colon: str) -> str:
         if self.kind == "decimal":
             return f"decimal({self.precision},{self.scale})"
+        if self.is_atomic:
+            return self.kind
+        parts = [child.type._format(comma, colon) for child in self.children]
         if self.kind == "struct":
-            return "struct<" + ", ".join(f"{child.name}: {child.type}" for child in self.children) + ">"
-        return f"{self.kind}<{', '.join(str(child.type) for child in self.children)}>" if self.children else self.kind
+            parts = [f"{child.name}{colon}{part}" for child, part in zip(self.children, parts, strict=True)]
+        return f"{self.kind}<{comma.join(parts)}>"
 
 
 @dataclass(frozen=True)
@@ -55,6 +92,41 @@ class Column:
     type: SparkType
     required: bool = False
     comment: str | None = None
+
+
+def decimal(precision: int, scale: int) -> SparkType:
+    """Return a decimal type."""
+    return SparkType("decimal", precision, scale)
+
+
+def array_type(element: SparkType) -> SparkType:
+    """Return an array type."""
+    return SparkType("array", children=(Column("element", element),))
+
+
+def map_type(key: SparkType, value: SparkType) -> SparkType:
+    """Return a map type."""
+    return SparkType("map", children=(Column("key", key), Column("value", value)))
+
+
+def struct_type(fields: Iterable[tuple[str, SparkType]]) -> SparkType:
+    """Return a struct type of nullable fields."""
+    return SparkType("struct", children=tuple(Column(name, field_type) for name, field_type in fields))
+
+
+def format_ddl(data_type: SparkType) -> str:
+    """Return a type in the syntax of Spark's CAST and schemas, with quoted field names.
+
+    >>> format_ddl(struct_type([("a b", SparkType("string"))]))
+    'struct<`a b`: string>'
+    """
+    if data_type.is_atomic:
+        return str(data_type)
+    parts = [format_ddl(child.type) for child in data_type.children]
+    if data_type.kind == "struct":
+        names = (child.name.replace("`", "``") for child in data_type.children)
+        parts = [f"`{name}`: {part}" for name, part in zip(names, parts, strict=True)]
+    return f"{data_type.kind}<{', '.join(parts)}>"
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
@@ -83,6 +155,28 @@ def parse_type(text: str) -> SparkType:
     parsed_type = parser.parse_type()
     parser.expect_end()
     return parsed_type
+
+
+def parse_json_type(type_json: Any) -> SparkType:
+    """Parse the JSON form of a type, which Spark writes; a type that no table holds keeps its name as `kind`.
+
+    >>> str(parse_json_type({"type": "array", "elementType": "decimal(12,2)", "containsNull": True}))
+    'array<decimal(12,2)>'
+    """
+    if isinstance(type_json, str):
+        name, _, arguments = type_json.partition("(")
+        if name == "decimal":
+            precision, scale = arguments.rstrip(")").split(",")
+            return decimal(int(precision), int(scale))
+        return SparkType(SYNONYMS.get(name, type_json))
+    kind = str(type_json["type"])
+    if kind == "array":
+        return array_type(parse_json_type(type_json["elementType"]))
+    if kind == "map":
+        return map_type(parse_json_type(type_json["keyType"]), parse_json_type(type_json["valueType"]))
+    if kind == "struct":
+        return struct_type((field["name"], parse_json_type(field["type"])) for field in type_json["fields"])
+    return SparkType(kind)
 
 
 class _SchemaParser:
@@ -186,11 +280,11 @@ class _SchemaParser:
             raise self.syntax_error(
                 f"decimal({precision},{scale}) is no type: 1 to {MAX_DIGITS} digits, scale within them"
             )
-        return SparkType("decimal", precision, scale)
+        return decimal(precision, scale)
 
     def parse_number(self) -> int:
         token = self.peek() or ""
-        if not token.isdigit():
+        if not token.isdecimal():
             raise self.syntax_error(
                 f"the schema {quote_value(self.text)} has {self.describe_next_token()} where a number was expected"
             )
@@ -201,14 +295,12 @@ class _SchemaParser:
         self.expect("<")
         if kind == "struct":
             return SparkType(kind, children=self.parse_columns(end=">"))
-        names = ("element",) if kind == "array" else ("key", "value")
-        children: list[Column] = []
-        for name in names:
-            if children:
-                self.expect(",")
-            children.append(Column(name, self.parse_type()))
+        first = self.parse_type()
+        if kind == "map":
+            self.expect(",")
+        nested_type = array_type(first) if kind == "array" else map_type(first, self.parse_type())
         self.expect(">")
-        return SparkType(kind, children=tuple(children))
+        return nested_type
 
     def describe_next_token(self) -> str:
         token = self.peek()

@@ -1,6 +1,7 @@
 """Translate casts for which both engines give the same value, or both fail."""
 
-from runnel.query.data_types import BIGINT, DATE, DOUBLE, TIMESTAMP, DataType, decimal
+from runnel.declare.model.column_types import SparkType, decimal
+from runnel.query.data_types import BIGINT, DATE, DOUBLE, TIMESTAMP
 from runnel.query.dialect.literals import parse_datetime_literal
 from runnel.query.dialect.typed_expression import (
     EXACT_DIGITS,
@@ -21,7 +22,7 @@ _NON_FINITE = ("nan", "infinity", "-infinity", "inf", "-inf")
 _TRUE, _FALSE = ("'t','true','y','yes','1'", "'f','false','n','no','0'")
 
 
-def cast_like_spark(value: TypedExpression, to: DataType, *, is_try: bool = False) -> str:
+def cast_like_spark(value: TypedExpression, to: SparkType, *, is_try: bool = False) -> str:
     """Return the DuckDB form of `CAST(value AS to)`, or of `TRY_CAST` if it `is_try`."""
     source_type = value.type
     if source_type == to:
@@ -50,7 +51,7 @@ def cast_like_spark(value: TypedExpression, to: DataType, *, is_try: bool = Fals
     raise Untranslatable(f"CAST of {source_type} to {to}")
 
 
-def _cast_number(value: TypedExpression, to: DataType) -> str:
+def _cast_number(value: TypedExpression, to: SparkType) -> str:
     source_type = value.type
     if to.is_integral and not source_type.is_integral:
         return cast(f"trunc({value.sql})", to)
@@ -104,7 +105,7 @@ def require_usual_year(value: TypedExpression, sql: str) -> str:
     return f"(CASE WHEN {day} IS NULL THEN NULL WHEN {is_usual} THEN {sql} ELSE {fail_with('an unusual year')} END)"
 
 
-def _cast_string(value: TypedExpression, to: DataType, is_try: bool) -> str:
+def _cast_string(value: TypedExpression, to: SparkType, is_try: bool) -> str:
     if isinstance(value.literal, str) and to.kind in ("date", "timestamp"):
         parsed = parse_datetime_literal(value.literal, to.kind)
         if parsed is not None:
@@ -119,7 +120,7 @@ def _cast_string(value: TypedExpression, to: DataType, is_try: bool) -> str:
             f"WHEN {lowered} IN ({_FALSE}) THEN FALSE ELSE {fail_with('not a boolean')} END)"
         )
     accepted_forms = {"double": (_NUMBER + "([eE][+-]?[0-9]{1,3})?", DOUBLE), "decimal": (_NUMBER, to)}
-    accepted_forms |= {"date": (_DATE, DATE), "timestamp": (_TIMESTAMP, DataType("timestamp_ntz"))}
+    accepted_forms |= {"date": (_DATE, DATE), "timestamp": (_TIMESTAMP, SparkType("timestamp_ntz"))}
     if to.is_integral:
         accepted_forms[to.kind] = (_INTEGER, to)
     if to.kind not in accepted_forms:

@@ -2,9 +2,8 @@
 
 from decimal import Decimal
 
-from runnel.query.data_types import DataType, decimal
+from runnel.declare.model.column_types import MAX_DIGITS, SparkType, decimal
 from runnel.query.dialect.typed_expression import (
-    MAX_DIGITS,
     TypedExpression,
     Untranslatable,
     cast,
@@ -17,7 +16,7 @@ _MIN_SCALE = 6
 _SPARK_QUOTIENT_SCALE = 39
 
 
-def limit_precision(precision: int, scale: int) -> DataType:
+def limit_precision(precision: int, scale: int) -> SparkType:
     """Return Spark's type for a decimal with too many digits: digits before the point win over those after.
 
     >>> str(limit_precision(49, 6)), str(limit_precision(81, 43))
@@ -29,7 +28,7 @@ def limit_precision(precision: int, scale: int) -> DataType:
     return decimal(MAX_DIGITS, max(MAX_DIGITS - integer_digits, min(scale, _MIN_SCALE)))
 
 
-def combine_decimals(operator: str, left: TypedExpression, right: TypedExpression) -> tuple[str, DataType]:
+def combine_decimals(operator: str, left: TypedExpression, right: TypedExpression) -> tuple[str, SparkType]:
     """Return `left operator right` for +, -, * and % if at least one is a decimal and neither is a double."""
     a, b = find_decimal_type(left), find_decimal_type(right)
     if operator == "*":
@@ -50,24 +49,24 @@ def combine_decimals(operator: str, left: TypedExpression, right: TypedExpressio
     return f"({left_sql} {operator} {right_sql})", result
 
 
-def _cast_if_needed(value: TypedExpression, to: DataType) -> str:
+def _cast_if_needed(value: TypedExpression, to: SparkType) -> str:
     return value.sql if value.type == to else cast(value.sql, to)
 
 
-def find_quotient_type(a: DataType, b: DataType) -> DataType:
+def find_quotient_type(a: SparkType, b: SparkType) -> SparkType:
     """Return the type of a quotient of decimals."""
     scale = max(_MIN_SCALE, a.scale + b.precision + 1)
     return limit_precision(a.precision - a.scale + b.scale + scale, scale)
 
 
-def divide_decimals(left: TypedExpression, right: TypedExpression) -> tuple[str, DataType]:
+def divide_decimals(left: TypedExpression, right: TypedExpression) -> tuple[str, SparkType]:
     """Return the quotient of two decimals (or integers), rounded half up in integer arithmetic, never in doubles."""
     a, b = find_decimal_type(left), find_decimal_type(right)
     result = find_quotient_type(a, b)
     return divide_exactly(_cast_if_needed(left, a), a, _cast_if_needed(right, b), b, result), result
 
 
-def divide_exactly(left: str, a: DataType, right: str, b: DataType, result: DataType) -> str:
+def divide_exactly(left: str, a: SparkType, right: str, b: SparkType, result: SparkType) -> str:
     """Return `left / right` as DuckDB SQL of type `result`; a zero divisor fails.
 
     The unscaled numbers are divided as HUGEINT. Spark first rounds to 39 places, so the divisor must be small enough
@@ -88,7 +87,7 @@ def divide_exactly(left: str, a: DataType, right: str, b: DataType, result: Data
     return cast(f"CAST(({rounded}) AS DECIMAL(38,0)) * {unit}", result)
 
 
-def _unscaled_sql(sql: str, of: DataType) -> str:
+def _unscaled_sql(sql: str, of: SparkType) -> str:
     if not of.scale:
         return f"CAST({sql} AS HUGEINT)"
     return f"CAST({cast(sql, decimal(MAX_DIGITS, of.scale))} * {_power_of_ten(of.scale, 'DECIMAL(38,0)')} AS HUGEINT)"

@@ -63,7 +63,7 @@ class ExpressionTranslator(SpecialFormTranslator):
                 str(node.meta[SPELLING_KEY]), self.translate(node.expression, scope)
             ),
             exp.Filter: lambda node, scope: self._aggregate(node.this, scope, where=node.expression),
-            exp.Identifier: lambda node, scope: scope.column((node.name,), bare=False),
+            exp.Identifier: lambda node, scope: scope.resolve_column((node.name,), bare=False),
             exp.In: self._in_predicate,
             exp.IntDiv: lambda node, scope: operators.translate_integer_division(
                 *self._translate_operands(node, scope)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.query.data_types import DataType, quote_identifier
+from runnel.declare.model.column_types import SparkType
+from runnel.query.data_types import quote_identifier
 from runnel.query.dialect.grammar_check import check_arguments
 from runnel.query.dialect.operators import convert_for_comparison, require_condition, unify_types
 from runnel.query.dialect.scope import QueryScope, Relation
@@ -15,7 +16,7 @@ from runnel.query.dialect.typed_expression import TypedExpression, Untranslatabl
 if TYPE_CHECKING:
     from runnel.query.dialect.select import QueryTranslator
 
-Schemas = Mapping[str, Mapping[str, DataType]]
+Schemas = Mapping[str, Mapping[str, SparkType]]
 _SIDES = {"": "INNER", "LEFT": "LEFT", "RIGHT": "RIGHT", "FULL": "FULL"}
 
 
@@ -199,7 +200,7 @@ class FromClauseTranslator:
         relation_name = quote_identifier(self._query_translator.expression_translator.new_name("t"))
         name = alias.columns[0].name if alias.columns else "col"
         column = TypedExpression(
-            hide_statistics(f"{relation_name}.c0", value.type.children[0]), value.type.children[0], name
+            hide_statistics(f"{relation_name}.c0", value.type.children[0].type), value.type.children[0].type, name
         )
         scope.relations.append(Relation((alias.this.name.lower(),) if alias.this else (), (column,)))
         kind, tail = ("LEFT", " ON TRUE") if node.args.get("outer") else ("CROSS", "")

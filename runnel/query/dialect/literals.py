@@ -6,8 +6,9 @@ from math import isfinite
 
 from sqlglot import exp
 
-from runnel.query.data_types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID, DataType, decimal
-from runnel.query.dialect.typed_expression import MAX_DIGITS, TypedExpression, Untranslatable, cast, quote_string
+from runnel.declare.model.column_types import MAX_DIGITS, SparkType, decimal
+from runnel.query.data_types import DATE, DOUBLE, INT, STRING, TIMESTAMP, VOID
+from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, cast, quote_string
 
 _NUMBER = re.compile(r"(-?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(BD|[LSYDF])?\Z", re.IGNORECASE)
 _SUFFIXES = {"L": "bigint", "S": "smallint", "Y": "tinyint", "D": "double", "F": "float"}
@@ -80,7 +81,7 @@ def format_java_double(value: float) -> str:
 def _integer_literal(value: int, kind: str | None) -> TypedExpression:
     fitting_kinds = [k for k in ((kind,) if kind else ("int", "bigint")) if -_LIMITS[k] <= value < _LIMITS[k]]
     if fitting_kinds:
-        to = DataType(fitting_kinds[0])
+        to = SparkType(fitting_kinds[0])
         # A negative number stands in brackets: DuckDB binds the minus less tightly than a cast.
         return TypedExpression(cast(str(value), to), to, str(value), value)
     if kind or len(str(abs(value))) > MAX_DIGITS:
@@ -157,7 +158,7 @@ def translate_interval(node: exp.Interval) -> TypedExpression:
     spark_name = f"INTERVAL '{count // named_unit[1]}' {named_unit[0]}" if named_unit else None
     return TypedExpression(
         f"INTERVAL {count} {({'months': 'MONTH', 'days': 'DAY', 'micros': 'MICROSECOND'})[kind]}",
-        DataType(kind),
+        SparkType(kind),
         spark_name,
         count,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
-from runnel.query.data_types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, DataType
+from runnel.declare.model.column_types import SparkType
+from runnel.query.data_types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP
 from runnel.query.dialect.casts import to_naive_timestamp, to_zoned_timestamp
 from runnel.query.dialect.decimals import combine_decimals, divide_decimals
 from runnel.query.dialect.literals import parse_datetime_literal
@@ -42,13 +43,13 @@ def translate_arithmetic(operator: str, left: TypedExpression, right: TypedExpre
     return TypedExpression(sql, to, name)
 
 
-def _find_number_type(left: TypedExpression, right: TypedExpression) -> DataType:
+def _find_number_type(left: TypedExpression, right: TypedExpression) -> SparkType:
     if not (left.type.is_numeric and right.type.is_numeric):
         raise Untranslatable(f"arithmetic on {left.type} and {right.type}")
     if left.type.is_floating or right.type.is_floating:
         return left.type if left.type == right.type else DOUBLE
     if left.type.kind == "decimal" or right.type.kind == "decimal":
-        return DataType("decimal")
+        return SparkType("decimal")
     return find_common_type(left.type, right.type)
 
 
@@ -107,7 +108,7 @@ def _shift_datetime(operator: str, left: TypedExpression, right: TypedExpression
     start_kind, shift_type = left.type.kind, right.type
     if start_kind == "date" and shift_type.is_integral and shift_type.kind != "bigint":
         name = format_call_name("date_add" if operator == "+" else "date_sub", left, right)
-        return TypedExpression(f"({left.sql} {operator} {cast(right.sql, DataType('int'))})", DATE, name)
+        return TypedExpression(f"({left.sql} {operator} {cast(right.sql, SparkType('int'))})", DATE, name)
     if shift_type.kind not in _INTERVALS:
         raise Untranslatable(f"{left.type} {operator} {right.type}")
     if start_kind == "date" and shift_type.kind == "micros":
@@ -144,7 +145,7 @@ def convert_for_comparison(values: Sequence[TypedExpression]) -> list[str]:
     return [cast_implicitly(value, to) for value in values]
 
 
-def _find_comparison_type(values: Sequence[TypedExpression]) -> DataType:
+def _find_comparison_type(values: Sequence[TypedExpression]) -> SparkType:
     to = values[0].type
     if any(value.type.kind == "decimal" for value in values) and not any(value.type.is_floating for value in values):
         # Next to a decimal, an integer literal has only as many digits as are written.
@@ -185,7 +186,7 @@ def require_condition(value: TypedExpression) -> str:
     return value.sql if value.type.kind == "boolean" else "CAST(NULL AS BOOLEAN)"
 
 
-def unify_types(values: Sequence[TypedExpression]) -> tuple[list[str], DataType]:
+def unify_types(values: Sequence[TypedExpression]) -> tuple[list[str], SparkType]:
     """Return values as SQL in the common type that Spark gives a CASE, COALESCE, IN, array or column of them."""
     to = values[0].type
     for value in values[1:]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from runnel.query.data_types import DataType, quote_identifier
+from runnel.declare.model.column_types import SparkType
+from runnel.query.data_types import quote_identifier
 from runnel.query.dialect.expressions import ExpressionTranslator
 from runnel.query.dialect.from_clause import FromClauseTranslator, Schemas
 from runnel.query.dialect.functions.registry import AGGREGATE_FUNCTIONS
@@ -258,7 +259,7 @@ class QueryTranslator:
             raise Untranslatable("ORDER BY a constant")
         return self._order_by_sql(entry, value.sql, value.type)
 
-    def _order_by_sql(self, entry: exp.Ordered, sql: str, to: DataType) -> str:
+    def _order_by_sql(self, entry: exp.Ordered, sql: str, to: SparkType) -> str:
         if not to.is_atomic:
             raise Untranslatable(f"an order of {to}")
         return format_order_entry(entry, sql)
@@ -331,7 +332,7 @@ def _apply_except(columns: object, star: exp.Star) -> list[TypedExpression]:
     return [column for column in star_columns if str(column.name).lower() not in excluded_names]
 
 
-def _cast_columns(query: TranslatedQuery, types: list[DataType]) -> str:
+def _cast_columns(query: TranslatedQuery, types: list[SparkType]) -> str:
     if [column.type for column in query.columns] == types:
         return f"(SELECT * FROM ({query.sql}))"
     select_list = (

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 
 from sqlglot import exp
 
-from runnel.query.data_types import BOOLEAN, DataType, parse_spark_type
+from runnel.declare.model.column_types import SparkType
+from runnel.query.data_types import BOOLEAN, parse_spark_type
 from runnel.query.dialect import literals, operators
 from runnel.query.dialect.casts import cast_like_spark
 from runnel.query.dialect.functions import collections, strings
@@ -118,7 +119,7 @@ class SpecialFormTranslator(ABC):
         spark_name = None
         if left.name is not None and right.name is not None:
             spark_name = f"concat({left.name}, {right.name})"
-        return TypedExpression(strings.concat_strings([left, right]), DataType("string"), spark_name)
+        return TypedExpression(strings.concat_strings([left, right]), SparkType("string"), spark_name)
 
     def _escape(self, node: exp.Escape, scope: QueryScope) -> TypedExpression:
         if not isinstance(node.this, exp.Like):
@@ -171,11 +172,11 @@ class SpecialFormTranslator(ABC):
         return SCALAR_FUNCTIONS["locate"](FunctionCall("locate", nodes, scope, self))
 
 
-def _format_cast_name(function: str, value: TypedExpression, to: DataType) -> str | None:
+def _format_cast_name(function: str, value: TypedExpression, to: SparkType) -> str | None:
     return None if value.name is None or not to.is_atomic else f"{function}({value.name} AS {str(to).upper()})"
 
 
-def _parse_type(node: exp.DataType) -> DataType:
+def _parse_type(node: exp.DataType) -> SparkType:
     try:
         return parse_spark_type(node.sql("spark").replace(" ", "").lower())
     except Exception as error:

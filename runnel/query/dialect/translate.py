@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runnel.declare.model.column_types import SparkType
 from runnel.query.allow_list import ParsedQuery
-from runnel.query.data_types import DataType, parse_spark_type
+from runnel.query.data_types import parse_spark_type
 from runnel.query.dialect.select import QueryTranslator
 from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable
 
@@ -14,7 +15,7 @@ class ResultColumn:
     """A column of an answer, named and typed as Spark would."""
 
     name: str
-    type: DataType
+    type: SparkType
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class DuckdbQuery:
     """DuckDB SQL that gives Spark's answer.
 
     It expects `SET TimeZone = 'UTC'`, and each table under its given name with the columns of its schema in the types
-    that `DataType.duckdb` names. If two columns of the answer share a name, all are named by position. If DuckDB fails,
-    Spark has to answer the query. `ordered` says whether the order of the rows is part of the answer.
+    that `format_duckdb_type` names. If two columns of the answer share a name, all are named by position. If DuckDB
+    fails, Spark has to answer the query. `ordered` says whether the order of the rows is part of the answer.
     """
 
     sql: str
@@ -40,7 +41,7 @@ class UntranslatableQuery:
 
 def translate(
     parsed: ParsedQuery,
-    schemas: Mapping[str, Mapping[str, DataType | str]],
+    schemas: Mapping[str, Mapping[str, SparkType | str]],
     tables: Mapping[str, str] | None = None,
 ) -> DuckdbQuery | UntranslatableQuery:
     """Return DuckDB SQL for a query over tables with these schemas.
@@ -76,5 +77,7 @@ def _to_result_column(value: TypedExpression) -> ResultColumn:
     return ResultColumn(value.name, value.type)
 
 
-def _has_interval(data_type: DataType) -> bool:
-    return data_type.kind in ("months", "days", "micros") or any(map(_has_interval, data_type.children))
+def _has_interval(data_type: SparkType) -> bool:
+    return data_type.kind in ("months", "days", "micros") or any(
+        _has_interval(child.type) for child in data_type.children
+    )

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from runnel.query.data_types import DOUBLE, INTEGRAL_DIGITS, TIMESTAMP, VOID, DataType, decimal
+from runnel.declare.model.column_types import INTEGRAL_DIGITS, MAX_DIGITS, SparkType, decimal
+from runnel.query.data_types import DOUBLE, TIMESTAMP, VOID, format_duckdb_type
 
-MAX_DIGITS = 38
 EXACT_DIGITS = 15
 """A decimal of at most so many digits converts to the same double in both engines."""
 
@@ -22,7 +22,7 @@ class TypedExpression:
     """
 
     sql: str
-    type: DataType
+    type: SparkType
     name: str | None
     literal: int | str | Decimal | bool | None = None
 
@@ -47,9 +47,9 @@ def quote_string(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def cast(sql: str, to: DataType) -> str:
+def cast(sql: str, to: SparkType) -> str:
     """Return a DuckDB cast."""
-    return f"CAST({sql} AS {to.duckdb_type})"
+    return f"CAST({sql} AS {format_duckdb_type(to)})"
 
 
 def fail_with(message: str) -> str:
@@ -57,7 +57,7 @@ def fail_with(message: str) -> str:
     return f"error({quote_string(message)})"
 
 
-def find_decimal_type(value: TypedExpression) -> DataType:
+def find_decimal_type(value: TypedExpression) -> SparkType:
     """Return the decimal type that Spark gives an integer or decimal next to a decimal; literals count exactly."""
     if value.type.kind == "decimal":
         return value.type
@@ -68,7 +68,7 @@ def find_decimal_type(value: TypedExpression) -> DataType:
     raise Untranslatable(f"a decimal beside a {value.type}")
 
 
-def find_common_type(a: DataType, b: DataType) -> DataType:
+def find_common_type(a: SparkType, b: SparkType) -> SparkType:
     """Return the common type in which values of both types are compared or put into one column."""
     if a == b or b == VOID:
         return a
@@ -89,7 +89,7 @@ def find_common_type(a: DataType, b: DataType) -> DataType:
     raise Untranslatable(f"{a} and {b} together")
 
 
-def cast_implicitly(value: TypedExpression, to: DataType) -> str:
+def cast_implicitly(value: TypedExpression, to: SparkType) -> str:
     """Return the DuckDB SQL of `value` in the wider type `to`, as Spark's implicit cast gives it."""
     source_type = value.type
     if source_type == to:
@@ -105,7 +105,7 @@ def cast_implicitly(value: TypedExpression, to: DataType) -> str:
     raise Untranslatable(f"{source_type} as {to}")
 
 
-def hide_statistics(sql: str, to: DataType) -> str:
+def hide_statistics(sql: str, to: SparkType) -> str:
     """Return the SQL of a value read from a table, with the column statistics of doubles hidden from DuckDB.
 
     Parquet's minimum and maximum ignore NaN; DuckDB would use them to skip rows and fold comparisons.
@@ -123,12 +123,11 @@ def extract_field(value: TypedExpression, name: str, *, bare: bool) -> TypedExpr
     """Return a field of a struct; `bare` if it is a whole SELECT entry, which Spark names by the field alone."""
     if value.type.kind != "struct":
         raise Untranslatable(f"a field of a {value.type}")
-    matches = [i for i, field_name in enumerate(value.type.names) if field_name.lower() == name.lower()]
+    matches = [field for field in value.type.children if field.name.lower() == name.lower()]
     if len(matches) != 1:
         raise Untranslatable(f"the field `{name}`")
-    exact_name = value.type.names[matches[0]]
+    exact_name, to = matches[0].name, matches[0].type
     spark_name = name if bare else None if value.name is None else f"{value.name}.{exact_name}"
-    to = value.type.children[matches[0]]
     return TypedExpression(
         hide_statistics(f"struct_extract({value.sql}, {quote_string(exact_name)})", to), to, spark_name
     )

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runnel import temp_dirs
+from runnel.declare.model.column_types import format_ddl
 from runnel.errors import RunnelError
 from runnel.lake.iceberg.file_io import list_files, local_path
 from runnel.query.arrow_types import cast_batch, to_arrow_type
 from runnel.query.dialect.translate import ResultColumn
 from runnel.query.engines.delayed_pin import DelayedPin
 from runnel.query.engines.spark_errors import describe_spark_error
-from runnel.query.engines.spark_types import TEXT, format_ddl, parse_json_type, to_storable_type
+from runnel.query.engines.spark_types import TEXT, parse_result_type, to_storable_type
 from runnel.query.query_limits import QueryLimit, enforce_limit
 from runnel.spark.slot_pool import get_slot_pool
 
@@ -118,7 +119,7 @@ def _write_answer(frame: "DataFrame", folder: str) -> list[ResultColumn]:
     """Write the rows into Parquet files and return the columns of the result."""
     columns, expressions = [], []
     for number, field in enumerate(frame.schema.fields):
-        kind, name = parse_json_type(field.dataType.jsonValue()), f"c{number}"
+        kind, name = parse_result_type(field.dataType.jsonValue()), f"c{number}"
         stored = to_storable_type(kind or TEXT)
         expressions.append(name if stored == kind else f"cast({name} as {format_ddl(stored)}) as {name}")
         columns.append(ResultColumn(field.name, kind if kind and kind.kind == "void" else stored))

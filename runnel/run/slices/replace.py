@@ -142,7 +142,9 @@ def remove_quarantined_slices(
         return quarantine_head
     key_schema = rows.select(*list_slice_columns(task)).schema
     columns = list_columns(key_schema)
-    schema = format_literal(", ".join(f"{quote_name(key_column.name)} {key_column.type}" for key_column in columns))
+    schema = format_literal(
+        ", ".join(f"{quote_name(key_column.name)} {key_column.type.schema_text}" for key_column in columns)
+    )
     raw_keys = tuple(
         f"from_json(raw, {schema}, {JSON_OPTIONS}).{quote_name(key_column.name)}" for key_column in columns
     )

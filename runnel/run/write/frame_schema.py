@@ -4,9 +4,9 @@ Reads the frame's schema only; nothing is computed.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from runnel.declare.model.column_types import SIMPLE, SYNONYMS, Column, SparkType
+from runnel.declare.model.column_types import SIMPLE, Column, SparkType, parse_json_type
 from runnel.declare.model.flow import Task
 from runnel.errors import Mistake, find_nearest, join_names
 from runnel.internal_names import explain_reserved_name
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def conform_to_schema(frame: "DataFrame", task: Task) -> "DataFrame":
     """Return the frame with its columns as declared; refuse columns that no table can hold."""
-    columns = [Column(field.name, parse_spark_type(field.dataType.jsonValue())) for field in frame.schema.fields]
+    columns = [Column(field.name, parse_json_type(field.dataType.jsonValue())) for field in frame.schema.fields]
     if not columns:
         raise _schema_error("RUN_NO_COLUMNS", task, "returns a frame without columns", "select at least one column")
     _refuse_duplicates(columns, task)
@@ -26,34 +26,6 @@ def conform_to_schema(frame: "DataFrame", task: Task) -> "DataFrame":
         _refuse_reserved(column.name, task)
         _refuse_unstorable(column.name, column.type, task)
     return frame if task.options.schema is None else _select_declared(frame, columns, task.options.schema, task)
-
-
-def parse_spark_type(type_json: Any) -> SparkType:
-    """Parse the JSON form of a Spark type.
-
-    >>> str(parse_spark_type({"type": "array", "elementType": "decimal(12,2)", "containsNull": True}))
-    'array<decimal(12,2)>'
-    """
-    if isinstance(type_json, str):
-        name, _, arguments = type_json.partition("(")
-        if name == "decimal":
-            precision, scale = arguments.rstrip(")").split(",")
-            return SparkType("decimal", int(precision), int(scale))
-        return SparkType(SYNONYMS.get(name, type_json))
-    if type_json["type"] == "array":
-        return SparkType("array", children=(Column("element", parse_spark_type(type_json["elementType"])),))
-    if type_json["type"] == "map":
-        pair = (
-            Column("key", parse_spark_type(type_json["keyType"])),
-            Column("value", parse_spark_type(type_json["valueType"])),
-        )
-        return SparkType("map", children=pair)
-    if type_json["type"] == "struct":
-        return SparkType(
-            "struct",
-            children=tuple(Column(field["name"], parse_spark_type(field["type"])) for field in type_json["fields"]),
-        )
-    return SparkType(str(type_json["type"]))
 
 
 def _refuse_duplicates(columns: Sequence[Column], task: Task) -> None:
@@ -108,11 +80,12 @@ def _select_declared(
         raise _schema_error("RUN_SCHEMA", task, *_describe_name_mismatch(missing, extra))
     if mistyped:
         mismatches = [
-            f"`{column.name}` is declared {declared_column.type}, but the task returns {column.type}"
+            f"`{column.name}` is declared {declared_column.type.schema_text}, "
+            f"but the task returns {column.type.schema_text}"
             for column, declared_column in mistyped
         ]
         column, declared_column = mistyped[0]
-        fix = f'cast it: F.col("{column.name}").cast("{declared_column.type}"), or correct schema='
+        fix = f'cast it: F.col("{column.name}").cast("{declared_column.type.schema_text}"), or correct schema='
         raise _schema_error("RUN_SCHEMA", task, f"does not keep to its schema: {'; '.join(mismatches)}", fix)
     if [column.name for column in columns] == [column.name for column in declared]:
         return frame

@@ -37,7 +37,7 @@ def remove_by_key(
     remaining = remove_matching_rows(context, task.table, base, removed_keys, keys)
     if quarantine_head is None or task.quarantine_table is None:
         return remaining, quarantine_head
-    schema = format_literal(", ".join(f"{quote_name(column.name)} {column.type}" for column in columns))
+    schema = format_literal(", ".join(f"{quote_name(column.name)} {column.type.schema_text}" for column in columns))
     raw = f"{context.identifier(task.quarantine_table)}.raw"
     quarantined_keys = {key: f"from_json({raw}, {schema}, {JSON_OPTIONS}).{key}" for key in keys}
     quarantine_location = remove_matching_rows(

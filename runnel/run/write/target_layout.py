@@ -12,12 +12,11 @@ from pyiceberg.transforms import IdentityTransform
 from runnel.connect.iceberg_types import to_iceberg_field
 from runnel.connect.load.partition_spec import parse_partition_spec
 from runnel.connect.load.schema_updates import build_key_property
-from runnel.declare.model.column_types import Column
+from runnel.declare.model.column_types import Column, parse_json_type
 from runnel.errors import Mistake, find_nearest, join_names
 from runnel.lake.iceberg import table_properties
 from runnel.lake.iceberg.schema_evolution import evolve_table
 from runnel.names import quote_value
-from runnel.run.write.frame_schema import parse_spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -59,7 +58,7 @@ def list_columns(schema: "StructType", declared: Sequence[Column] = ()) -> tuple
     """Return the columns of a frame, with their declared comments."""
     comments = {column.name.lower(): column.comment for column in declared}
     return tuple(
-        Column(field.name, parse_spark_type(field.dataType.jsonValue()), comment=comments.get(field.name.lower()))
+        Column(field.name, parse_json_type(field.dataType.jsonValue()), comment=comments.get(field.name.lower()))
         for field in schema.fields
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from runnel.errors import Mistake
 from runnel.query.allow_list import parse_allowed_query
-from runnel.query.data_types import parse_spark_type
+from runnel.query.data_types import format_duckdb_type, parse_spark_type
 from runnel.query.dialect.functions.patterns import translate_regex
 from runnel.query.dialect.translate import DuckdbQuery, UntranslatableQuery, translate
 from runnel.query.dialect.typed_expression import Untranslatable
@@ -57,10 +57,10 @@ def test_tpch_translates_and_binds(path: Path) -> None:
     assert "error(" not in found.sql or "too many digits" in found.sql
     with duckdb.connect() as connection:
         for table, columns in TPCH_SCHEMAS.items():
-            listed = ", ".join(f"{name} {parse_spark_type(to).duckdb_type}" for name, to in columns.items())
+            listed = ", ".join(f"{name} {format_duckdb_type(parse_spark_type(to))}" for name, to in columns.items())
             connection.execute(f'CREATE TABLE "{table}" ({listed})')
         answer = connection.sql(found.sql)
-        assert [str(kind) for kind in answer.types] == [column.type.duckdb_type for column in found.columns]
+        assert [str(kind) for kind in answer.types] == [format_duckdb_type(column.type) for column in found.columns]
         assert answer.columns == [column.name for column in found.columns]
 
 
@@ -149,7 +149,8 @@ def test_types_are_read_and_written(text: str) -> None:
     assert str(parse_spark_type(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "nope", "array<int", "array<int,int>", "int x", "struct<a int>"])
+@pytest.mark.parametrize("text", ["", "nope", "array<int", "array<int,int>", "int x", "struct<a>", "decimal(50,2)"])
 def test_other_types_are_refused(text: str) -> None:
-    with pytest.raises(Mistake):
+    with pytest.raises(Mistake) as caught:
         parse_spark_type(text)
+    assert caught.value.code == "SQL_TYPE"

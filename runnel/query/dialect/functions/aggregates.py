@@ -5,7 +5,8 @@ Both engines add doubles in any order, so the last bits of a sum may differ, as 
 
 from sqlglot import exp
 
-from runnel.query.data_types import BIGINT, BOOLEAN, DOUBLE, INT, DataType, array_type, decimal
+from runnel.declare.model.column_types import MAX_DIGITS, SparkType, array_type, decimal
+from runnel.query.data_types import BIGINT, BOOLEAN, DOUBLE, INT, format_duckdb_type
 from runnel.query.dialect.decimals import divide_exactly
 from runnel.query.dialect.functions.registry import (
     AGGREGATE_FUNCTIONS,
@@ -16,7 +17,7 @@ from runnel.query.dialect.functions.registry import (
 )
 from runnel.query.dialect.grammar_check import check_arguments
 from runnel.query.dialect.operators import require_condition
-from runnel.query.dialect.typed_expression import MAX_DIGITS, TypedExpression, Untranslatable, cast, cast_implicitly
+from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, cast, cast_implicitly
 
 
 def aggregate_sql(call: FunctionCall, function: str, *arguments: str) -> str:
@@ -25,7 +26,7 @@ def aggregate_sql(call: FunctionCall, function: str, *arguments: str) -> str:
     return f"{function}({distinct}{', '.join(arguments)}){call.where}{call.over}"
 
 
-def _name_result(call: FunctionCall, sql: str, to: DataType, *arguments: TypedExpression | str) -> TypedExpression:
+def _name_result(call: FunctionCall, sql: str, to: SparkType, *arguments: TypedExpression | str) -> TypedExpression:
     result = call.result(sql, to, *arguments)
     if not call.distinct or result.name is None:
         return result
@@ -68,7 +69,7 @@ def _sum_rule(call: FunctionCall) -> TypedExpression:
     return _name_result(call, sql, to, value)
 
 
-def _sum_sql(call: FunctionCall, value: TypedExpression) -> tuple[str, DataType]:
+def _sum_sql(call: FunctionCall, value: TypedExpression) -> tuple[str, SparkType]:
     source_type = value.type
     if source_type.is_integral:
         return cast(aggregate_sql(call, "sum", value.sql), BIGINT), BIGINT
@@ -138,7 +139,8 @@ def translate_sorted_collection(call: FunctionCall, ascending: bool) -> TypedExp
     filter_clause = f"{call.where[:-1]} AND {not_null})" if call.where else f" FILTER (WHERE {not_null})"
     order = "'ASC', 'NULLS FIRST'" if ascending else "'DESC', 'NULLS LAST'"
     to = array_type(value.type)
-    sql = f"coalesce(list_sort(list({distinct}{value.sql}){filter_clause}, {order}), CAST([] AS {to.duckdb_type}))"
+    sorted_sql = f"list_sort(list({distinct}{value.sql}){filter_clause}, {order})"
+    sql = f"coalesce({sorted_sql}, CAST([] AS {format_duckdb_type(to)}))"
     distinct_name = "DISTINCT " if call.distinct else ""
     spark_name = (
         None
@@ -154,7 +156,7 @@ def _grouping(call: FunctionCall) -> TypedExpression:
     if not call.scope.grouping_sets:
         raise Untranslatable("grouping without grouping sets")
     return TypedExpression(
-        f"CAST(grouping({value.sql}) AS TINYINT)", DataType("tinyint"), call.result("", INT, value).name
+        f"CAST(grouping({value.sql}) AS TINYINT)", SparkType("tinyint"), call.result("", INT, value).name
     )
 
 

@@ -2,7 +2,8 @@
 
 from sqlglot import exp
 
-from runnel.query.data_types import BOOLEAN, INT, STRING, DataType, array_type, quote_identifier
+from runnel.declare.model.column_types import SparkType, array_type, struct_type
+from runnel.query.data_types import BOOLEAN, INT, STRING, quote_identifier
 from runnel.query.dialect.functions.registry import (
     FunctionCall,
     require_int_literal,
@@ -23,12 +24,12 @@ from runnel.query.dialect.typed_expression import (
 )
 
 
-def _element_type(value: TypedExpression) -> DataType:
+def _element_type(value: TypedExpression) -> SparkType:
     require_kind(value, "array")
-    return value.type.children[0]
+    return value.type.children[0].type
 
 
-def _orderable_element_type(value: TypedExpression) -> DataType:
+def _orderable_element_type(value: TypedExpression) -> SparkType:
     element = _element_type(value)
     if not element.is_atomic:
         raise Untranslatable(f"an order of {element}")
@@ -49,7 +50,7 @@ def _named_struct(call: FunctionCall) -> TypedExpression:
     if len({name.lower() for name in names}) != len(values[1::2]):
         raise Untranslatable("fields of one name")
     fields = (f"{quote_identifier(name)} := {_require_type(v)}" for name, v in zip(names, values[1::2], strict=True))
-    to = DataType("struct", children=tuple(v.type for v in values[1::2]), names=tuple(names))
+    to = struct_type(zip(names, (value.type for value in values[1::2]), strict=True))
     return call.result(f"struct_pack({', '.join(fields)})", to, *values)
 
 
@@ -83,7 +84,7 @@ def _array_contains(call: FunctionCall) -> TypedExpression:
 def _element_at(call: FunctionCall) -> TypedExpression:
     holder, key = call.translate_arguments(2)
     if holder.type.kind == "map":
-        return call.result(_map_value_sql(holder, key), holder.type.children[1], holder, key)
+        return call.result(_map_value_sql(holder, key), holder.type.children[1].type, holder, key)
     position = require_int_literal(key, "a position")
     if position == 0:
         raise Untranslatable("position 0")
@@ -95,7 +96,7 @@ def get_item(holder: TypedExpression, key: TypedExpression) -> TypedExpression:
     """Return `holder[key]`: an array's element counted from 0, or a map's value."""
     spark_name = None if None in (holder.name, key.name) else f"{holder.name}[{key.name}]"
     if holder.type.kind == "map":
-        return TypedExpression(_map_value_sql(holder, key), holder.type.children[1], spark_name)
+        return TypedExpression(_map_value_sql(holder, key), holder.type.children[1].type, spark_name)
     position = require_int_literal(key, "a position")
     if position < 0:
         raise Untranslatable("a negative position")
@@ -108,16 +109,17 @@ def _array_element_sql(holder: TypedExpression, min_length: int, position: int) 
 
 
 def _map_value_sql(holder: TypedExpression, key: TypedExpression) -> str:
-    if key.type != holder.type.children[0] or key.type.is_floating or not key.type.is_atomic:
+    if key.type != holder.type.children[0].type or key.type.is_floating or not key.type.is_atomic:
         raise Untranslatable("a map's value by a key of another type")
-    return hide_statistics(f"{holder.sql}[{key.sql}]", holder.type.children[1])
+    return hide_statistics(f"{holder.sql}[{key.sql}]", holder.type.children[1].type)
 
 
 @rule("map_keys", "map_values")
 def _map_keys_values(call: FunctionCall) -> TypedExpression:
     (value,) = call.translate_arguments(1)
     require_kind(value, "map")
-    return call.result(f"{call.name}({value.sql})", array_type(value.type.children[call.name == "map_values"]), value)
+    part = value.type.children[call.name == "map_values"]
+    return call.result(f"{call.name}({value.sql})", array_type(part.type), value)
 
 
 @rule("sort_array")

@@ -1,6 +1,7 @@
 """Rules for functions on numbers, and for conditional functions such as coalesce and if."""
 
-from runnel.query.data_types import BIGINT, BOOLEAN, DOUBLE, decimal
+from runnel.declare.model.column_types import decimal
+from runnel.query.data_types import BIGINT, BOOLEAN, DOUBLE
 from runnel.query.dialect.decimals import limit_precision
 from runnel.query.dialect.functions.registry import FunctionCall, require_int_literal, require_kind, rule
 from runnel.query.dialect.operators import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.query.data_types import DataType
+from runnel.declare.model.column_types import SparkType
 from runnel.query.dialect.scope import QueryScope
 from runnel.query.dialect.typed_expression import TypedExpression, Untranslatable, format_call_name
 
@@ -38,7 +38,7 @@ class FunctionCall:
         return [self.translator.translate(node, self.scope) for node in self.argument_nodes]
 
     def result(
-        self, sql: str, to: DataType, *arguments: TypedExpression | str, name: str | None = None
+        self, sql: str, to: SparkType, *arguments: TypedExpression | str, name: str | None = None
     ) -> TypedExpression:
         """Return the translated call, named as Spark names it: the function and its arguments."""
         return TypedExpression(sql, to, format_call_name(name or self.name, *arguments))

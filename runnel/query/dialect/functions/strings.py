@@ -1,6 +1,7 @@
 """Rules for functions on strings."""
 
-from runnel.query.data_types import BOOLEAN, INT, STRING, array_type
+from runnel.declare.model.column_types import array_type
+from runnel.query.data_types import BOOLEAN, INT, STRING
 from runnel.query.dialect.casts import cast_to_string
 from runnel.query.dialect.functions import patterns
 from runnel.query.dialect.functions.registry import (

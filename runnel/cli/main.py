@@ -69,11 +69,11 @@ _HIDDEN = {"service": "flow.up"}  # started by other commands
 class LazyCommandGroup(click.Group):
     """Subcommands whose modules are imported only when they are called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return all names, in the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one subcommand."""
         module = _HIDDEN.get(cmd_name) or _COMMANDS.get(cmd_name, ("",))[0]
         if not module:
@@ -92,7 +92,7 @@ class LazyCommandGroup(click.Group):
             raise Mistake("COMMAND_UNKNOWN", what, fix="`runnel --help` lists them")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
@@ -107,7 +107,7 @@ class LazyCommandGroup(click.Group):
 @click.version_option(package_name="runnel", message="runnel %(version)s")
 @click.pass_context
 def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides: tuple[str, ...]) -> None:
-    """Data flows on a versioned lake."""
+    """Data flows on a versioned lake."""  # noqa: D401 - the first line of --help
     ctx.obj = {"project": project, "env": env, "overrides": overrides}
 
 

@@ -51,7 +51,7 @@ class TableScan:
     external_files: frozenset[str]
 
 
-def _cache_key(store: "Store", location: str, row_filter: BooleanExpression | None = None) -> tuple[str, str]:
+def _cache_key(_store: "Store", location: str, row_filter: BooleanExpression | None = None) -> tuple[str, str]:
     return location, str(row_filter or "")
 
 
@@ -115,8 +115,8 @@ class _PartitionFilter:
 
     def __init__(self, metadata: TableMetadata, spec_id: int, row_filter: BooleanExpression) -> None:
         spec, schema = metadata.specs()[spec_id], metadata.schema()
-        self.may_match_manifest: Callable[[ManifestFile], bool] = lambda manifest: True
-        self.may_match_entry: Callable[[FileEntry], bool] = lambda entry: True
+        self.may_match_manifest: Callable[[ManifestFile], bool] = lambda _: True
+        self.may_match_entry: Callable[[FileEntry], bool] = lambda _: True
         source_ids = {field.source_id for field in spec.fields}
         if spec.is_unpartitioned() or not source_ids <= set(schema.field_ids):
             return  # a spec over a dropped column has no types to compare with

@@ -59,7 +59,7 @@ class StepExecutor:
                     self._settle_step(result)
                 self._start_ready_steps()
         except BaseException as error:
-            self._cancel_steps(error)
+            self._cancel_steps()
             if not isinstance(error, KeyboardInterrupt | Cancelled):
                 raise
         return tuple(self.results[table] for table in self.steps)
@@ -186,7 +186,7 @@ class StepExecutor:
         task = self.run_context.flow.tasks.get(step.table)
         return {table for table in (*step.needs, *(task.referenced_tables if task else ())) if table in self.steps}
 
-    def _cancel_steps(self, error: BaseException) -> None:
+    def _cancel_steps(self) -> None:
         """Interrupt running steps and wait until no thread uses the slot; abandon those that don't stop."""
         self.run_context.cancelled.set()
         deadline = time.monotonic() + GRACE_SECONDS

@@ -192,7 +192,7 @@ def make_heartbeat_reader(db: "Database") -> Callable[[str], str | None]:
 def make_health_probe(url: str) -> Callable[[str], str | None]:
     """Return a function that checks whether the server responds."""
 
-    def probe_health(name: str) -> str | None:
+    def probe_health(_name: str) -> str | None:
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=5) as response:
                 return str(time.monotonic()) if response.status == 200 else None

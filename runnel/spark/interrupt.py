@@ -50,7 +50,7 @@ def install_handler(context: "SparkContext", previous_handler: Handler) -> None:
 
     calls = _MainThreadCalls(context)
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         calls.cancel_jobs()
         if not calls.defer_interrupt():
             raise KeyboardInterrupt

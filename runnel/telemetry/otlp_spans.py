@@ -129,7 +129,7 @@ class _WarningExporter(SpanExporter):
         """Shut the exporter down."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 - part of the protocol
         """Do nothing: exported spans are already sent."""
         return True
 

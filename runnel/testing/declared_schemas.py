@@ -60,6 +60,6 @@ def _find_project_root(project_file: Path | None) -> Path | None:
 
 
 @lru_cache(maxsize=8)
-def _load_cached_flow(root: Path, stamps: tuple[tuple[str, int, int], ...]) -> Flow:
-    """Return the flow of the project in `root`; `stamps` invalidate the cache if a file changed."""
+def _load_cached_flow(root: Path, _stamps: tuple[tuple[str, int, int], ...]) -> Flow:
+    """Return the flow of the project in `root`; `_stamps` invalidate the cache if a file changed."""
     return load_flow(load_settings(root, environ=os.environ), start_spark=session)

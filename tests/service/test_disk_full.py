@@ -2,16 +2,19 @@
 
 import errno
 import logging
-import threading
 from pathlib import Path
 
 import pytest
 
+import runnel as rn
+from runnel.client.lake import Lake
 from runnel.errors import NoRoom, RunnelError, find_disk_full
+from runnel.project.planning.plan_project import load_project_flow
 from runnel.run.run_log import RunLog
 from runnel.service.api.problem_json import choose_status
 from runnel.service.log_files import LogFileHandler
 from runnel.service.worker.loops.loop import Loop
+from runnel.service.worker.loops.loop_context import LoopContext
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -40,26 +43,30 @@ def test_a_full_disk_is_known_whoever_met_it(error: Exception) -> None:
 class Full(Loop):
     """A part that finds no room, and can't even write down that it does, until there is some."""
 
-    def __init__(self, told: list[str]) -> None:
-        super().__init__("ods.orders", threading.Event(), told.append)
+    def __init__(self, lake: Lake, told: list[str]) -> None:
+        super().__init__("ods.orders", LoopContext(lake, load_project_flow(lake), "main", "run", told.append))
         self.looks = 0
 
-    def go(self) -> None:
+    def run_loop(self) -> None:
         self.looks += 1
         if self.looks == 1:
             raise FULL
         self.mark_healthy()
         self.stop.set()
 
-    def troubled(self, state: str, problem: str | None) -> None:
+    def record_state(self, state: str, problem: str | None) -> None:
         if self.looks == 1:
             assert state == "waiting"
             raise NoRoom("DISK_FULL", "no space left for the catalog database")
 
 
-def test_what_goes_on_by_itself_goes_on_when_there_is_room() -> None:
+def test_what_goes_on_by_itself_goes_on_when_there_is_room(tmp_path: Path) -> None:
     told: list[str] = []
-    part = Full(told)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows/flow.py").write_text('import runnel as rn\n\nrn.source("ods.orders", rn.manual())\n')
+    with rn.open(tmp_path) as lake:
+        part = Full(lake, told)
     part.start()
     assert part.join(30) and part.looks == 2
     assert [one.partition(":")[0] for one in told] == ["ods.orders waits", "ods.orders goes on"]

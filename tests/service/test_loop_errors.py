@@ -15,11 +15,13 @@ from runnel.lake.control.declarations import read_sources
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
 from runnel.names import TableName
+from runnel.project.planning.plan_project import load_project_flow
 from runnel.service.loop_errors import LoopProblems
 from runnel.service.server.server_process import ServerProcess
 from runnel.service.worker.continuous import ContinuousWork
 from runnel.service.worker.flow_cache import FlowCache
 from runnel.service.worker.loops.compaction_loop import MOST_FILES, CompactionLoop
+from runnel.service.worker.loops.loop_context import LoopContext
 from tests.lake.factories import add, create, rows
 
 FLOW = """
@@ -50,7 +52,7 @@ def until(is_so: Callable[[], object], what: str) -> None:
 def test_flow_files_that_cannot_be_loaded_are_shown_until_they_are_mended(lake: Lake) -> None:
     flow, problems = lake.settings.root / "flows/flow.py", LoopProblems()
     flow.write_text(FLOW.replace("0 2 * * *", "0 0 31 2 *"))
-    keeping = ContinuousWork(lake, FlowCache(lake, os.environ), "main", lambda _: None, problems)
+    keeping = ContinuousWork(lake, FlowCache(lake, os.environ), "main", lambda _: None, problems=problems)
     keeping.start()
     try:
         until(problems.json, "it is not shown")
@@ -95,7 +97,7 @@ def test_a_loop_of_the_service_that_fails_is_shown_and_the_others_go_on(lake: La
 
 
 def test_upkeep_of_a_table_that_cannot_be_read_holds_up_no_other(lake: Lake) -> None:
-    store, stop, problems = lake.store, threading.Event(), LoopProblems()
+    store, problems = lake.store, LoopProblems()
     broken, sound = TableName.parse("ods.broken"), TableName.parse("ods.sound")
     lost = CommitChange(broken, None, f"file://{lake.settings.root}/nowhere/metadata.json")
     publish(store.db, CommitDraft("main", "a table whose files are gone", "ada", (lost,)))
@@ -106,10 +108,11 @@ def test_upkeep_of_a_table_that_cannot_be_read_holds_up_no_other(lake: Lake) -> 
     def note(part: str, problem: str | None) -> None:
         problems.clear(part) if problem is None else problems.note(part, problem)
 
-    upkeep = CompactionLoop(lake, [broken, sound], "main", stop, lambda _: None, note)
+    context = LoopContext(lake, load_project_flow(lake), "main", "run", lambda _: None, note)
+    upkeep = CompactionLoop(context, [broken, sound])
     assert upkeep.find_target_bytes(sound) is not None
     upkeep.start()
     until(lambda: upkeep.find_target_bytes(sound) is None, "it is not put together")
     until(problems.json, "what is wrong is not shown")
-    stop.set()
+    context.stop.set()
     assert upkeep.join(30) and [one["part"] for one in problems.json()] == ["upkeep"]

@@ -217,10 +217,8 @@ def test_down_waits_for_what_is_under_way_or_interrupts_and_names_it(shop: Shop)
 @pytest.mark.crash
 def test_whoever_is_killed_comes_back_and_nothing_is_lost(shop: Shop) -> None:
     shop.has(1)
-    number = 1
-    for kind in ("worker --watched", "service --watched", "worker --watched"):
+    for number, kind in enumerate(("worker --watched", "service --watched", "worker --watched"), 2):
         os.kill(shop.child(kind), signal.SIGKILL)
-        number += 1
         shop.put(number)
         shop.has(*range(1, number + 1))
     assert shop.up.is_alive

@@ -167,7 +167,7 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
             project_lake, os.environ, report, env=env, branch=branch, name=name, parallel=parallel
         )
         _handle_signals(worker_process.worker.stop)
-        signal.signal(signal.SIGUSR1, lambda number, frame: worker_process.interrupt_runs())
+        signal.signal(signal.SIGUSR1, lambda *_: worker_process.interrupt_runs())
         if watched:
             _stop_with_parent(worker_process.worker.stop, worker_process.interrupt_runs)
         elif as_json:
@@ -185,7 +185,7 @@ def worker(branch: str, parallel: int, name: str | None, watched: bool, as_json:
 
 @command()
 @click.option("--watched", is_flag=True, hidden=True, help="End when standard input closes.")
-def service(watched: bool, as_json: bool) -> None:
+def service(watched: bool, as_json: bool) -> None:  # noqa: ARG001 - every command has --json
     """Answer and schedule; `runnel up` starts it."""
     from runnel.service.log_files import log_to_file
     from runnel.service.server.server_process import ServerProcess
@@ -221,13 +221,13 @@ def _supervise(
     db = project_lake.store.db
     children = [
         ChildProcess(
-            "service", lambda name: [*_base_command(project_lake), "service", "--watched"], make_health_probe(url)
+            "service", lambda _: [*_base_command(project_lake), "service", "--watched"], make_health_probe(url)
         )
     ]
     children += [ChildProcess("worker", worker_command, make_heartbeat_reader(db)) for _ in range(number)]
     supervisor = Supervisor(children, db, _report)
     _handle_signals(supervisor.stop, supervisor.kill)
-    signal.signal(signal.SIGUSR1, lambda number, frame: supervisor.interrupt_requested.set())
+    signal.signal(signal.SIGUSR1, lambda *_: supervisor.interrupt_requested.set())
     greeter = threading.Thread(target=_greet_when_ready, args=(url, supervisor.stop, greet), daemon=True)
     greeter.start()
     supervisor.run()
@@ -284,7 +284,7 @@ def _ensure_token(project_lake: "Lake") -> "os.PathLike[str]":
 def _handle_signals(stop: threading.Event, kill: "Callable[[], None] | None" = None) -> None:
     """Stop gracefully at the first Ctrl-C or SIGTERM, and immediately at the second."""
 
-    def heard(number: int, frame: "FrameType | None") -> None:
+    def heard(_number: int, _frame: "FrameType | None") -> None:
         if stop.is_set():
             if kill is not None:
                 kill()

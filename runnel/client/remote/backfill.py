@@ -1,40 +1,36 @@
 """Start a backfill on a service's workers, and follow it chunk by chunk."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runnel.client.remote.follow_run import RemoteRunFollower, read_ended_run
-from runnel.client.remote.json_values import to_list
-from runnel.project.execution.backfill import BackfillResult, build_backfill_request
+from runnel.project.execution.backfill import BackfillResult
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from runnel.client.remote.connection import ServiceConnection
+    from runnel.model.run_request import RunRequest
 
 
 def backfill(
     connection: "ServiceConnection",
-    overrides: Sequence[str],
-    select: str | Sequence[str],
-    first: "str | date",
-    last: "str | date",
-    *,
-    chunk: str | int | None = None,
-    branch: str = "main",
+    request: "RunRequest",
+    chunk_days: int | None,
     watch: ProgressCallback | None = None,
 ) -> BackfillResult:
-    """Submit a backfill, wait until it has ended, and return its result; raise if a step fails.
+    """Submit a backfill of the days of a request, wait for its end, and return its result; raise if a step fails.
 
     Ctrl-C cancels it.
     """
-    request, chunk_days = build_backfill_request(select, first, last, chunk=chunk, branch=branch)
     assert request.days is not None
-    body = {"select": to_list(select), "from": str(request.days.first), "to": str(request.days.last), "branch": branch}
-    created = connection.post(
-        "/backfills", {**body, "chunk": f"{chunk_days}d" if chunk_days else None, "set": list(overrides)}
-    )
+    body = {
+        "select": list(request.select),
+        "from": str(request.days.first),
+        "to": str(request.days.last),
+        "branch": request.branch,
+        "chunk": f"{chunk_days}d" if chunk_days else None,
+        "set": list(request.overrides),
+    }
+    created = connection.post("/backfills", body)
     chunks, runs = request.days.chunks(chunk_days), list[RunResult]()
     for position, (days, chunk_json) in enumerate(zip(chunks, created["chunks"], strict=True), 1):
         if watch is not None and len(chunks) > 1:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -124,8 +125,11 @@ class RemoteLake(RemoteLakeReader):
         fails; chunks that are finished stay published.
         """
         from runnel.client.remote.backfill import backfill
+        from runnel.project.execution.backfill import build_backfill_request
 
-        return backfill(self._connection, self.overrides, select, first, last, **options)
+        watch = options.pop("watch", None)
+        request, chunk_days = build_backfill_request(select, first, last, **options)
+        return backfill(self._connection, replace(request, overrides=self.overrides), chunk_days, watch)
 
     def preview(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any

@@ -15,7 +15,7 @@ def run_query(connection: "ServiceConnection", request: "QueryRequest", started:
     """Run a query, and return its result; rows after the first batch are fetched when they are read."""
     response = connection.send("POST", "/query", json=request.to_body(), headers={"Accept": MEDIA_TYPE}, stream=True)
 
-    def cut_off_error(error: Exception) -> Unreachable:
+    def cut_off_error(_error: Exception) -> Unreachable:
         what = f"{connection.url} stopped in the middle of the answer"
         return Unreachable("REMOTE_CUT", what, fix="ask again")
 

@@ -34,12 +34,12 @@ class FunctionFeed:
         self._takes_state = any(name != _SPARK for name in names)
         self._spark = spark if _SPARK in names else None
 
-    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:  # noqa: ARG002 - part of the protocol
         """Return a summary that says that the function will be called."""
         return FeedChanges(f"asks {self._function.__name__}() for what is new")
 
     def fetch(
-        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+        self, state: FeedState | None, _changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Call the function and write its rows to a file."""
         report_progress("asking", 0, None)

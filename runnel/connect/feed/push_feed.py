@@ -59,7 +59,7 @@ class PushFeed:
         )
 
     def fetch(
-        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+        self, _state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Write exactly the announced events into a file, one per line."""
         from runnel.lake.catalog.database import parse_time

@@ -104,7 +104,7 @@ class JsonReader:
             f"SELECT json, filename AS file FROM read_ndjson_objects([{paths}], ignore_errors = true, filename = true)"
         )
 
-    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+    def pop_rejected(self, _most: int | None = None) -> RejectedRows:
         """Return no rows: a broken line is a row whose `broken` column says why."""
         return RejectedRows()
 

@@ -94,11 +94,11 @@ class ParquetReader:
             f"FROM read_parquet([{paths}], {hive_option}{types_option}, filename = '{_FILE_COLUMN}')"
         )
 
-    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+    def pop_rejected(self, _most: int | None = None) -> RejectedRows:
         """Return no rows: a Parquet file is readable as a whole or not at all."""
         return RejectedRows()
 
-    def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
+    def locate_rows(self, _file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
         """Return the numbers themselves: Parquet has no lines."""
         return {row: f"row {row}" for row in rows}
 

@@ -51,7 +51,7 @@ class HttpFeed:
             return "upsert"
         return "append" if self._origin.since is not None or self._origin.append else "replace"
 
-    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:  # noqa: ARG002 - part of the protocol
         """Return that the API will be read; nothing if it answers that its last response is still valid."""
         with self._open_client(_ignore_progress) as client:
             display_url = client.access.display_url
@@ -66,7 +66,7 @@ class HttpFeed:
             return FeedChanges(f"asks {display_url}" + ("" if value is None else f" for what is new since {value}"))
 
     def fetch(
-        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+        self, state: FeedState | None, _changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Read all pages and write their records into files."""
         with self._open_client(report_progress) as client:

@@ -121,7 +121,7 @@ class SourceDatabase(ABC):
     def batches(self, columns: Sequence[DatabaseColumn], from_clause: str) -> "Generator[Batch]":
         """Yield rows in batches; their types may not be those of the columns yet."""
 
-    def split_conditions(self, relation: str, origin: Jdbc, columns: Sequence[DatabaseColumn]) -> list[str]:
+    def split_conditions(self, relation: str, origin: Jdbc, columns: Sequence[DatabaseColumn]) -> list[str]:  # noqa: ARG002 - drivers override it
         """Return conditions that split the rows of a table between connections; none if that is not possible."""
         return []
 
@@ -135,15 +135,15 @@ class SourceDatabase(ABC):
         result = work()
         yield lambda: result
 
-    def is_unique(self, origin: Jdbc, key: Sequence[str]) -> bool:
+    def is_unique(self, origin: Jdbc, key: Sequence[str]) -> bool:  # noqa: ARG002 - drivers override it
         """Tell whether the database itself guarantees that a key is unique."""
         return False
 
-    def is_indexed(self, origin: Jdbc, column: str) -> bool:
+    def is_indexed(self, origin: Jdbc, column: str) -> bool:  # noqa: ARG002 - drivers override it
         """Tell whether an index of the table begins with a column, so that a few rows are found quickly."""
         return False
 
-    def estimate_rows(self, origin: Jdbc) -> int | None:
+    def estimate_rows(self, origin: Jdbc) -> int | None:  # noqa: ARG002 - drivers override it
         """Return about how many rows there are, if that costs nothing."""
         return None
 

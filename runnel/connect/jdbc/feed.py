@@ -24,7 +24,7 @@ class JdbcFeed:
         """Remember the table that rows are read for."""
         self._target = target
 
-    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:
+    def find_changes(self, state: FeedState | None, *, max_rows: int | None = None) -> FeedChanges:  # noqa: ARG002 - part of the protocol
         """Return what has changed since a state, by a checksum that the database computes or by the watermark."""
         with self._build_database() as database:
             inspection = self._inspect_table(database)
@@ -36,7 +36,7 @@ class JdbcFeed:
             )
 
     def fetch(
-        self, state: FeedState | None, changes: FeedChanges, folder: Path, report_progress: Progress
+        self, state: FeedState | None, _changes: FeedChanges, folder: Path, report_progress: Progress
     ) -> FetchedRows:
         """Read changed rows into Parquet as they are now; these may be more than were announced."""
         report_progress("connecting", 0, None)

@@ -95,7 +95,7 @@ class Producer:
             except Exception as error:
                 raise self._translate_error(getattr(error, "args", (None,))[0], error) from None
 
-    def _record_delivery(self, error: "KafkaError | None", message: "Message") -> None:
+    def _record_delivery(self, error: "KafkaError | None", _message: "Message") -> None:
         if error is not None and self._delivery_error is None and error.name() not in _PURGE_ERRORS:
             self._delivery_error = error
 

@@ -39,11 +39,11 @@ class PathReader:
         names = ", ".join([*(column.sql_name for column in self.columns), "file"])
         return f"SELECT *, CAST(NULL AS VARCHAR) AS broken FROM (VALUES {values}) AS paths({names})"
 
-    def pop_rejected(self, most: int | None = None) -> RejectedRows:
+    def pop_rejected(self, _most: int | None = None) -> RejectedRows:
         """Return no rows: a path can always be read."""
         return RejectedRows()
 
-    def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
+    def locate_rows(self, _file: LocalFile, rows: Sequence[int]) -> dict[int, str]:
         """Return "path" for every row: the values come from the path."""
         return dict.fromkeys(rows, "path")
 

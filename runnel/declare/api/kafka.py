@@ -88,7 +88,7 @@ def kafka(
         include=included,
         expired=cast(Any, reader.choice("expired", ("stop", "skip"), "stop")),
         key=reader.texts("key", "a column"),
-        options=_read_client_options(reader, options),
+        options=_read_client_options(reader),
     )
     if wire is not None and kind != "avro":
         reader.reject("wire", f"`wire` is about Avro, but this is {kind}", "leave it out")
@@ -211,7 +211,7 @@ def _read_start(reader: OptionReader, start: object) -> str:
     return start
 
 
-def _read_client_options(reader: OptionReader, options: object) -> tuple[tuple[str, str | Secret], ...]:
+def _read_client_options(reader: OptionReader) -> tuple[tuple[str, str | Secret], ...]:
     pairs: list[tuple[str, str | Secret]] = []
     for name, value in reader.pairs("options", (str, int, bool, Secret), '"text"'):
         if name in _RESERVED_OPTIONS:

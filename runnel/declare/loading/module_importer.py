@@ -58,7 +58,7 @@ class ProjectModules(MetaPathFinder, Loader):
                 del sys.modules[name]
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of a module of the project, or None for any other module."""
         parent, _, _ = fullname.rpartition(".")

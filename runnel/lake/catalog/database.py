@@ -173,7 +173,7 @@ def _create_sqlite_engine(url: URL) -> Engine:
     engine = Engine(pool, dialect, url, execution_options={"compiled_cache": statement_cache})
 
     @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, record: Any) -> None:
+    def configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, by name
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")

@@ -54,7 +54,7 @@ class DiskReader:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="runnel-put") as pool:
             pending: deque[Future[list[LoadedFile]]] = deque()
             try:
-                for batch in _split_batches(files, self.inline_bytes):
+                for batch in _split_batches(files):
                     pending.append(pool.submit(self._read_batch, batch))
                     if len(pending) > 2 * THREADS:
                         yield pending.popleft().result()
@@ -88,7 +88,7 @@ class DiskReader:
         )
 
 
-def _split_batches(files: Iterable[DiskFile], inline_bytes: int) -> Iterator[list[DiskFile]]:
+def _split_batches(files: Iterable[DiskFile]) -> Iterator[list[DiskFile]]:
     batch: list[DiskFile] = []
     batch_bytes = 0
     for file in files:

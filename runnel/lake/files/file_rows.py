@@ -84,7 +84,7 @@ def read_path_bounds(metadata: TableMetadata, entry: FileEntry) -> tuple[str | N
 class LiveFileReader:
     """Reads an open data file by row group; columns are found by field id and get the table's current names."""
 
-    def __init__(self, store: "Store", metadata: TableMetadata, live_file: LiveFile, file: pq.ParquetFile) -> None:
+    def __init__(self, metadata: TableMetadata, live_file: LiveFile, file: pq.ParquetFile) -> None:
         self.location = live_file.entry.path
         self.deleted_positions = live_file.deleted_positions
         self.file = file
@@ -137,7 +137,7 @@ class LiveFileReader:
 def open_live_file(store: "Store", metadata: TableMetadata, live_file: LiveFile) -> Iterator[LiveFileReader]:
     """Open a data file while the block runs."""
     with _open_parquet(store, live_file.entry.path) as file:
-        yield LiveFileReader(store, metadata, live_file, file)
+        yield LiveFileReader(metadata, live_file, file)
 
 
 def scan_rows(
@@ -148,7 +148,7 @@ def scan_rows(
     may_contain: PathRangeTest | None = None,
 ) -> Iterator[tuple[LiveFile, int, pa.Table]]:
     """Yield the live rows of data files, with their data file and row group."""
-    may_contain = may_contain or (lambda lowest, highest: True)
+    may_contain = may_contain or (lambda *_: True)
     for live_file in live_files:
         if not may_contain(*read_path_bounds(metadata, live_file.entry)):
             continue

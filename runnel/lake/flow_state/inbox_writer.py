@@ -130,7 +130,7 @@ class _InboxWriter:
         return row is not None
 
     def accept(self, request: PushRequest) -> PushReceipt | Mistake:
-        """Number the events of a request that are not duplicates, and return the answer for its sender."""
+        """Assign numbers to the events of a request that are not duplicates, and return the answer for its sender."""
         if request.request_key is not None and (answer := self._answers.get(request.request_key[0])) is not None:
             if answer[0] == request.request_key[1]:
                 return PushReceipt(answer[1].accepted, answer[1].duplicates, is_repeated=True)

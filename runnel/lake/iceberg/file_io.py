@@ -104,7 +104,7 @@ class LocalInput(InputFile):
         """Tell whether it is there."""
         return self.path.exists()
 
-    def open(self, seekable: bool = True) -> InputStream:
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - part of the protocol
         """Open it for reading."""
         return self.path.open("rb")
 

@@ -91,7 +91,7 @@ def read_manifests(store: "Store", metadata: TableMetadata) -> tuple[ManifestFil
     return read_listed_manifests(store, snapshot.manifest_list) if snapshot else ()
 
 
-@cached(_cached_lists, key=lambda store, manifest_list: manifest_list, lock=_guard)
+@cached(_cached_lists, key=lambda _, manifest_list: manifest_list, lock=_guard)
 def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestFile, ...]:
     """Return the manifests that a manifest list names."""
     try:
@@ -100,7 +100,7 @@ def read_listed_manifests(store: "Store", manifest_list: str) -> tuple[ManifestF
         raise missing_file_error(manifest_list) from error
 
 
-@cached(_cached_entries, key=lambda store, manifest: manifest.manifest_path, lock=_guard)
+@cached(_cached_entries, key=lambda _, manifest: manifest.manifest_path, lock=_guard)
 def read_manifest_entries(store: "Store", manifest: ManifestFile) -> tuple[FileEntry, ...]:
     """Return the live entries of one manifest."""
     try:

@@ -52,8 +52,8 @@ def evolve_table(
     base: str | None,
     schema: Schema,
     *,
-    spec: SpecOf = lambda schema: UNPARTITIONED_PARTITION_SPEC,
-    sort: SortOf = lambda schema: UNSORTED_SORT_ORDER,
+    spec: SpecOf = lambda _: UNPARTITIONED_PARTITION_SPEC,
+    sort: SortOf = lambda _: UNSORTED_SORT_ORDER,
     properties: Mapping[str, str] | None = None,
 ) -> str:
     """Stage a version of a table with the requested shape and return its location; `base` itself if it fits already.

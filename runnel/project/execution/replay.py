@@ -62,7 +62,7 @@ def replay_commit(lake: "Lake", ref: str, report: ReplayReporter | None = None) 
     replayed_by_table: dict[TableName, TableReplay] = {}
     notes: list[str] = []
     for group in _group_by_code(tables):
-        replayed, group_notes = _replay_group(lake, commit, group, report or (lambda text: None))
+        replayed, group_notes = _replay_group(lake, commit, group, report or (lambda _: None))
         replayed_by_table |= {item.table: item for item in replayed}
         notes += [note for note in group_notes if note not in notes]
     return CommitReplay(commit, tuple(replayed_by_table[item.table] for item in tables), tuple(notes))

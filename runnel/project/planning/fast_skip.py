@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from runnel.lake.sqlite_fast_path import SqliteBranchReader
-from runnel.model.change_size import ChangeSize, VersionSize
 from runnel.model.table_version import TableVersion
 from runnel.model.task_result import TaskResult
 from runnel.plan.facts import SourceChanges
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.declare.model.flow import Flow, Task
     from runnel.declare.settings import Settings
-    from runnel.model.date_range import DateRange
     from runnel.model.run_request import RunRequest
     from runnel.names import TableName
     from runnel.plan.fingerprint.fingerprints import Fingerprint
@@ -65,40 +63,11 @@ class _FastPathFacts:
             self._flow, table, self.head(table), lambda: self._glance.read_position(table), self._storage
         )
 
-    def latest_result(self, table: "TableName", head: TableVersion) -> NoReturn:
+    def _require_full_plan(self, *_: object) -> NoReturn:
         raise NeedsFullPlan
 
-    def recent_results(self, table: "TableName") -> NoReturn:
-        raise NeedsFullPlan
-
-    def find_versions(self, table: "TableName", content: str) -> NoReturn:
-        raise NeedsFullPlan
-
-    def change_size(self, table: "TableName", before: TableVersion, after: TableVersion) -> ChangeSize:
-        raise NeedsFullPlan
-
-    def changed_slices(
-        self, table: "TableName", before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
-    ) -> NoReturn:
-        raise NeedsFullPlan
-
-    def slice_count(self, table: "TableName", head: TableVersion, expressions: tuple[str, ...]) -> NoReturn:
-        raise NeedsFullPlan
-
-    def date_slices(self, table: "TableName", head: TableVersion, by: tuple[str, ...], days: "DateRange") -> NoReturn:
-        raise NeedsFullPlan
-
-    def columns(self, table: "TableName", head: TableVersion) -> NoReturn:
-        raise NeedsFullPlan
-
-    def size(self, table: "TableName", head: TableVersion) -> VersionSize | None:
-        raise NeedsFullPlan
-
-    def stream_positions(self, table: "TableName") -> NoReturn:
-        raise NeedsFullPlan
-
-    def find_version(self, table: "TableName", content: str) -> NoReturn:
-        raise NeedsFullPlan
+    latest_result = recent_results = find_version = find_versions = stream_positions = _require_full_plan
+    columns = size = change_size = changed_slices = slice_count = date_slices = _require_full_plan
 
 
 def plan_if_idle(

@@ -110,7 +110,7 @@ class LakeFacts:
             self._slices[key] = find_changed_slices(self._store, table, before.location, after.location, expressions)
         return self._slices[key]
 
-    def slice_count(self, table: "TableName", head: TableVersion, expressions: tuple[str, ...]) -> int | None:
+    def slice_count(self, _table: "TableName", head: TableVersion, expressions: tuple[str, ...]) -> int | None:
         """Return how many slices a version has; None if only Spark can compute it."""
         from runnel.lake.diff.changed_slices import count_slices
 
@@ -119,7 +119,7 @@ class LakeFacts:
         return count_slices(self._store, head.location, expressions)
 
     def date_slices(
-        self, table: "TableName", head: TableVersion, by: tuple[str, ...], days: "DateRange"
+        self, _table: "TableName", head: TableVersion, by: tuple[str, ...], days: "DateRange"
     ) -> "DateSlices | None":
         """Return the slices of a version that lie in some days, if exactly one column of `by` is a date."""
         from runnel.lake.diff.date_slices import find_date_slices
@@ -129,13 +129,13 @@ class LakeFacts:
             self._dated[key] = find_date_slices(self._store, head.location, by, days)
         return self._dated[key]
 
-    def columns(self, table: "TableName", head: TableVersion) -> tuple[str, ...]:
+    def columns(self, _table: "TableName", head: TableVersion) -> tuple[str, ...]:
         """Return the names of a version's columns."""
         from runnel.lake.iceberg.table_metadata import load_metadata
 
         return tuple(field.name for field in load_metadata(self._store, head.location).schema().fields)
 
-    def size(self, table: "TableName", head: TableVersion) -> VersionSize | None:
+    def size(self, _table: "TableName", head: TableVersion) -> VersionSize | None:
         """Return the size of a version."""
         from runnel.lake.diff.change_size import read_table_size
 

@@ -112,7 +112,7 @@ def read_statement(sql: str) -> tuple[exp.Expr, str]:
     try:
         tokens = list(_normalize_tokens(sql, _DIALECT.tokenize(sql)))
         _refuse_other_statements(tokens)
-        _refuse_unreadable(sql, tokens)
+        _refuse_unreadable(tokens)
         _refuse_lenient_syntax(tokens)
         trees = _DIALECT.parser().parse(tokens, sql)
     except TokenError as error:
@@ -185,7 +185,7 @@ def _unescape_string(source: str) -> str:
     return _ESCAPE.sub(value, source[1:-1])
 
 
-def _refuse_unreadable(sql: str, tokens: Sequence[Token]) -> None:
+def _refuse_unreadable(tokens: Sequence[Token]) -> None:
     if len(tokens) > MAX_TOKENS:
         raise _syntax_error(f"the query has {len(tokens)} words; {MAX_TOKENS} are allowed", None)
     depth = 0

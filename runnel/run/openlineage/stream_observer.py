@@ -74,7 +74,7 @@ class StreamLineage:
         versions = self._store.state(self._spec.branch) if state != "START" else {}
         head = versions.get(self._spec.task.table)
         progress = _StreamProgress(dict(publisher.inputs), head, publisher.rows, publisher.commit)
-        sender.send(lambda: self._build_event(namespace, state, happened_at, progress, error), lambda text: None)
+        sender.send(lambda: self._build_event(namespace, state, happened_at, progress, error), lambda _: None)
 
     def _build_event(
         self,

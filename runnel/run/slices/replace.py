@@ -92,7 +92,7 @@ def open_retained_rows(
     with place_temporarily(context, {name: base}):
         rows = reader.table(context.identifier(name))
         if condition is None:
-            yield RetainedRows(exclude_slices(rows, keys, list_slice_columns(task)), lambda count: EMPTY_TALLY)
+            yield RetainedRows(exclude_slices(rows, keys, list_slice_columns(task)), lambda _: EMPTY_TALLY)
             return
         rows = rows.where(condition)
         columns, observation = list_columns(rows.schema), Observation()

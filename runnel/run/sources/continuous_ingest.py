@@ -146,7 +146,7 @@ class ContinuousIngest:
             return IngestResult(head.location, head.content, 0, 0, source_changes.moved_files)
         return ingest_source(target, self.root, source_changes, lambda: position)
 
-    def _on_progress(self, text: str, done: int, total: int | None) -> None:
+    def _on_progress(self, _text: str, _done: int, _total: int | None) -> None:
         self.raise_if_stopped()
 
     def _list_changes(self, state: "LakeState", staged: "IngestResult") -> tuple[CommitChange, ...]:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from runnel.lake.history.commits import LakeState
     from runnel.lake.iceberg.manifests import FileEntry
     from runnel.lake.store import Store
-    from runnel.model.table_version import TableVersion
     from runnel.names import TableName
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.run.task_context import TaskContext

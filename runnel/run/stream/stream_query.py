@@ -97,7 +97,7 @@ class StreamQuery:
             self.branch,
             self.claim,
             self.code,
-            observers=(lambda publisher: self.refresh_lookup_tables(), *observers),
+            observers=(lambda _: self.refresh_lookup_tables(), *observers),
         )
         self._update_inputs()
 

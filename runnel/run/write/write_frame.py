@@ -140,7 +140,7 @@ def observe_rows(
     return observed_frame.selectExpr(*(quote_name(column.name) for column in columns))
 
 
-def _build_sum_columns(context: "SparkContext") -> "list[SparkColumn]":
+def _build_sum_columns(_context: "SparkContext") -> "list[SparkColumn]":
     """Return the aggregates of a tally as Spark columns; they depend on no session and no frame."""
     from pyspark.sql import functions as F
 

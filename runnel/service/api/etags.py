@@ -35,7 +35,7 @@ def set_content_etag(request: Request, response: Response, answer: dict[str, Any
 def add_handler(app: FastAPI) -> None:
     """Make an app answer `NotModified` with status 304."""
 
-    def answer_not_modified(request: Request, error: Exception) -> Response:
+    def answer_not_modified(_request: Request, error: Exception) -> Response:
         assert isinstance(error, NotModified)
         return Response(status_code=304, headers=error.headers)
 

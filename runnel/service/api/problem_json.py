@@ -180,7 +180,7 @@ def _handle_runnel_error(request: Request, error: Exception) -> JSONResponse:
     return to_problem_response(error)
 
 
-def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
+def _handle_invalid_request(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     fields = [
         {"field": _format_field(field_error["loc"]), "what": str(field_error["msg"])} for field_error in error.errors()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runnel.client.lake import Lake
     from runnel.declare.model.flow import Flow
     from runnel.service.worker.flow_cache import FlowCache
-    from runnel.service.worker.loops.loop import Reporter
+    from runnel.service.worker.loops.loop_context import Reporter
 
 LOG = logging.getLogger("runnel.worker")
 _PAUSE_SECONDS = 1.0
@@ -36,10 +36,10 @@ class ContinuousWork:
         flows: "FlowCache",
         branch: str,
         report: "Reporter",
+        *,
         problems: LoopProblems,
-        note_declared: "Callable[[bool], None]" = lambda is_declared: None,
+        note_declared: "Callable[[bool], None]" = lambda _: None,
     ) -> None:
-        self._lake = lake
         self._flows = flows
         self._branch = branch
         self._report = report

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runnel.client.lake import Lake
-    from runnel.service.worker.loops.loop import Reporter
+    from runnel.service.worker.loops.loop_context import Reporter
 
 LOG = logging.getLogger("runnel.worker")
 _PAUSE_SECONDS = 0.5
@@ -43,7 +43,12 @@ class WorkerProcess:
         self.worker = Worker(lake, self._flows, name=name, parallel=parallel, branch=branch)
         self._reaper = StaleClaimReaper(lake.store.db)
         self._continuous_work = ContinuousWork(
-            lake, self._flows, branch, report, self.worker.problems, self.worker.note_declared
+            lake,
+            self._flows,
+            branch,
+            report,
+            problems=self.worker.problems,
+            note_declared=self.worker.note_declared,
         )
 
     def run(self) -> None:

@@ -81,7 +81,7 @@ def ensure_jars(java: Java, jars: Sequence[Jar] = LAKE_JARS, report: ReportLine 
         with cache_dir.lock_file(jar_folder / ".lock"):
             missing = _list_missing(jar_folder, jars)
             if missing:
-                _fetch_missing(jar_folder, missing, java, report or (lambda line: None))
+                _fetch_missing(jar_folder, missing, java, report or (lambda _: None))
     return tuple(jar_folder / jar.file_name for jar in jars)
 
 

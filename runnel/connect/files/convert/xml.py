@@ -71,7 +71,7 @@ class _RowHandlers:
         if self.open_elements:
             self.open_elements[-1].texts.append(text)
 
-    def handle_end(self, name: str) -> None:
+    def handle_end(self, _name: str) -> None:
         self.depth -= 1
         if not self.open_elements:
             return
@@ -131,7 +131,7 @@ class _EntityDeclared(ValueError):
     """The document declares an entity."""
 
 
-def _refuse_entity(name: str, *details: object) -> None:
+def _refuse_entity(name: str, *_details: object) -> None:
     raise _EntityDeclared(f"it declares the entity {quote_value(name)}, and entities are refused")
 
 

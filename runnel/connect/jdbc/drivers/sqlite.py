@@ -135,7 +135,7 @@ class SqliteDatabase(SourceDatabase):
         """Return the SQL of a value as a SQL literal; null stays null."""
         return f"CASE WHEN {sql} IS NOT NULL THEN quote({sql}) END"
 
-    def literal_sql(self, value: str, column: DatabaseColumn) -> str:
+    def literal_sql(self, value: str, _column: DatabaseColumn) -> str:
         """Return the value unchanged: `text_sql` already made it a literal."""
         return value
 

@@ -86,7 +86,7 @@ class PostgresWriter(SqlWriter):
         self._binary_types = {name: kind for name, kind, _ in rows}
         return {name: kind for name, _, kind in rows} or None
 
-    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:
+    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:  # noqa: ARG002 - part of the protocol
         """Return how a column is written: nested types as JSON, a uuid as text."""
         if isinstance(kind, DecimalType):
             return SinkColumn(name, f"numeric({kind.precision},{kind.scale})", quote_identifier(name))
@@ -106,7 +106,7 @@ class PostgresWriter(SqlWriter):
         self.stage(columns, rows)
         self.execute(f"INSERT INTO {self.target} ({self._column_list(columns)}) {self._select_staged(columns)}")
 
-    def stage(self, columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
+    def stage(self, _columns: Sequence[SinkColumn], rows: "pa.RecordBatchReader") -> None:
         """Copy rows into a temporary table."""
         self.execute(f"DROP TABLE IF EXISTS pg_temp.{STAGING_TABLE}")
         with self._translate_errors(), self._cursor() as cursor:

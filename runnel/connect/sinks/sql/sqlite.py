@@ -62,7 +62,7 @@ class SqliteWriter(SqlWriter):
             ).fetchall()
         return dict(rows) or None
 
-    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:
+    def build_column(self, name: str, kind: IcebergType, *, is_key: bool) -> SinkColumn:  # noqa: ARG002 - part of the protocol
         """Return how a column is written: SQLite has numbers, texts and bytes."""
         if isinstance(kind, DecimalType):
             return SinkColumn(name, f"DECIMAL({kind.precision},{kind.scale})", quote_identifier(name))

@@ -78,7 +78,7 @@ def _catalog_metrics(connection: "Connection") -> Iterator[Metric]:
     yield from _alarm_metrics(connection, now)
 
 
-def _alarm_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]:
+def _alarm_metrics(connection: "Connection", _now: datetime) -> Iterator[Metric]:
     gauge = _new_gauge("runnel_alarms", "What is wrong now", ["level"])
     levels = [alarm.level for alarm in alarms.read_alarms(connection)]
     for name in _LEVELS:
@@ -169,17 +169,17 @@ def _lag_seconds(schedule: "ScheduleRecord", now: datetime) -> float:
 
 
 _STREAM_GAUGES: "Mapping[str, tuple[str, Callable[[StreamHealth, datetime], float | None]]]" = {
-    "behind_seconds": ("Age of the oldest change not read", lambda health, now: health.behind_seconds),
-    "rows_per_second": ("Rows that came in the last minute", lambda health, now: health.rows_per_second),
-    "running": ("1 where it goes on", lambda health, now: float(health.state in ("running", "waiting"))),
-    "failed": ("1 where it fails", lambda health, now: float(health.state == "failed")),
+    "behind_seconds": ("Age of the oldest change not read", lambda health, _: health.behind_seconds),
+    "rows_per_second": ("Rows that came in the last minute", lambda health, _: health.rows_per_second),
+    "running": ("1 where it goes on", lambda health, _: float(health.state in ("running", "waiting"))),
+    "failed": ("1 where it fails", lambda health, _: float(health.state == "failed")),
     "batch_age_seconds": ("Seconds since its last batch", lambda health, now: _age_seconds(now, health.batch_at)),
-    "batch_seconds": ("How long a batch takes", lambda health, now: _to_seconds(health.batch_ms)),
-    "delay_seconds": ("From an event's arrival to its commit", lambda health, now: _to_seconds(health.delay_ms)),
-    "state_rows": ("Rows that it remembers", lambda health, now: health.state_rows),
-    "state_bytes": ("Memory for what it remembers", lambda health, now: health.state_bytes),
-    "late_rows": ("Rows that came too late in the last minute", lambda health, now: health.late_rows),
-    "set_aside_rows": ("Rows that were set aside in the last minute", lambda health, now: health.set_aside),
+    "batch_seconds": ("How long a batch takes", lambda health, _: _to_seconds(health.batch_ms)),
+    "delay_seconds": ("From an event's arrival to its commit", lambda health, _: _to_seconds(health.delay_ms)),
+    "state_rows": ("Rows that it remembers", lambda health, _: health.state_rows),
+    "state_bytes": ("Memory for what it remembers", lambda health, _: health.state_bytes),
+    "late_rows": ("Rows that came too late in the last minute", lambda health, _: health.late_rows),
+    "set_aside_rows": ("Rows that were set aside in the last minute", lambda health, _: health.set_aside),
 }
 
 

@@ -3,7 +3,6 @@
 Files are compacted in size tiers, so that each row is rewritten only a few times, however many files are added.
 """
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,13 @@ from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.upkeep.compact.compact import compact
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
-from runnel.service.worker.loops.loop import Loop, ProblemReporter, Reporter, ignore_problem
+from runnel.service.worker.loops.loop import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runnel.client.lake import Lake
     from runnel.names import TableName
+    from runnel.service.worker.loops.loop_context import LoopContext
 
 PAUSE_SECONDS = 1.0
 GC_SECONDS = 900.0
@@ -32,20 +31,9 @@ TIERS = (1 << 20, 16 << 20, TARGET_BYTES)
 class CompactionLoop(Loop):
     """Compacts continuously written tables in a loop."""
 
-    def __init__(
-        self,
-        lake: "Lake",
-        tables: "Sequence[TableName]",
-        branch: str,
-        stop: threading.Event,
-        report: Reporter,
-        report_problem: ProblemReporter = ignore_problem,
-    ) -> None:
-        super().__init__("upkeep", stop, report)
-        self._lake = lake
+    def __init__(self, context: "LoopContext", tables: "Sequence[TableName]") -> None:
+        super().__init__("upkeep", context)
         self._tables = tables
-        self._branch = branch
-        self._report_problem = report_problem
         self._collected_at = time.monotonic()
 
     def run_loop(self) -> None:
@@ -63,15 +51,16 @@ class CompactionLoop(Loop):
         try:
             target_bytes = self.find_target_bytes(table)
             if target_bytes is not None and not self.stop.is_set():
-                compact(self._lake.store, table, branch=self._branch, target_bytes=target_bytes, only_small=True)
+                store, branch = self.context.lake.store, self.context.branch
+                compact(store, table, branch=branch, target_bytes=target_bytes, only_small=True)
         except Exception as error:
             return error
         return None
 
     def find_target_bytes(self, table: "TableName") -> int | None:
         """Return the target size of a compaction if a table has too many files of a tier, else None."""
-        store = self._lake.store
-        version = store.state(self._branch).get(table)
+        store = self.context.lake.store
+        version = store.state(self.context.branch).get(table)
         if version is None:
             return None
         sizes = [
@@ -89,12 +78,12 @@ class CompactionLoop(Loop):
 
     def _collect_garbage(self) -> None:
         self._collected_at = time.monotonic()
-        streams.delete_old_batches(self._lake.store.db)
+        streams.delete_old_batches(self.context.lake.store.db)
         try:
-            gc(self._lake.store, Retention(**self._lake.settings.retention))
+            gc(self.context.lake.store, Retention(**self.context.lake.settings.retention))
         except Conflict:
             return  # another gc is running
 
-    def record_state(self, state: str, problem: str | None) -> None:
+    def record_state(self, _state: str, problem: str | None) -> None:
         """Report the problem with the worker: this loop has no row of its own."""
-        self._report_problem("upkeep", problem)
+        self.context.report_problem("upkeep", problem)

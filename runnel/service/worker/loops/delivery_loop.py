@@ -1,14 +1,12 @@
 """Deliver commits to sinks as soon as they are published."""
 
-import threading
 from typing import TYPE_CHECKING
 
 from runnel.project.execution.deliver_sinks import deliver_pending
-from runnel.service.worker.loops.loop import LONGEST_SECONDS, Loop, Reporter
+from runnel.service.worker.loops.loop import LONGEST_SECONDS, Loop
 
 if TYPE_CHECKING:
-    from runnel.client.lake import Lake
-    from runnel.declare.model.flow import Flow
+    from runnel.service.worker.loops.loop_context import LoopContext
 
 _PAUSE_SECONDS = 0.5
 
@@ -18,18 +16,15 @@ class DeliveryLoop(Loop):
 
     kind = "group of sinks"
 
-    def __init__(self, lake: "Lake", flow: "Flow", branch: str, stop: threading.Event, report: Reporter) -> None:
-        super().__init__("sinks", stop, report)
-        self._lake = lake
-        self._flow = flow
-        self._branch = branch
+    def __init__(self, context: "LoopContext") -> None:
+        super().__init__("sinks", context)
         self._reported_problems: dict[str, str] = {}
 
     def run_loop(self) -> None:
         """Deliver pending commits in a loop; a sink that fails is reported and tried again."""
         pause = _PAUSE_SECONDS
         while not self.stop.is_set():
-            deliveries = deliver_pending(self._lake, self._flow, self._branch)
+            deliveries = deliver_pending(self.context.lake, self.context.flow, self.context.branch)
             for delivery in deliveries:
                 problem = str(delivery.error) if delivery.error is not None else ""
                 if problem != self._reported_problems.get(delivery.sink, ""):

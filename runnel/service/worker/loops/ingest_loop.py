@@ -1,6 +1,5 @@
 """Ingest a source continuously: as soon as there is new data, or each time its `poll` interval has passed."""
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -8,14 +7,14 @@ from runnel.errors import Cancelled
 from runnel.lake.flow_state import streams
 from runnel.project.planning.lake_facts import read_file_changes
 from runnel.run.sources.continuous_ingest import ContinuousIngest
-from runnel.service.worker.loops.loop import Loop, Reporter
+from runnel.service.worker.loops.loop import Loop
 
 if TYPE_CHECKING:
-    from runnel.client.lake import Lake
     from runnel.connect.ingest.detect.file_changes import FileChanges
-    from runnel.declare.model.flow import Flow, Source
+    from runnel.declare.model.flow import Source
     from runnel.lake.flow_state.ingest_position import ProcessedFile
     from runnel.lake.history.commits import LakeState
+    from runnel.service.worker.loops.loop_context import LoopContext
 
 PAUSE_SECONDS = 0.05
 _MAX_WARNINGS = 5
@@ -26,35 +25,21 @@ class IngestLoop(Loop):
 
     kind = "source"
 
-    def __init__(
-        self,
-        lake: "Lake",
-        flow: "Flow",
-        source: "Source",
-        branch: str,
-        run: str,
-        pause_seconds: float | None,
-        stop: threading.Event,
-        report: Reporter,
-    ) -> None:
-        super().__init__(str(source.table), stop, report)
-        self._lake = lake
-        self._flow = flow
+    def __init__(self, context: "LoopContext", source: "Source", pause_seconds: float | None) -> None:
+        super().__init__(str(source.table), context)
         self._source = source
-        self._branch = branch
-        self._run = run
         self._pause_seconds = pause_seconds
         self._warned: set[str] = set()
 
     def run_loop(self) -> None:
         """Ingest in a loop."""
-        lake = self._lake
+        lake = self.context.lake
         ingest = ContinuousIngest(
             lake.store,
             self._source,
-            self._flow.root,
-            self._branch,
-            self._run,
+            self.context.flow.root,
+            self.context.branch,
+            self.context.run_id,
             self._read_file_changes,
             lambda: lake.spark,
             self._raise_if_stopped,
@@ -65,7 +50,7 @@ class IngestLoop(Loop):
             batch = ingest.ingest_once()
             self.mark_healthy()
             if batch is not None:
-                streams.record_ingest(lake.store.db, self._branch, self._source.table, batch.detail)
+                streams.record_ingest(lake.store.db, self.context.branch, self._source.table, batch.detail)
                 self._report_warnings(batch.warnings)
             if self._pause_seconds is not None:
                 self.stop.wait(max(self._pause_seconds - (time.monotonic() - started), 0))
@@ -75,13 +60,13 @@ class IngestLoop(Loop):
 
     def record_state(self, state: str, problem: str | None) -> None:
         """Record the state in the table of streams."""
-        streams.record_state(self._lake.store.db, self._branch, self._source.table, state, problem)
+        streams.record_state(self.context.lake.store.db, self.context.branch, self._source.table, state, problem)
 
     def _read_file_changes(
         self, source: "Source", state: "LakeState", position: "dict[str, ProcessedFile]"
     ) -> "FileChanges | None":
         return read_file_changes(
-            self._flow, source.table, state.get(source.table), lambda: position, self._lake.store.storage
+            self.context.flow, source.table, state.get(source.table), lambda: position, self.context.lake.store.storage
         )
 
     def _raise_if_stopped(self) -> None:

@@ -3,15 +3,16 @@
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Unreachable, find_disk_full
 
+if TYPE_CHECKING:
+    from runnel.service.worker.loops.loop_context import LoopContext
+
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 WAITING_SECONDS = 10.0  # maximum pause between two attempts to reach a system that does not answer
-Reporter = Callable[[str], None]
-ProblemReporter = Callable[[str, str | None], None]  # name of a loop and its problem, None if it has none
 LOG = logging.getLogger("runnel.up")
 
 
@@ -20,10 +21,11 @@ class Loop(ABC):
 
     kind = ""  # the noun by which summaries count it
 
-    def __init__(self, name: str, stop: threading.Event, report: Reporter) -> None:
+    def __init__(self, name: str, context: "LoopContext") -> None:
         self.name = name
-        self.stop = stop
-        self.report = report
+        self.context = context
+        self.stop = context.stop
+        self.report = context.report
         self.problem: str | None = None
         self._retry_seconds = SHORTEST_SECONDS
         self._thread = threading.Thread(target=self._run_until_stopped, name=f"runnel {name}", daemon=True)
@@ -76,7 +78,3 @@ class Loop(ABC):
             self.record_state(state, str(error))
         self.stop.wait(self._retry_seconds)
         self._retry_seconds = min(2 * self._retry_seconds, WAITING_SECONDS if state == "waiting" else LONGEST_SECONDS)
-
-
-def ignore_problem(part: str, problem: str | None) -> None:
-    """Ignore a problem."""

@@ -1,6 +1,5 @@
 """Run a project continuously: start its loops, supervise them, and stop them."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -19,7 +18,8 @@ from runnel.run.provenance.run_basis import RunBasis
 from runnel.service.worker.loops.compaction_loop import CompactionLoop
 from runnel.service.worker.loops.delivery_loop import DeliveryLoop
 from runnel.service.worker.loops.ingest_loop import IngestLoop
-from runnel.service.worker.loops.loop import LOG, SHORTEST_SECONDS, Loop, ProblemReporter, Reporter, ignore_problem
+from runnel.service.worker.loops.loop import LOG, SHORTEST_SECONDS, Loop
+from runnel.service.worker.loops.loop_context import LoopContext, ProblemReporter, Reporter, ignore_problem
 from runnel.service.worker.loops.source_run_loop import SourceRunLoop
 from runnel.service.worker.loops.stream_loop import StreamLoop
 from runnel.spark.session import running_session
@@ -45,10 +45,9 @@ class LoopSupervisor:
         report_problem: ProblemReporter = ignore_problem,
     ) -> None:
         lake.store.db.read(lambda connection: branch_of(connection, branch))  # raises if there is no such branch
-        self.stop = threading.Event()
+        self.context = LoopContext(lake, flow, branch, new_run_id(datetime.now(UTC)), report, report_problem)
+        self.stop = self.context.stop
         self.loops: list[Loop] = []
-        self.run_id = new_run_id(datetime.now(UTC))
-        self._lake, self._flow, self._branch, self._report = lake, flow, branch, report
         fingerprints = Fingerprinter(flow.root, lake.settings.secrets, lake.settings.conf).fingerprint_of
         streams = [task for task in flow.tasks.values() if task.options.stream]
         streamed_tables = {table for task in streams for name, table in task.inputs if name in task.options.stream}
@@ -60,13 +59,11 @@ class LoopSupervisor:
         written_tables: list[TableName] = [task.table for task in streams]
         written_tables += [table for table, loop in zip(flow.sources, source_loops, strict=True) if loop is not None]
         self.needs_spark = bool(streams)
-        self.loops += [
-            StreamLoop(lake, flow, task, fingerprints, branch, self.run_id, self.stop, report) for task in streams
-        ]
+        self.loops += [StreamLoop(self.context, task, fingerprints) for task in streams]
         if flow.sinks:
-            self.loops.append(DeliveryLoop(lake, flow, branch, self.stop, report))
+            self.loops.append(DeliveryLoop(self.context))
         if written_tables:
-            self.loops.append(CompactionLoop(lake, written_tables, branch, self.stop, report, report_problem))
+            self.loops.append(CompactionLoop(self.context, written_tables))
 
     @property
     def summary(self) -> str:
@@ -101,19 +98,19 @@ class LoopSupervisor:
         """Start Spark, retrying if it can't be reached; a wrong setting raises at once."""
         while not self.stop.is_set():
             try:
-                _ = self._lake.spark
+                _ = self.context.lake.spark
                 return
             except Unreachable as error:
                 LOG.error("Spark did not start", exc_info=error)
-                self._report(f"Spark did not start, it is tried again: {error}")
+                self.context.report(f"Spark did not start, it is tried again: {error}")
                 self.stop.wait(SHORTEST_SECONDS)
 
     def _restart_spark(self) -> None:
         """Restart Spark if its process has ended, for example out of memory; its streams try again."""
-        spark_provider = self._lake.spark_provider
+        spark_provider = self.context.lake.spark_provider
         if spark_provider.session is None or running_session() is not None:
             return
-        self._report("Spark's process has ended; it is started again")
+        self.context.report("Spark's process has ended; it is started again")
         spark_provider.drop()
         with suppress(RunnelError):  # a loop that needs Spark tries again and reports the error
             spark_provider.get()
@@ -123,23 +120,24 @@ class LoopSupervisor:
         if pause_seconds is None:
             return None
         if isinstance(source.origin, Changes):
-            return SourceRunLoop(self._lake, self._flow, source, self._branch, pause_seconds, self.stop, self._report)
-        lake, flow, branch = self._lake, self._flow, self._branch
-        return IngestLoop(lake, flow, source, branch, self.run_id, pause_seconds or None, self.stop, self._report)
+            return SourceRunLoop(self.context, source, pause_seconds)
+        return IngestLoop(self.context, source, pause_seconds or None)
 
     @contextmanager
     def _record_run(self) -> Iterator[None]:
         """Store the code, and record the run that all commits name, with its end."""
-        db, basis = self._lake.store.db, RunBasis(self._flow, self._lake.settings)
+        context, store = self.context, self.context.lake.store
+        basis = RunBasis(context.flow, context.lake.settings)
         detail = {"tables": [loop.name for loop in self.loops], "up": True}
-        with acquire_pin(db, "read") as pin:
-            leases, author = runs.RunLeases(pin), self._lake.store.author
-            runs.start(db, self.run_id, self._branch, author, detail, leases=leases, code=basis.code)
+        with acquire_pin(store.db, "read") as pin:
+            leases = runs.RunLeases(pin)
+            runs.start(store.db, context.run_id, context.branch, store.author, detail, leases=leases, code=basis.code)
             try:
                 yield
             finally:
                 with suppress(RunnelError):  # the run is then shown as lost
-                    runs.finish(db, self.run_id, "succeeded", None, {**detail, "steps": [], **basis.describe_run()})
+                    end_detail = {**detail, "steps": [], **basis.describe_run()}
+                    runs.finish(store.db, context.run_id, "succeeded", None, end_detail)
 
 
 def choose_pause_seconds(source: "Source", *, is_streamed: bool) -> float | None:

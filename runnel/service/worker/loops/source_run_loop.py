@@ -1,17 +1,16 @@
 """Run a source that is computed from other tables, such as a change log, each time its `poll` interval has passed."""
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from runnel.lake.flow_state import streams
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
-from runnel.service.worker.loops.loop import Loop, Reporter
+from runnel.service.worker.loops.loop import Loop
 
 if TYPE_CHECKING:
-    from runnel.client.lake import Lake
-    from runnel.declare.model.flow import Flow, Source
+    from runnel.declare.model.flow import Source
+    from runnel.service.worker.loops.loop_context import LoopContext
 
 _SHORTEST_SECONDS = 0.5  # each iteration is a run with a record and a log of its own
 
@@ -21,40 +20,28 @@ class SourceRunLoop(Loop):
 
     kind = "source"
 
-    def __init__(
-        self,
-        lake: "Lake",
-        flow: "Flow",
-        source: "Source",
-        branch: str,
-        pause_seconds: float,
-        stop: threading.Event,
-        report: Reporter,
-    ) -> None:
-        super().__init__(str(source.table), stop, report)
-        self._lake = lake
-        self._flow = flow
+    def __init__(self, context: "LoopContext", source: "Source", pause_seconds: float) -> None:
+        super().__init__(str(source.table), context)
         self._source = source
-        self._branch = branch
         self._pause_seconds = max(pause_seconds, _SHORTEST_SECONDS)
 
     def run_loop(self) -> None:
         """Run the source in a loop."""
-        request = RunRequest(select=(f"+{self._source.table}",), branch=self._branch)
+        request = RunRequest(select=(f"+{self._source.table}",), branch=self.context.branch)
         self.record_state("running", None)
         while not self.stop.is_set():
             started = time.monotonic()
-            result = run_project(self._lake, request, flow=self._flow, delivers=False)
+            result = run_project(self.context.lake, request, flow=self.context.flow, delivers=False)
             if result.errors:
                 raise result.errors[0]
             self.mark_healthy()
             if result.commit is not None:
                 rows = sum(step.rows or 0 for step in result.steps)
                 detail = {"rows": rows, "input_rows": rows, "total_ms": round(1000 * result.seconds)}
-                streams.record_ingest(self._lake.store.db, self._branch, self._source.table, detail)
+                streams.record_ingest(self.context.lake.store.db, self.context.branch, self._source.table, detail)
             self.stop.wait(max(self._pause_seconds - (time.monotonic() - started), 0))
         self.record_state("idle", None)
 
     def record_state(self, state: str, problem: str | None) -> None:
         """Record the state in the table of streams."""
-        streams.record_state(self._lake.store.db, self._branch, self._source.table, state, problem)
+        streams.record_state(self.context.lake.store.db, self.context.branch, self._source.table, state, problem)

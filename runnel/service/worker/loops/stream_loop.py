@@ -1,21 +1,20 @@
 """Run one stream continuously: start its Spark query, extend its append logs, and record the metrics of its batches."""
 
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import RunnelError, Unreachable, join_names
 from runnel.lake.flow_state import streams
-from runnel.service.worker.loops.loop import Loop, Reporter
+from runnel.service.worker.loops.loop import Loop
 from runnel.spark.session import running_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runnel.client.lake import Lake
-    from runnel.declare.model.flow import Flow, Task
+    from runnel.declare.model.flow import Task
     from runnel.plan.fingerprint.fingerprints import Fingerprint
     from runnel.run.stream.stream_query import StreamQuery
+    from runnel.service.worker.loops.loop_context import LoopContext
 
 _PAUSE_SECONDS = 0.03
 
@@ -27,26 +26,17 @@ class StreamLoop(Loop):
 
     def __init__(
         self,
-        lake: "Lake",
-        flow: "Flow",
+        context: "LoopContext",
         task: "Task",
         fingerprints: "Callable[[Task], Fingerprint]",  # called when it starts: an error is its own
-        branch: str,
-        run: str,
-        stop: threading.Event,
-        report: Reporter,
     ) -> None:
-        super().__init__(str(task.table), stop, report)
-        self._lake = lake
-        self._flow = flow
+        super().__init__(str(task.table), context)
         self._task = task
         self._fingerprints = fingerprints
-        self._branch = branch
-        self._run = run
 
     def run_loop(self) -> None:
         """Run the stream until it ends or is told to stop."""
-        spark = self._lake.spark
+        spark = self.context.lake.spark
         try:
             self._run_query()
         except RunnelError:
@@ -65,9 +55,9 @@ class StreamLoop(Loop):
 
         self._await_inputs()
         with ExitStack() as stack:
-            lake, task = self._lake, self._task
+            context, lake, task = self.context, self.context.lake, self._task
             lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(task.table))
-            stream_spec = StreamSpec(self._flow, task, self._branch, self._fingerprints(task), self._run)
+            stream_spec = StreamSpec(context.flow, task, context.branch, self._fingerprints(task), context.run_id)
             lineage = StreamLineage(lake.settings, lake.store, stream_spec)
             stream_query = StreamQuery.open(stack, lake.store, stream_spec, lake.spark, [lineage.on_batch_done])
             stack.enter_context(lineage.report(stream_query.publisher))
@@ -83,13 +73,13 @@ class StreamLoop(Loop):
 
     def record_state(self, state: str, problem: str | None) -> None:
         """Record the state in the stream's row."""
-        streams.record_state(self._lake.store.db, self._branch, self._task.table, state, problem)
+        streams.record_state(self.context.lake.store.db, self.context.branch, self._task.table, state, problem)
 
     def _await_inputs(self) -> None:
         """Wait until every table that the stream reads exists; record while waiting."""
         is_reported = False
         while not self.stop.is_set():
-            state = self._lake.store.state(self._branch)
+            state = self.context.lake.store.state(self.context.branch)
             missing = [table for table in self._task.input_tables if table not in state]
             if not missing:
                 return
@@ -105,7 +95,7 @@ class StreamLoop(Loop):
             return last_batch
         metrics = summarize_progress(progress)
         try:
-            streams.add_detail(self._lake.store.db, str(progress.id), progress.batchId, metrics)
+            streams.add_detail(self.context.lake.store.db, str(progress.id), progress.batchId, metrics)
         except RunnelError:
             return last_batch
         return int(progress.batchId)

@@ -149,7 +149,9 @@ class Server:
     def producer(self) -> "Producer":
         from confluent_kafka import Producer
 
-        return Producer({"bootstrap.servers": self.servers, "log_level": 0, "message.max.bytes": 80_000_000})
+        # A batch that is sent again on a busy machine must not overtake the next one.
+        order = {"enable.idempotence": True}
+        return Producer({"bootstrap.servers": self.servers, "log_level": 0, "message.max.bytes": 80_000_000, **order})
 
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Make a topic, its settings with `_` for `.`, and wait until it can be written to."""

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from runnel import __version__
@@ -42,6 +42,7 @@ from runnel.service.api.routes.operations import (
     tokens,
     workers,
 )
+from runnel.service.api.unknown_parameters import refuse_unknown_parameters
 from runnel.telemetry import tracing
 
 _RESOURCES = (
@@ -92,7 +93,7 @@ def make_app(lake: Lake) -> FastAPI:
     problem_json.add_handlers(app)
     etags.add_handler(app)
     for resource in _RESOURCES:
-        app.include_router(resource.router, prefix=API_PREFIX)
+        app.include_router(resource.router, prefix=API_PREFIX, dependencies=[Depends(refuse_unknown_parameters)])
     for module in (health, metrics):
         app.include_router(module.router)
     app.add_middleware(IdempotencyMiddleware, db=lake.store.db)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from runnel import notebook_html
 from runnel.model.table_version import TableVersion
 from runnel.model.task_result import TaskResult
 from runnel.names import TableName
@@ -93,6 +92,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return the steps as a table, for notebooks; skipped ones are only counted."""
+        from runnel import notebook_html
         from runnel.plan.plan_text import summarize_plan
 
         rows = [[step.table, ("~" if step.is_expected else "") + step.action, step.reason] for step in self.work]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runnel.errors import RunnelError, Unreachable
 from runnel.names import TableName
-from runnel.run.metrics.phase_times import sum_run_phases
 from runnel.run.results.delivery_result import DeliveryResult
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ class RunResult:
     @property
     def spent(self) -> dict[str, float]:
         """Return the seconds of each phase, summed over all steps and the run itself."""
+        from runnel.run.metrics.phase_times import sum_run_phases
+
         return sum_run_phases(self.timeline, [step.spent for step in self.steps])
 
     @property

@@ -91,6 +91,7 @@ class RunRecorder:
 
     def _record_error(self, error: BaseException | None) -> None:
         if isinstance(error, VersionConflict):
+            self.state = "failed"  # unless the run is planned again
             self._log.write(f"planned again: {error.what}")
             self._reporting.report_progress(Event("note", f"{error.what}; planning again"))
         elif isinstance(error, RunnelError):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
+from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable, VersionConflict
 from runnel.lake.flow_state import runs
 from runnel.lake.leases.slots import list_slots_in_use
 from runnel.model.run_request import RunRequest
@@ -48,6 +48,47 @@ def test_somebody_else_was_faster(project: Project) -> None:
     assert (done.state, other[0].state) == ("succeeded", "succeeded")
     assert [row[1] for row in project.rows("dws.day")] == [12]
     assert len(project.rows("ods.orders")) == 2
+
+
+def test_another_run_did_the_same_work(project: Project) -> None:
+    """The other run publishes exactly what this one computes: planned again, nothing is left to do."""
+    project.flow(DAYS)
+    project.orders("a", (1, "2026-01-01", 5))
+    seen: list[str] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "end" and str(event.table) == "dws.day" and not seen:
+            seen.append(project.run().state)
+        elif event.kind == "note":
+            with project.open() as second:
+                seen.append(second.store.db.read(runs.list_runs)[-1].state)
+
+    with project.open() as lake:
+        done = run_project(lake, RunRequest(), watch=watch)
+        assert (done.state, seen) == ("nothing", ["succeeded", "running"])
+        assert sorted((run.state, run.commit is None) for run in lake.store.db.read(runs.list_runs)) == [
+            ("nothing", True),
+            ("succeeded", False),
+        ]
+
+
+def test_a_run_that_is_always_overtaken_has_failed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.project.execution.run_project._ATTEMPTS", 1)
+    project.flow(DAYS)
+    project.orders("a", (1, "2026-01-01", 5))
+    other: list[str] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "start" and str(event.table) == "dws.day" and not other:
+            project.orders("b", (2, "2026-01-01", 7))
+            other.append(str(project.run("ods.orders").run))
+
+    with project.open() as lake:
+        with pytest.raises(VersionConflict):
+            run_project(lake, RunRequest(), watch=watch)
+        states = {run.id: (run.state, run.commit is None) for run in lake.store.db.read(runs.list_runs)}
+    assert states.pop(other[0]) == ("succeeded", False)
+    assert list(states.values()) == [("failed", True)]
 
 
 def test_a_task_that_takes_too_long(project: Project) -> None:

@@ -60,7 +60,7 @@ def start(
 ) -> None:
     """Record that a run has started, with the leases that show that it is alive. `code` is stored with it.
 
-    May be called again, for example when the run acquires a slot: the last leases count.
+    May be called again, when the run acquires a slot or is planned again: the last leases count.
     """
     text = json.dumps({**detail, _LEASES_KEY: asdict(leases)}, sort_keys=True, default=str)
 
@@ -68,7 +68,8 @@ def start(
         lock_lake(connection)
         if code is not None:
             store_code(connection, code, db.now(connection))
-        if connection.execute(schema.runs.update().where(schema.runs.c.id == run_id).values(detail=text)).rowcount:
+        running = {"state": RUNNING, "commit_id": None, "ended_at": None, "detail": text}
+        if connection.execute(schema.runs.update().where(schema.runs.c.id == run_id).values(running)).rowcount:
             return
         values = {"id": run_id, "branch": branch, "state": RUNNING, "author": author, "detail": text}
         connection.execute(schema.runs.insert().values(**values, started_at=db.now(connection)))
@@ -85,6 +86,12 @@ def finish(db: Database, run_id: str, state: str, commit_id: str | None, detail:
         connection.execute(schema.runs.update().where(schema.runs.c.id == run_id).values(values))
 
     db.write(work)
+
+
+def mark_nothing(db: Database, run_id: str) -> None:
+    """Record that a run had nothing left to do when it was planned again."""
+    update = schema.runs.update().where(schema.runs.c.id == run_id).values(state="nothing")
+    db.write(lambda connection: connection.execute(update))
 
 
 def list_runs(connection: Connection, limit: int | None = None) -> list[Run]:

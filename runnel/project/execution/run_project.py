@@ -120,6 +120,7 @@ def _plan_and_execute(project_run: ProjectRun, plan_inputs: _PlanInputs, *, runs
             is_stream_plan = runs_streams and attempt == 1 and _continues_streams(project_plan)
             if not is_stream_plan:
                 if not _has_work(project_plan):
+                    _record_idle_attempt(project_run, attempt)
                     return _make_idle_result(project_run, plan_inputs.request, project_plan.plan)
                 try:
                     return execute_plan(project_run, project_plan, pin_and_sequence, planned_at=planned_at)
@@ -129,6 +130,14 @@ def _plan_and_execute(project_run: ProjectRun, plan_inputs: _PlanInputs, *, runs
         if is_stream_plan:  # without the pin: each part acquires its own
             return _run_stream_plan(project_run, project_plan)
     raise AssertionError("unreachable")
+
+
+def _record_idle_attempt(project_run: ProjectRun, attempt: int) -> None:
+    """Record that nothing was left to do, if the run was recorded by an earlier attempt."""
+    if attempt > 1:
+        from runnel.lake.flow_state import runs
+
+        runs.mark_nothing(project_run.lake.store.db, project_run.claimed_run.run)
 
 
 def _has_work(project_plan: ProjectPlan) -> bool:

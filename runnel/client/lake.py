@@ -292,8 +292,12 @@ class Lake(LakeReader):
         return read_quarantined_rows(self, table, branch, file)
 
     def close(self) -> None:
-        """Close the lake's connections; Spark, if it was started, runs until the process ends."""
+        """Close the lake's connections.
+
+        Spark, if it was started, runs until the process ends, or until a lake with other Spark settings needs it.
+        """
         if self._frame_reader is not None:
             self._frame_reader.close()
         if self._store is not None:
             self._store.close()
+        self.spark_provider.close()

@@ -4,7 +4,7 @@ Later ones win. Pure except for reading the project's own files; the caller pass
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         master=resolve("spark", "master"),
         conf={
             key: _spark_value(_resolve_value(key, value, root, environ, secrets))
-            for key, value in values["spark"]["conf"].items()
+            for key, value in _flatten_keys(values["spark"]["conf"])
         },
         params={key: _resolve_value(key, value, root, environ, secrets) for key, value in values["params"].items()},
         retention=dict(values["retention"]),
@@ -287,6 +287,19 @@ def _absolute_catalog(url: str, root: Path) -> str:
     if not url.startswith(start) or url.startswith(start + "/"):
         return url
     return f"{start}{(root / url.removeprefix(start)).resolve()}"
+
+
+def _flatten_keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of nested tables: TOML reads `spark.sql.x = 1` as tables if the key is not quoted.
+
+    >>> dict(_flatten_keys({"spark": {"sql": {"x": 1}}, "spark.ui.port": 2}))
+    {'spark.sql.x': 1, 'spark.ui.port': 2}
+    """
+    for key, value in table.items():
+        if isinstance(value, Mapping) and not _is_pointer(value):
+            yield from _flatten_keys(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _spark_value(value: Any) -> str:

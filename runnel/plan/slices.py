@@ -6,9 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.declare.model.flow import Task
+from runnel.declare.model.flow import ALL_SLICES, Task
 from runnel.declare.options.expression_list import split_expressions
 from runnel.declare.sql.literals import quote_column
+from runnel.errors import join_names
 from runnel.model.slice_key import ChangedSlice, SliceValue, union_keys
 from runnel.names import TableName
 
@@ -65,12 +66,32 @@ def slice_expressions(task: Task, table: TableName, columns: Collection[str]) ->
         return None  # one table is used for two inputs with different expressions
     text = input_expressions.pop()
     if text is not None:
-        return split_expressions(text)
+        return split_expressions(text) if text != ALL_SLICES else None
     column_names = {name.lower() for name in columns}
     return (
         tuple(quote_column(name) for name in task.options.by)
         if column_names.issuperset(_lower_names(task.options.by))
         else None
+    )
+
+
+def explain_unsliced_input(task: Task, table: TableName) -> str:
+    """Return why an input has no slices."""
+    if ALL_SLICES in {dict(task.options.by_input).get(parameter) for parameter in _input_parameters(task, table)}:
+        return "each slice reads all of it"
+    return f"it has no {join_names(task.options.by)} to tell slices by"
+
+
+def explain_unsliced_task(task: Task) -> str:
+    """Return why a task is computed in full if none of its inputs has slices."""
+    return f"none of its inputs has {join_names(task.options.by)}"
+
+
+def may_have_slices(task: Task, table: TableName) -> bool:
+    """Tell whether an input is expected to have slices: its author has not said that it has none."""
+    parameters = _input_parameters(task, table)
+    return not is_reference(task, table) and any(
+        dict(task.options.by_input).get(parameter) != ALL_SLICES for parameter in parameters
     )
 
 

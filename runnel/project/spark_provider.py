@@ -39,7 +39,7 @@ class SparkProvider:
         if session is None:
             from runnel.project.spark_session import open_spark_session
 
-            session = open_spark_session(self._settings, self._report, brief=brief)
+            session = open_spark_session(self._settings, self._report, brief=brief, user=self)
             self._session = session
         return session
 
@@ -51,3 +51,10 @@ class SparkProvider:
         """Forget the session without stopping it, so that `get` starts one; return whether there was one."""
         session, self._session = self._session, None
         return session is not None
+
+    def close(self) -> None:
+        """Forget the session; another lake of this process may start one with other settings then."""
+        if self.drop():
+            from runnel.spark.session import leave_spark
+
+            leave_spark(self)

@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 
 def open_spark_session(
-    settings: "Settings", report: "Callable[[str], None] | None" = None, *, brief: bool = False
+    settings: "Settings",
+    report: "Callable[[str], None] | None" = None,
+    *,
+    brief: bool = False,
+    user: object | None = None,
 ) -> "SparkSession":
     """Return the Spark session of this process, started on first use; it logs into the project's folder.
 
-    `brief` is for a process that computes little and then ends.
+    `brief` is for a process that computes little and then ends. `user` is the object that uses the session.
     """
     log = settings.home / "logs" / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    return start_spark(
-        SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, is_short_lived=brief), report
-    )
+    spark_settings = SparkSettings(master=settings.master, conf=dict(settings.conf), log_file=log, is_short_lived=brief)
+    return start_spark(spark_settings, report, user)
 
 
 class FrameReader:

@@ -8,9 +8,10 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     catalogs: tuple[CatalogSettings, ...] = ()
     jars: tuple[Jar, ...] = LAKE_JARS
-    log_file: Path | None = None
+    log_file: Path | None = field(default=None, compare=False)  # a session can't change its log
     ui: bool = False
     is_short_lived: bool = field(default=False, compare=False)  # affects only the start
 
@@ -62,24 +63,30 @@ class _RunningSession:
     jvm: Jvm
     spark: "SparkSession"
     owner: int
+    users: "weakref.WeakSet[object]" = field(default_factory=weakref.WeakSet)
+    has_unknown_users: bool = False
 
 
 _running: _RunningSession | None = None
 _guard = threading.RLock()
 
 
-def start_spark(settings: SparkSettings, report: ReportLine | None = None) -> "SparkSession":
+def start_spark(
+    settings: SparkSettings, report: ReportLine | None = None, user: object | None = None
+) -> "SparkSession":
     """Start Spark and return its session, or return the running session if it has the same settings.
 
+    A running session with other settings is stopped if all its users have left or are gone, and refused otherwise.
     `report` is called with a line for the user before a slow operation, such as the first download.
     """
     global _running
     with _guard:
         if _running and _running.jvm.is_alive and _running.owner == os.getpid():
-            if _running.settings != settings:
-                what = "Spark already runs in this process with other settings"
-                raise Mistake("SPARK_RUNNING", what, fix="stop it first, or use a process of its own")
-            return _running.spark
+            if _running.settings == settings:
+                _add_user(user)
+                return _running.spark
+            if _running.users or _running.has_unknown_users:
+                raise _other_settings_error(_running.settings, settings)
         stop_spark()
         jvm = _launch_from_settings(settings, report)
         try:
@@ -89,8 +96,34 @@ def start_spark(settings: SparkSettings, report: ReportLine | None = None) -> "S
             jvm.end()
             raise
         _running = _RunningSession(settings, jvm, spark, os.getpid())
+        _add_user(user)
         atexit.register(stop_spark)
         return spark
+
+
+def leave_spark(user: object) -> None:
+    """Record that a user needs the running session no more; it goes on until it is stopped or others need another."""
+    with _guard:
+        if _running is not None:
+            _running.users.discard(user)
+
+
+def _add_user(user: object | None) -> None:
+    global _running
+    assert _running is not None
+    if user is None:
+        _running = replace(_running, has_unknown_users=True)
+    else:
+        _running.users.add(user)
+
+
+def _other_settings_error(running: SparkSettings, requested: SparkSettings) -> Mistake:
+    names = {key for key, _ in set(running.conf.items()) ^ set(requested.conf.items())}
+    names |= {"spark.master"} if running.master != requested.master else set()
+    differing = f" ({', '.join(sorted(names))})" if names else ""
+    what = f"Spark already runs in this process for another lake, with other settings{differing}"
+    fix = "close that lake first with lake.close(), use the same [spark] settings in both, or use another process"
+    return Mistake("SPARK_RUNNING", what, fix=fix)
 
 
 def running_session() -> "SparkSession | None":
@@ -112,6 +145,7 @@ def stop_spark() -> None:
         if ended_session.jvm.is_alive and needs_clean_stop:
             with suppress(Exception):  # even if the session is broken, its JVM ends below
                 ended_session.spark.stop()
+        _silence_accumulators(ended_session.spark)
         # The JVM ends first: py4j waits forever to close a connection that a thread, such as a stream's, still reads.
         ended_session.jvm.end(immediately=not needs_clean_stop)
         with suppress(Exception):
@@ -237,6 +271,13 @@ def connect_session(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
 def _refusal_error(message: str, log: Path) -> RunnelError:
     line = message.splitlines()[0][:300]
     return Mistake("SPARK_START", f"Spark refused to start: {line}", at=str(log), fix="check [spark] in runnel.toml")
+
+
+def _silence_accumulators(spark: "SparkSession") -> None:
+    """Let PySpark's server of accumulators ignore that its JVM ends; it would print a trace for each connection."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
 
 
 def _reset_pyspark() -> None:

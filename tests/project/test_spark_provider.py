@@ -22,7 +22,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return whether each start was brief; no JVM is started."""
     brief_starts: list[bool] = []
 
-    def start(settings: object, report: object, *, brief: bool) -> Any:
+    def start(settings: object, report: object, *, brief: bool, user: object) -> Any:
         brief_starts.append(brief)
         return object()
 

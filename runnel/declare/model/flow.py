@@ -44,6 +44,9 @@ class Check:
         return self.condition is not None
 
 
+ALL_SLICES = "*"  # in `by_input`: the input has no slices, each slice of the task reads all of it
+
+
 @dataclass(frozen=True)
 class TaskOptions:
     """The options of a task. Pairs instead of mappings, so that it is hashable."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from runnel.declare.model.flow import Check, TaskOptions
+from runnel.declare.model.flow import ALL_SLICES, Check, TaskOptions
 from runnel.declare.options.check_parser import parse_check
 from runnel.declare.options.deadline import parse_deadline
 from runnel.declare.options.expression_list import split_expressions
@@ -120,7 +120,7 @@ def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
             reader.reject(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
     for parameter, text in options.by_input:
         count = len(split_expressions(text))
-        if by_count and count != by_count:
+        if by_count and count != by_count and text != ALL_SLICES:
             what = f"`by_input` gives {plural(count, 'expression')} for {parameter}, but `by` has {by_count}"
             reader.reject("by_input", what, "list one for each column of `by`, with commas")
         if parameter in options.reference:

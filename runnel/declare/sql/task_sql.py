@@ -3,21 +3,20 @@
 Pure: text in, values out. Spark runs the original SQL; sqlglot only finds the tables and parameters that it names.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from runnel.errors import Mistake
+from runnel.declare.sql.spark_parser import SparkDialect
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName, quote_value
 
 _QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
-_SPARK = Spark()
+_SPARK = SparkDialect()
 _WORDS = """
     ALL AND ANTI AS ASC BETWEEN BY CASE CROSS DESC DISTINCT ELSE END EXCEPT EXISTS FALSE FROM FULL GROUP HAVING IN
     INNER INTERSECT IS JOIN LATERAL LEFT LIKE LIMIT NOT NULL NULLS ON OR ORDER OUTER OVER PARTITION RIGHT RLIKE SELECT
@@ -28,12 +27,16 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table name in the SQL: its parts, its line, and the positions of its first and last character."""
+    """A table name in the SQL: its parts, its line, and the positions of its first and last character.
+
+    `is_unaliased` says that columns can be qualified by the table's own name, and that an alias may be added.
+    """
 
     parts: tuple[str, ...]
     line: int
     start: int
     end: int
+    is_unaliased: bool = False
 
     @property
     def name(self) -> str:
@@ -85,8 +88,15 @@ def find_references(sql: str) -> tuple[TableReference, ...]:
         if len(parts) == 1 and _is_defined_by_with(node, parts[0].lower()):
             continue
         first, last = node.parts[0].meta, node.parts[-1].meta
-        references.append(TableReference(parts, first["line"], first["start"], last["end"]))
+        reference = TableReference(parts, first["line"], first["start"], last["end"], _may_have_alias(node))
+        references.append(reference)
     return tuple(sorted(references, key=lambda reference: reference.start))
+
+
+def _may_have_alias(table: exp.Table) -> bool:
+    """Return whether a table has no alias and stands where one may be written right after its name."""
+    is_relation = isinstance(table.parent, exp.From | exp.Join)
+    return is_relation and not table.alias and table.args.get("sample") is None
 
 
 def find_parameters(sql: str) -> tuple[str, ...]:
@@ -101,22 +111,6 @@ def find_parameters(sql: str) -> tuple[str, ...]:
             raise Mistake("DECLARE_SQL", "`?` has no name", fix="name the parameter, such as :min_amount")
         names[node.name] = None
     return tuple(names)
-
-
-def replace_tables(sql: str, names: Mapping[TableName, str]) -> str:
-    """Return the text with these tables named otherwise; all else stays as it is.
-
-    >>> replace_tables("select a.x /* ods.a */ from ods.a", {TableName("ods", "a"): "run_1.ods.a"})
-    'select a.x /* ods.a */ from run_1.ods.a'
-    """
-    pieces: list[str] = []
-    end = 0
-    for reference in find_references(sql):
-        new_name = names.get(TableName.parse_unchecked(reference.name)) if len(reference.parts) == 2 else None
-        if new_name is not None:
-            pieces += [sql[end : reference.start], new_name]
-            end = reference.end + 1
-    return "".join([*pieces, sql[end:]])
 
 
 def normalize_sql(sql: str) -> str:
@@ -157,6 +151,7 @@ def parse_query(sql: str) -> exp.Expr:
     >>> parse_query("select window.start from a group by window(ts, '1 minute')").sql()
     "SELECT window.start FROM a GROUP BY WINDOW(ts, '1 minute')"
     """
+    _refuse_other_first_words(sql)
     try:
         trees = [tree for tree in _SPARK.parser().parse(_fix_window_calls(_tokenize(sql)), sql) if tree is not None]
     except ParseError as error:
@@ -171,6 +166,16 @@ def parse_query(sql: str) -> exp.Expr:
         what = f"a task is a SELECT, not {type(trees[0]).__name__.upper()}"
         raise Mistake("DECLARE_SQL", what, fix="write what the table holds; Runnel creates and writes it")
     return trees[0]
+
+
+def _refuse_other_first_words(sql: str) -> None:
+    """Refuse a misspelled first word, because a parser blames what stands after it."""
+    first_token = next(iter(_tokenize(sql)), None)
+    if first_token is not None and first_token.token_type == TokenType.VAR:
+        word = first_token.text
+        what = f"a task is a SELECT, but its SQL starts with {quote_value(word)}"
+        what += did_you_mean(word.lower(), ("select", "with", "values", "from"))
+        raise Mistake("SQL_SYNTAX", what, at=f"line {first_token.line}", fix="start it with SELECT or WITH")
 
 
 def _tokenize(sql: str) -> list[Token]:

@@ -5,11 +5,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
-from runnel.errors import join_names
 from runnel.model.slice_key import ChangedSlice
 from runnel.names import TableName
 from runnel.plan import reasons
-from runnel.plan.slices import MOST, SliceSelection, describe_slices, find_touched_keys, slice_expressions
+from runnel.plan.slices import (
+    MOST,
+    SliceSelection,
+    describe_slices,
+    explain_unsliced_input,
+    find_touched_keys,
+    slice_expressions,
+)
 
 if TYPE_CHECKING:
     from runnel.model.change_size import ChangeSize
@@ -44,7 +50,7 @@ def plan_slices(
     for table, change in change_sizes.items():
         key_expressions = slice_expressions(task, table, facts.columns(table, inputs[table]))
         if key_expressions is None:
-            return f"it has no {join_names(task.options.by)} to tell slices by"
+            return explain_unsliced_input(task, table)
         if not change.is_known or change.columns_changed or change.columns_added:
             return ""
         changed_slices[table] = facts.changed_slices(table, base.inputs[table], inputs[table], key_expressions)

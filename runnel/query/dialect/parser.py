@@ -16,6 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from runnel.declare.sql.spark_parser import GroupingParser
 from runnel.errors import Mistake
 from runnel.names import quote_value
 
@@ -80,7 +81,7 @@ def _typed_literal(kind: exp.DType) -> Callable[..., exp.Expr]:
     return parse
 
 
-class _Parser(SparkParser):
+class _Parser(GroupingParser):
     FUNCTIONS = {}  # noqa: RUF012
     FUNCTION_PARSERS = {name: _remember_spelling(name) for name in _SPECIAL_FORMS}  # noqa: RUF012
     TYPE_LITERAL_PARSERS = {  # noqa: RUF012

@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -78,7 +79,7 @@ def run_on_spark(spark: "SparkSession", request: "ResolvedQuery") -> SparkStream
             slot as lease,
             _cancel_jobs_on_stop(lease.session, request.query_limit),
             _pin_commit(request),
-            _describe_errors(request.query_limit),
+            _describe_errors(request.query_limit, lease.session),
         ):
             frame = lease.session.sql(request.parsed.spark_sql)
             columns = _write_answer(frame, folder)
@@ -130,14 +131,21 @@ def _write_answer(frame: "DataFrame", folder: str) -> list[ResultColumn]:
 
 
 @contextmanager
-def _describe_errors(query_limit: QueryLimit) -> Iterator[None]:
+def _describe_errors(query_limit: QueryLimit, session: "SparkSession") -> Iterator[None]:
     """Turn Spark's errors into errors of one line; the trace goes to the log."""
     try:
         yield
     except RunnelError:
         raise
     except Exception as error:
-        raise query_limit.stop_error() or describe_spark_error(error) from error
+        raise query_limit.stop_error() or describe_spark_error(error, partial(_list_functions, session)) from error
+
+
+def _list_functions(session: "SparkSession") -> list[str]:
+    try:
+        return [row[0] for row in session.sql("SHOW SYSTEM FUNCTIONS").collect()]
+    except Exception:  # the first error is the one to report
+        return []
 
 
 def _choose_folder(spark: "SparkSession", store: "Store") -> str:

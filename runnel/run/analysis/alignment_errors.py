@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from runnel.declare.model.flow import Task
-from runnel.errors import Mistake, join_names
+from runnel.declare.model.flow import ALL_SLICES, Task
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.run.analysis.operators import NAMES
 
 # What each operator does wrong, and what to do about it.
@@ -26,7 +26,7 @@ _ADVICE = {
     ),
     "Join": (
         "does not join on {it}: a slice would miss rows of the others",
-        "join on {names} too, or put the input in reference=",
+        "join on {names} too, put the input in reference=, or write {all_slices} if each slice reads all of it",
     ),
     "Subquery": (
         "looks at rows of other slices",
@@ -65,15 +65,26 @@ def unaligned_error(task: Task, kind: str, positions: Sequence[int] = (), *, is_
     return _not_by_error(
         task,
         f"{operator} {problem.format(it=columns_text, names=join_names(missing_columns))}",
-        fix.format(names=join_names(missing_columns)),
+        fix.format(names=join_names(missing_columns), all_slices=f'by_input={{"INPUT": "{ALL_SLICES}"}}'),
     )
 
 
-def wrong_column_error(task: Task, position: int, *, has_column: bool) -> Mistake:
+def missing_column_error(task: Task, position: int, columns: Sequence[str]) -> Mistake:
+    """Return the error for a task that does not make a column of its `by`."""
+    name = task.options.by[position]
+    problem = f"it makes no column `{name}`" + did_you_mean(name, columns)
+    return _not_by_error(task, problem, f"select `{name}`, name another column in by=, or remove by=")
+
+
+def map_column_error(task: Task, position: int) -> Mistake:
+    """Return the error for a task whose `by` column is a map."""
+    fix = "let by= name a column of another type, such as a text, a number or a date"
+    return _not_by_error(task, f"its column `{task.options.by[position]}` is a map, which can't be compared", fix)
+
+
+def wrong_column_error(task: Task, position: int) -> Mistake:
     """Return the error for a task whose `by` column is not computed from the slice key."""
     name = task.options.by[position]
-    if not has_column:
-        return _not_by_error(task, f"it makes no column `{name}`", f"select `{name}`, or remove by=")
     fix = f"pass on `{name}` of the inputs unchanged, say in by_input= what it is made from, or remove by="
     return _not_by_error(task, f"its column `{name}` is not the one that its inputs are sliced by", fix)
 

@@ -7,13 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.flow import Task
-from runnel.errors import Mistake, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.names import quote_value
+from runnel.query.engines.spark_errors import find_condition, find_unknown_column, find_unknown_function
 from runnel.run.analysis.expression_text import column_text, find_column_ids, read_exact_text, read_value_text
 from runnel.run.analysis.key_propagation import UNIVERSAL, AlignmentUnknown, KeyGroup, OperatorRows, make_sliced_rows
 from runnel.run.analysis.logical_plan import PlanNode, build_tree, get_expression_id, get_outermost
 from runnel.run.analysis.operators import LITERAL, NONDETERMINISTIC
 from runnel.run.analysis.plan_leaves import PlanLeaf, read_leaves
+from runnel.run.errors.task_errors import list_spark_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +40,8 @@ class LeafSlices:
         """Return the rows of a leaf. Raises AlignmentUnknown if their origin is hidden."""
         if leaf.kind in LITERAL:
             return UNIVERSAL
+        if leaf.kind == "UnionLoopRef":
+            raise AlignmentUnknown("its query is recursive")
         if leaf.kind not in _TABLE_LEAVES:
             raise AlignmentUnknown(f"Runnel does not know what `{leaf.kind}` reads")
         name = leaf.alias if leaf.kind == "DataSourceV2Relation" else None
@@ -99,7 +103,7 @@ def refuse_unfit_expressions(task: Task, frame: "DataFrame", expressions: Sequen
     """Refuse `by_input` expressions that are not deterministic, or that give a row no slice or several."""
     if all(_NAME.fullmatch(text) for text in expressions):
         return
-    plan = frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    plan = _analyse_expressions(task, frame, expressions)
     nodes = build_tree(json.loads(plan.toJSON()))
     kinds = {item["class"].rpartition(".")[2].rstrip("$") for node in nodes for item in node.expressions}
     names = sorted(NONDETERMINISTIC[kind] for kind in kinds if kind in NONDETERMINISTIC)
@@ -114,6 +118,29 @@ def refuse_unfit_expressions(task: Task, frame: "DataFrame", expressions: Sequen
         node = node.children[0]
     if node.kind not in ("SubqueryAlias", "View", *_TABLE_LEAVES):
         raise _unfit_expression_error(task, expressions, "looks at other rows, or puts a row into several slices")
+
+
+def _analyse_expressions(task: Task, frame: "DataFrame", expressions: Sequence[str]) -> Any:
+    """Return Spark's analysed plan of the expressions; refuse what Spark can't read."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return frame.selectExpr(*expressions)._jdf.queryExecution().analyzed()
+    except (AnalysisException, ParseException) as error:
+        raise _unreadable_expression_error(task, expressions, frame.columns, str(error)) from error
+
+
+def _unreadable_expression_error(
+    task: Task, expressions: Sequence[str], columns: Sequence[str], message: str
+) -> Mistake:
+    condition, text = find_condition(message) or ("", message.strip().partition("\n")[0])
+    fix = "correct the expression"
+    if condition.startswith("UNRESOLVED_COLUMN") and (name := find_unknown_column(message)) is not None:
+        text, fix = f"there is no column `{name}`" + did_you_mean(name, columns), f"use one of {join_names(columns)}"
+    elif (unknown_function := find_unknown_function(message, list_spark_functions)) is not None:
+        text, fix = unknown_function
+    what = f"task `{task.table}` has by_input= {quote_value(', '.join(expressions))}, but {text}"
+    return Mistake("RUN_BY_INPUT", what, at=str(task.place), fix=fix)
 
 
 def _unfit_expression_error(task: Task, expressions: Sequence[str], why: str) -> Mistake:

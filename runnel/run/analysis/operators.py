@@ -1,6 +1,8 @@
 """Classify the operators and functions of Spark's plans, with the names that users know. Pure."""
 
 LITERAL = ("LocalRelation", "Range", "OneRowRelation")
+# Leaves that stand for rows of the same query: of a common table expression, and of the last round of a recursive one.
+CTE_REFERENCES = ("CTERelationRef", "UnionLoopRef")
 # Operators that make each output row from one input row.
 ROWWISE = frozenset(
     (

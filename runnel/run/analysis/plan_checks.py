@@ -13,7 +13,7 @@ from runnel.errors import Mistake, join_names
 from runnel.names import SLOT_PREFIX, TableName
 from runnel.run.analysis.column_usage import find_used_columns
 from runnel.run.analysis.logical_plan import PlanNode, build_tree
-from runnel.run.analysis.operators import LITERAL, NAMES, NONDETERMINISTIC, ROWWISE, STORAGE
+from runnel.run.analysis.operators import CTE_REFERENCES, LITERAL, NAMES, NONDETERMINISTIC, ROWWISE, STORAGE
 from runnel.run.analysis.plan_leaves import PlanLeaf, read_leaves
 
 if TYPE_CHECKING:
@@ -84,7 +84,10 @@ def check_analysis(task: Task, analysis: PlanAnalysis) -> tuple[str, ...]:
         raise Mistake("RUN_NOT_ROWWISE", what, at=at, fix="remove rowwise=True, or what stands against it")
     if task.options.volatile:
         return ()
-    nondeterminism_warning = [f"uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"]
+    nondeterminism_warning = [
+        f"uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed; "
+        "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
+    ]
     hidden_warning = ["goes through an RDD or a checkpoint, where Runnel can't see what is read"]
     return (
         *(nondeterminism_warning if analysis.nondeterministic else ()),
@@ -114,7 +117,7 @@ def uses_same_columns(
 
 def _read_leaves_by_node(frame: "DataFrame", nodes: Sequence[PlanNode]) -> dict[PlanNode, PlanLeaf]:
     """Return what each leaf reads; ask Spark again only if the plan does not say it."""
-    leaf_nodes = [node for node in nodes if not node.children and node.kind != "CTERelationRef"]
+    leaf_nodes = [node for node in nodes if not node.children and node.kind not in CTE_REFERENCES]
     leaves_by_node = {node: PlanLeaf() for node in leaf_nodes if node.kind in LITERAL}
     leaves_by_node |= {
         node: PlanLeaf(table=node.alias) for node in leaf_nodes if node.kind == "DataSourceV2Relation" and node.alias

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.flow import Task
 from runnel.errors import join_names
-from runnel.run.analysis.alignment_errors import lookback_error, unaligned_error, wrong_column_error
+from runnel.run.analysis.alignment_errors import (
+    lookback_error,
+    map_column_error,
+    missing_column_error,
+    unaligned_error,
+    wrong_column_error,
+)
 from runnel.run.analysis.column_usage import ColumnIds, find_output_ids
 from runnel.run.analysis.expression_text import (
     PlanExpression,
@@ -77,6 +83,7 @@ def check_slice_alignment(task: Task, frame: "DataFrame", sliced_inputs: Mapping
     Raises a mistake if the plan shows the opposite. `sliced_inputs` maps identifiers to the inputs that have slices;
     all other inputs are always read as a whole.
     """
+    _refuse_missing_columns(task, frame)
     for sliced_input in sliced_inputs.values():
         refuse_unfit_expressions(task, sliced_input.frame, sliced_input.expressions)
     nodes = read_plan(frame)
@@ -94,19 +101,28 @@ def check_slice_alignment(task: Task, frame: "DataFrame", sliced_inputs: Mapping
     return None
 
 
+def _refuse_missing_columns(task: Task, frame: "DataFrame") -> None:
+    """Refuse a task that does not make the columns of its `by`, or makes a map of one: maps can't be compared."""
+    kinds = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
+    for position, name in enumerate(task.options.by):
+        kind = kinds.get(name.strip("`").lower())
+        if kind is None:
+            raise missing_column_error(task, position, frame.columns)
+        if "map<" in kind:
+            raise map_column_error(task, position)
+
+
 def _refuse_other_columns(task: Task, frame: "DataFrame", group: KeyGroup, output_ids: ColumnIds) -> None:
     """Refuse a task whose `by` columns are not computed from the slice key."""
     names = [name.lower() for name in frame.columns]
     for position, name in enumerate(task.options.by):
         column_name = name.strip("`").lower()
-        if column_name not in names:
-            raise wrong_column_error(task, position, has_column=False)
         if output_ids is None:
             raise AlignmentUnknown(f"Runnel can't see what its column `{column_name}` is made from")
         if column_text(output_ids[names.index(column_name)]) not in group.keys[position]:
             if group.lookback_left:
                 raise AlignmentUnknown(f"Runnel can't see that its column `{column_name}` stays within its lookback")
-            raise wrong_column_error(task, position, has_column=True)
+            raise wrong_column_error(task, position)
 
 
 class _SliceAlignment:

@@ -12,7 +12,7 @@ from pathlib import Path
 from runnel.declare.model.flow import Task
 from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, find_disk_full, find_nearest, join_names
 from runnel.names import TableName
-from runnel.query.engines.spark_errors import find_condition
+from runnel.query.engines.spark_errors import find_condition, find_unknown_function
 from runnel.run.errors.user_code_lines import WORKER_TRACE, extract_sql_fragment, locate_error
 
 MOST_CHARACTERS = 300
@@ -67,6 +67,13 @@ def to_task_error(
     code, why, fix = _explain_error(error, text)
     kind = NoRoom if code == _DISK_FULL else RunnelError
     return kind(code, _shorten_line(f"task `{task.table}` {why}"), at=locate_error(error, text, task, root), fix=fix)
+
+
+def list_spark_functions() -> Sequence[str]:
+    """Return the names of Spark's functions, as PySpark has them: enough to find a near miss without asking Spark."""
+    from pyspark.sql import functions
+
+    return functions.__all__
 
 
 def is_transient(error: BaseException) -> bool:
@@ -125,6 +132,8 @@ def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
         name = table_match[1].replace("`", "")
         fix = "add it as a parameter or to inputs=, if the project makes it; else declare it with rn.source"
         return "RUN_UNDECLARED_INPUT", f"reads `{name}`, which it does not declare as an input", fix
+    if (unknown_function := find_unknown_function(text, list_spark_functions)) is not None:
+        return "RUN_FUNCTION_UNKNOWN", f"calls a function that is not there: {unknown_function[0]}", unknown_function[1]
     sql_fragment = extract_sql_fragment(text)
     why = f"failed: {condition[1]}" + (f" In `{sql_fragment}`." if sql_fragment else "") + f" [{condition[0]}]"
     is_code = type(error).__name__ in ("AnalysisException", "ParseException")

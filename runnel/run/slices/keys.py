@@ -163,5 +163,8 @@ def _find_day_bounds(frame: "DataFrame", keys: SliceKeys, expressions: Sequence[
     if len(kinds) != 1 or kinds[0] not in ("timestamp", "timestamp_ntz"):
         return None
     days = [key[0] for key in keys.values]
-    first, day_after = min(days), max(days) + dt.timedelta(days=1)
-    return f"{match[1]} >= {kinds[0]} '{first}' AND {match[1]} < {kinds[0]} '{day_after}'"
+    first, last = min(days), max(days)
+    lower_bound = f"{match[1]} >= {kinds[0]} '{first}'"
+    if last == dt.date.max:  # Python has no day after it; no time of a lake is later
+        return lower_bound
+    return f"{lower_bound} AND {match[1]} < {kinds[0]} '{last + dt.timedelta(days=1)}'"

@@ -59,7 +59,8 @@ def _run_sql(task: Task, frames: "Mapping[TableName, DataFrame]", session: "Spar
 
     A frame's plan is resolved when the frame is created, so that the views can be dropped at once.
     """
-    from runnel.declare.sql.task_sql import find_parameters, replace_tables
+    from runnel.declare.sql.task_sql import find_parameters
+    from runnel.declare.sql.view_substitution import replace_tables
 
     assert task.sql is not None
     views = {table: f"runnel_{table.layer}_{table.name}_{secrets.token_hex(4)}" for table in frames}

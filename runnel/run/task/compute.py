@@ -15,7 +15,15 @@ from runnel.model.task_result import TaskResult
 from runnel.phase_timer import measure_phase
 from runnel.plan import reasons
 from runnel.plan.decisions.slices import count_slices_to_read
-from runnel.plan.slices import describe_slices, full_computation_reason, is_most_slices, lookback_of, slice_expressions
+from runnel.plan.slices import (
+    describe_slices,
+    explain_unsliced_task,
+    full_computation_reason,
+    is_most_slices,
+    lookback_of,
+    may_have_slices,
+    slice_expressions,
+)
 from runnel.run.analysis.plan_checks import PlanAnalysis, analyse_plan, check_analysis, uses_same_columns
 from runnel.run.content_tally import ContentTally
 from runnel.run.provenance.run_basis import build_provenance
@@ -224,7 +232,10 @@ def _explain_unaligned(task_run: TaskRun, context: TaskContext, frame: "DataFram
     for table, texts in _find_slice_expressions(task_run).items():
         name = context.identifier(table)
         sliced_inputs[name.replace("`", "")] = SlicedInput(context.session.table(name), texts, lookback_of(task, table))
-    return check_slice_alignment(task, frame, sliced_inputs)
+    why = check_slice_alignment(task, frame, sliced_inputs)
+    if why is None and not sliced_inputs and any(may_have_slices(task, table) for table in task.input_tables):
+        return explain_unsliced_task(task)
+    return why
 
 
 def _warn_full_computation(task: "Task", why: str) -> tuple[str, ...]:
@@ -232,7 +243,9 @@ def _warn_full_computation(task: "Task", why: str) -> tuple[str, ...]:
     reason = full_computation_reason(task, why)
     if reason is None:
         return ()
-    if task.options.by:
+    if why == explain_unsliced_task(task):
+        fix = "say in by_input= what it is made from"
+    elif task.options.by:
         fix = "if each slice is made of its own rows alone, write trust_by=True"
     else:
         fix = "return a frame that is made without looking at rows"

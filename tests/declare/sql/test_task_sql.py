@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.declare.sql.header_comment import parse_header_comment
-from runnel.declare.sql.task_sql import find_parameters, find_tables, normalize_sql, replace_tables
+from runnel.declare.sql.task_sql import find_parameters, find_tables, normalize_sql
 from runnel.errors import Mistake
 from runnel.names import TableName
 from tests.declare.conftest import Project
@@ -45,12 +45,6 @@ def test_parameters() -> None:
         "low",
         "high",
     )
-
-
-def test_replacing_tables_leaves_the_rest_untouched() -> None:
-    sql = "select  ods.orders.x -- ods.orders\nFROM `ods`.orders join ods . b on 'ods.b' = x"
-    names = {TableName("ods", "orders"): "c.ods.orders", TableName("ods", "b"): "v"}
-    assert replace_tables(sql, names) == "select  ods.orders.x -- ods.orders\nFROM c.ods.orders join v on 'ods.b' = x"
 
 
 SAME = {
@@ -135,7 +129,7 @@ def test_a_sql_task_names_its_table(project: Project) -> None:
 
 
 MISTAKES = {
-    "no layer": ("flows/x.sql", "select 1", "DECLARE_SQL_TABLE: flows/x.sql does not lie in a folder"),
+    "no layer": ("flows/x.sql", "select 1", "DECLARE_SQL_TABLE: flows/x.sql is not in a folder"),
     "syntax": (
         "flows/d/x.sql",
         "select *\nform ods.orders",

@@ -77,13 +77,14 @@ def retry_run(
     from runnel.project.execution.run_project import run_project
 
     previous = lake.store.db.read(lambda connection: run_queue.find(connection, entry_id))
+    request = previous.run_request
     if previous.is_open:
         raise Conflict(
             "RUN_OPEN", f"run {previous.id} is still {previous.state}", fix=f"`runnel cancel {previous.id}` stops it"
         )
     if has_worker(lake):
-        return follow_run(lake, submit_request(lake, previous.run_request), watch, report)
-    return run_project(lake, previous.run_request, watch=watch)
+        return follow_run(lake, submit_request(lake, request), watch, report)
+    return run_project(lake, request, watch=watch)
 
 
 def submit_backfill(lake: "Lake", request: "RunRequest", chunks: "Sequence[DateRange]") -> str:

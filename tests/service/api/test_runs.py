@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue, schedules, workers
 from runnel.lake.flow_state import runs
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import PlanRequest, QueryRequest, WorkerRequest
 from tests.service.api.api_server import Api
 
 
@@ -89,6 +92,25 @@ def test_stop_and_repeat(api: Api) -> None:
     again = api.post(f"/runs/{made}/retry", expected=202)
     assert again["run"] != made and again["branch"] == "dev"
     assert api.get(f"/runs/{again['run']}")["wish"] == api.get(f"/runs/{made}")["wish"]
+
+
+ANSWERS: dict[str, tuple[WorkerRequest, str]] = {
+    "a query": (QueryRequest("select 1"), "`runnel query`"),
+    "a plan": (PlanRequest(RunRequest(("a.b",))), "`runnel plan`"),
+}
+
+
+@pytest.mark.parametrize(("request_", "command"), ANSWERS.values(), ids=ANSWERS)
+def test_only_runs_are_repeated(api: Api, request_: WorkerRequest, command: str) -> None:
+    entry = run_queue.submit(api.lake.store.db, run_queue.QueueRequest(request_, "ada"))
+    assert entry is not None
+    run_queue.cancel(api.lake.store.db, entry)
+    refused = api.post(f"/runs/{entry}/retry", expected=422)
+    assert (refused["code"], refused["what"]) == ("NOT_A_RUN", f"{entry} is a {request_.kind}, not a run")
+    assert command in refused["fix"]
+    with pytest.raises(Mistake, match=command) as error:
+        api.lake.retry(entry)
+    assert (error.value.code, api.get("/runs")["items"]) == ("NOT_A_RUN", [])
 
 
 def test_a_run_that_was_not_queued_is_not_stopped_here(api: Api) -> None:

@@ -22,15 +22,7 @@ def backfill(
     Ctrl-C cancels it.
     """
     assert request.days is not None
-    body = {
-        "select": list(request.select),
-        "from": str(request.days.first),
-        "to": str(request.days.last),
-        "branch": request.branch,
-        "chunk": f"{chunk_days}d" if chunk_days else None,
-        "set": list(request.overrides),
-    }
-    created = connection.post("/backfills", body)
+    created = connection.post("/backfills", request.to_backfill_body(chunk_days))
     chunks, runs = request.days.chunks(chunk_days), list[RunResult]()
     for position, (days, chunk_json) in enumerate(zip(chunks, created["chunks"], strict=True), 1):
         if watch is not None and len(chunks) > 1:

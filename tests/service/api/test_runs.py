@@ -1,6 +1,8 @@
 """Runs over HTTP: asked for, listed, stopped, repeated; and keys that let a request be sent twice."""
 
 import threading
+from dataclasses import fields, replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue, schedules, workers
 from runnel.lake.flow_state import runs
+from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
 from runnel.model.worker_request import PlanRequest, QueryRequest, WorkerRequest
 from tests.service.api.api_server import Api
@@ -42,6 +45,21 @@ def test_a_run(api: Api) -> None:
     assert (found["state"], found["tables"], found["worker"]) == ("succeeded", ["ods.orders"], "w1")
     assert [(step["table"], step["rows"]) for step in found["steps"]] == [("ods.orders", 3)]
     assert [one["run"] for one in found["attempts"]] == [made["run"]]
+
+
+def test_every_field_of_a_request_arrives(api: Api) -> None:
+    run = RunRequest(("a.b",), ("c.d",), "dev", True, True, message="why", overrides=("x=1",))
+    days = DateRange(date(2026, 1, 1), date(2026, 1, 3))
+    backfill = RunRequest(("a.b",), branch="dev", days=days, overrides=("x=1",))
+    defaults, out_of_body = RunRequest(), {"days", "reads_sources"}
+    for field in fields(RunRequest):
+        is_set = getattr(run, field.name) != getattr(defaults, field.name)
+        assert is_set or field.name in out_of_body, f"set {field.name} above"
+    api.post("/runs", run.to_body(), 202)
+    api.post("/backfills", backfill.to_backfill_body(2), 202)
+    entries = api.lake.store.db.read(lambda connection: run_queue.list_entries(connection))
+    requests = {entry.request for entry in entries}
+    assert requests == {run, *(backfill.for_chunk(replace(part, is_start=True)) for part in days.chunks(2))}
 
 
 def test_a_run_that_cannot_wait_is_refused_where_nobody_is_there(api: Api) -> None:

@@ -77,6 +77,11 @@ class RunRequest:
             "set": list(self.overrides),
         }
 
+    @property
+    def fits_body(self) -> bool:
+        """Tell whether `POST /runs` can express it."""
+        return self.days is None and self.reads_sources
+
     def to_body(self) -> dict[str, Any]:
         """Return the body of `POST /runs`, which has no days and always reads sources."""
         return {

@@ -102,6 +102,7 @@ def test_a_retry_goes_the_same_ways_and_changes_nothing_of_the_request(lake: Lak
     with being_up(lake):
         for queued_id in queued_ids:
             retry_run(lake, queued_id)
-    retried = sorted((entry for entry in entries(lake) if entry.id not in queued_ids), key=lambda entry: entry.id)
+    retried = [entry for entry in entries(lake) if entry.id not in queued_ids]
+    retried.sort(key=lambda entry: entry.queued_at)
     assert [entry.request for entry in retried] == requests
     assert [entry.slot is None for entry in retried] == [False, True]

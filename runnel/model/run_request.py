@@ -71,7 +71,7 @@ class RunRequest:
             "exclude": list(self.exclude),
             "full_refresh": self.full_refresh,
             "verify": self.verify,
-            "days": [str(self.days.first), str(self.days.last)] if self.days else None,
+            "days": _write_days(self.days) if self.days else None,
             "reads_sources": self.reads_sources,
             "message": self.message,
             "set": list(self.overrides),
@@ -109,12 +109,17 @@ class RunRequest:
         return replace(self, days=days, message=f"backfill {days}")
 
 
-def _parse_days(days: Sequence[str]) -> "DateRange":
+def _write_days(days: "DateRange") -> list[str | bool]:
+    """Return the first and the last day, and False for a later chunk of a backfill."""
+    return [str(days.first), str(days.last), *([] if days.is_start else [False])]
+
+
+def _parse_days(days: Sequence[Any]) -> "DateRange":
     from datetime import date
 
     from runnel.model.date_range import DateRange
 
-    return DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1]))
+    return DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1]), is_start=len(days) < 3)
 
 
 def _to_tuple(selection: str | Sequence[str]) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ class Lake(LakeReader):
 
     def retry(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
         """Run the request of a run again; steps that it finished are reused."""
-        from runnel.project.execution.follow_run import retry_run
+        from runnel.project.execution.dispatch import retry_run
 
         return retry_run(self, run, watch).raise_for_errors()
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from runnel.model.date_range import DateRange
 
+_NOT_OF_BACKFILLS = ("exclude", "full_refresh", "verify", "message")  # fields of `POST /runs`
+
 
 @dataclass(frozen=True)
 class RunRequest:
@@ -69,11 +71,16 @@ class RunRequest:
             "exclude": list(self.exclude),
             "full_refresh": self.full_refresh,
             "verify": self.verify,
-            "days": [str(self.days.first), str(self.days.last)] if self.days else None,
+            "days": _write_days(self.days) if self.days else None,
             "reads_sources": self.reads_sources,
             "message": self.message,
             "set": list(self.overrides),
         }
+
+    @property
+    def fits_body(self) -> bool:
+        """Tell whether `POST /runs` can express it."""
+        return self.days is None and self.reads_sources
 
     def to_body(self) -> dict[str, Any]:
         """Return the body of `POST /runs`, which has no days and always reads sources."""
@@ -87,17 +94,32 @@ class RunRequest:
             "set": list(self.overrides),
         }
 
+    def to_backfill_body(self, days_per_chunk: int | None) -> dict[str, Any]:
+        """Return the body of `POST /backfills`, which computes the days of the request in chunks.
+
+        A field that is new in `to_body` is in this one, too, so that the service refuses what it can't honour.
+        """
+        assert self.days is not None
+        body = {name: value for name, value in self.to_body().items() if name not in _NOT_OF_BACKFILLS}
+        chunk = f"{days_per_chunk}d" if days_per_chunk else None
+        return {**body, "from": str(self.days.first), "to": str(self.days.last), "chunk": chunk}
+
     def for_chunk(self, days: "DateRange") -> "RunRequest":
         """Return the request of one chunk of a backfill."""
         return replace(self, days=days, message=f"backfill {days}")
 
 
-def _parse_days(days: Sequence[str]) -> "DateRange":
+def _write_days(days: "DateRange") -> list[str | bool]:
+    """Return the first and the last day, and False for a later chunk of a backfill."""
+    return [str(days.first), str(days.last), *([] if days.is_start else [False])]
+
+
+def _parse_days(days: Sequence[Any]) -> "DateRange":
     from datetime import date
 
     from runnel.model.date_range import DateRange
 
-    return DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1]))
+    return DateRange(date.fromisoformat(days[0]), date.fromisoformat(days[1]), is_start=len(days) < 3)
 
 
 def _to_tuple(selection: str | Sequence[str]) -> tuple[str, ...]:

@@ -40,9 +40,8 @@ class PlanRequest:
         return self.run.to_json()
 
     def to_body(self) -> dict[str, Any]:
-        """Return the body of `POST /plan`."""
-        names = ("select", "exclude", "branch", "full_refresh", "set")
-        return {name: value for name, value in self.run.to_body().items() if name in names}
+        """Return the body of `POST /plan`: that of `POST /runs` without what only a run needs."""
+        return {name: value for name, value in self.run.to_body().items() if name not in ("verify", "message")}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import runnel as rn
+from runnel.lake.control import run_queue
+from runnel.model.worker_request import QueryRequest
+
 Run = Callable[..., "Done"]  # noqa: F821
 LATE = "order_id,seller_id,day,amount\n3,10,2026-01-02,15.00\n4,11,2026-01-02,30.00\n"
 
@@ -101,6 +105,15 @@ def test_mistakes_say_what_to_do(shop: Run, words: tuple[str, ...], code: int, s
     assert said in done.err
     as_json = shop(*words, "--json")
     assert as_json.code == code and {"code", "what", "at", "fix"} == as_json.json["error"].keys()
+
+
+def test_only_runs_are_retried(shop: Run, tmp_path: Path) -> None:
+    with rn.open(tmp_path) as lake:
+        entry = run_queue.submit(lake.store.db, run_queue.QueueRequest(QueryRequest("select 1"), "ada"))
+    assert entry is not None and shop("cancel", entry).code == 0
+    refused = shop("retry", entry)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"NOT_A_RUN: {entry} is a query, not a run" in refused.err and "`runnel query`" in refused.err
 
 
 def test_outside_a_project(cli: Run) -> None:

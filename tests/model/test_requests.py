@@ -1,5 +1,6 @@
 """The JSON of requests: what the catalog stores, what REST gets, and what earlier versions stored."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -71,6 +72,9 @@ def test_bodies_of_rest() -> None:
     plan = {"select": ["a.b"], "exclude": ["c.d"], "branch": "dev", "full_refresh": True, "set": ["x=1"]}
     assert run.to_body() == {**plan, "verify": True, "message": "why"}
     assert PlanRequest(run).to_body() == plan
+    days = {"from": "2026-01-01", "to": "2026-01-03", "chunk": "2d"}
+    assert replace(run, days=DAYS).to_backfill_body(2) == {"select": ["a.b"], "branch": "dev", "set": ["x=1"], **days}
+    assert replace(run, days=DAYS).to_backfill_body(None)["chunk"] is None
     assert QueryRequest("select 1", "dev").to_body() == {"sql": "select 1", "at": "dev", "engine": "auto"}
     assert QueryRequest("select 1", limit=3).to_body()["limit"] == 3
 

@@ -22,8 +22,9 @@ from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
 from runnel.lake.control import run_queue, schedules, workers
 from runnel.model.run_request import RunRequest
-from runnel.service import instance_file
-from runnel.service.local_handover import hand_over_run
+from runnel.project import instance_file
+from runnel.project.execution.local_handover import hand_over_run
+from runnel.project.following.run_follower import RunFollower
 from tests.cli import conftest as commands
 from tests.service.running_service import Up, below, tail, until
 
@@ -153,8 +154,8 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     here = shop.lake.settings
     handed = hand_over_run(here, RunRequest(("ods.orders",)))
     assert handed is not None
-    ended = handed.follow(None, print)
-    assert ended is not None and ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
+    ended = RunFollower(handed, None, print).follow()
+    assert ended.state == shop.lake.runs(handed.run)[0].state == "nothing"
     assert hand_over_run(replace(here, catalog="sqlite:///another.db"), RunRequest()) is None
     assert hand_over_run(here, RunRequest(branch="unknown")) is None  # who asks the catalog learns why
     found = instance_file.find_instance(shop.root / ".runnel")

@@ -110,13 +110,10 @@ def _submit_to_worker(
     from dataclasses import replace
 
     from runnel.cli.output import read_global_options
-    from runnel.project.execution.follow_run import has_worker, submit_backfill
+    from runnel.project.execution.dispatch import dispatch_backfill
 
-    if not has_worker(project_lake):
-        return None
-    assert request.days is not None
     overrides = (*read_global_options().get("overrides", ()), *values)
-    return submit_backfill(project_lake, replace(request, overrides=overrides), request.days.chunks(days_per_chunk))
+    return dispatch_backfill(project_lake, replace(request, overrides=overrides), days_per_chunk)
 
 
 def _follow_on_worker(
@@ -130,16 +127,8 @@ def _follow_on_worker(
     from runnel.project.execution.follow_run import follow_backfill
 
     assert request.days is not None
-    runs = follow_backfill(project_lake, backfill_id, watch, print_to_stderr)
-    last_state = runs[-1].state
-    state = (
-        last_state
-        if last_state in ("failed", "cancelled")
-        else "succeeded"
-        if any(run.commit for run in runs)
-        else "nothing"
-    )
-    return BackfillResult(request.days, request.days.chunks(days_per_chunk), tuple(runs), state)
+    runs = list(follow_backfill(project_lake, backfill_id, watch, print_to_stderr))
+    return BackfillResult.from_runs(request.days, request.days.chunks(days_per_chunk), runs)
 
 
 def _format_preview(preview: "BackfillPreview") -> str:

@@ -33,7 +33,7 @@ def retry(name: str, as_json: bool) -> None:
     """Run again what a run was asked for; what it finished is known."""
     from runnel.cli.flow.run import show_run
     from runnel.cli.run_progress import watch_run
-    from runnel.project.execution.follow_run import retry_run as again
+    from runnel.project.execution.dispatch import retry_run as again
 
     with open_lake() as project_lake, watch_run(quiet=as_json) as watch:
         result = again(project_lake, name, watch, print_to_stderr)

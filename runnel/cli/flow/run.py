@@ -9,9 +9,7 @@ import click
 from runnel.cli.output import command, format_count, format_table, open_lake, print_json, print_to_stderr
 
 if TYPE_CHECKING:
-    from runnel.client.lake import Lake
-    from runnel.model.run_request import RunRequest
-    from runnel.run.results.run_result import ProgressCallback, RunResult, StepResult
+    from runnel.run.results.run_result import RunResult, StepResult
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -76,11 +74,12 @@ def run(
     from runnel.cli.output import read_global_options
     from runnel.cli.run_progress import watch_run
     from runnel.model.run_request import RunRequest
+    from runnel.project.execution.dispatch import dispatch_run
 
     with open_lake(overrides=values) as project_lake, watch_run(quiet=as_json) as watch:
         overrides = (*read_global_options().get("overrides", ()), *values)
         request = RunRequest(select, exclude, branch, full_refresh, verify=verify, message=message, overrides=overrides)
-        result = _run_or_hand_over(project_lake, request, watch, local)
+        result = dispatch_run(project_lake, request, watch, print_to_stderr, local=local)
     if as_json:
         print_json(result.json())
     else:
@@ -88,42 +87,6 @@ def run(
         _show_verification(result, verify)
         _show_sinks(result)
     sys.exit(result.exit_code)
-
-
-def _run_or_hand_over(
-    project_lake: "Lake", request: "RunRequest", watch: "ProgressCallback | None", local: bool
-) -> "RunResult":
-    """Let a running worker compute, whose Spark is warm; otherwise compute in this process."""
-    result = None if local else _run_on_worker(project_lake, request, watch)
-    if result is not None:
-        return result
-    from runnel.project.execution.run_project import run_project
-
-    return run_project(project_lake, request, watch=watch)
-
-
-def _run_on_worker(project_lake: "Lake", request: "RunRequest", watch: "ProgressCallback | None") -> "RunResult | None":
-    """Return the result of a request that a worker ran, or None if there is no worker; cheap checks come first."""
-    from runnel.service import instance_file
-
-    handover = None
-    if instance_file.find_instance(project_lake.settings.home) is not None:
-        from runnel.service.local_handover import hand_over_run
-
-        handover = hand_over_run(project_lake.settings, request)
-    if handover is not None and (result := handover.follow(watch, print_to_stderr)) is not None:
-        return result
-    from runnel.lake.sqlite_fast_path import may_have_workers
-
-    if handover is None and not may_have_workers(project_lake.settings.catalog):
-        return None
-    from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
-
-    if handover is not None:  # its service has stopped since
-        return follow_run(project_lake, handover.run, watch, print_to_stderr, last_event=handover.last_event_number)
-    if has_worker(project_lake):
-        return follow_run(project_lake, submit_request(project_lake, request), watch, print_to_stderr)
-    return None
 
 
 def show_run(result: "RunResult") -> None:

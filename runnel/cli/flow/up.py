@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from runnel.client.lake import Lake
+    from runnel.project.instance_file import ServiceInstance
     from runnel.service.active_work import RunUnderWay
-    from runnel.service.instance_file import ServiceInstance
 
 _DOWN_SECONDS = 120.0  # how long `down` waits after it interrupted everything
 _ORPHAN_SECONDS = 60.0
@@ -48,7 +48,7 @@ _ORPHAN_SECONDS = 60.0
 def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
     """Answer, schedule and compute, until Ctrl-C or `runnel down`."""
     from runnel.lake.catalog.database import format_time
-    from runnel.service import instance_file
+    from runnel.project import instance_file
     from runnel.service.log_files import log_to_file
     from runnel.service.server.server_process import open_listener
 
@@ -88,7 +88,7 @@ def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
 def down(timeout: float | None, now: bool, as_json: bool) -> None:
     """Stop the `runnel up` of this project, after what is under way, however long that takes."""
     from runnel.cli.output import load_project_settings
-    from runnel.service import instance_file
+    from runnel.project import instance_file
 
     folder = load_project_settings().home
     instance = instance_file.find_instance(folder)
@@ -111,7 +111,7 @@ def down(timeout: float | None, now: bool, as_json: bool) -> None:
 def _await_down(project_lake: "Lake", instance: "ServiceInstance", timeout: float | None) -> "list[RunUnderWay]":
     """Stop a `runnel up`, show what it waits for, and return the runs that were interrupted."""
     from runnel.errors import RunnelError, Unreachable
-    from runnel.service import instance_file
+    from runnel.project import instance_file
     from runnel.service.active_work import list_interrupted_runs, list_runs_under_way
 
     db, folder, started_at, wake_event = (
@@ -272,7 +272,7 @@ def _print_greeting(project_lake: "Lake", instance: "ServiceInstance", token_pat
 def _ensure_token(project_lake: "Lake") -> "os.PathLike[str]":
     """Return the path of the project's token, which is created at the first start."""
     from runnel.lake.control import tokens
-    from runnel.service import instance_file
+    from runnel.project import instance_file
 
     folder, db = project_lake.settings.home, project_lake.store.db
     saved_token = instance_file.read_token(folder)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from runnel.plan.steps import Plan
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
     from runnel.project.execution.replay import CommitReplay
+    from runnel.project.following.run_follower import RunFollower
     from runnel.project.inspection.lineage import Lineage
     from runnel.project.inspection.quarantine import QuarantineSummary
     from runnel.project.inspection.schedule_list import ScheduleStatus
@@ -187,14 +188,10 @@ class RemoteLake(RemoteLakeReader):
 
     def cancel(self, run: str, *, wait: bool = True) -> "Run":
         """Cancel a queued or running run; `wait` until it has stopped."""
-        from runnel.client.remote.follow_run import RemoteRunFollower
-
         run_id = self._connection.post(f"/runs/{quote(run, safe='')}/cancel")["run"]
-        return (
-            json_values.parse_run(RemoteRunFollower(self._connection, run_id).wait_for_end())
-            if wait
-            else self.runs(run_id)[0]
-        )
+        if wait:
+            self._open_follower(run_id).wait_for_end()
+        return self.runs(run_id)[0]
 
     def retry(self, run: str, *, watch: "ProgressCallback | None" = None) -> "RunResult":
         """Run the request of a run again; steps that it finished are reused."""
@@ -268,9 +265,13 @@ class RemoteLake(RemoteLakeReader):
         return str(self._connection.post("/runs", request.to_body())["run"])
 
     def _follow(self, run: str, watch: "ProgressCallback | None") -> "RunResult":
-        from runnel.client.remote.follow_run import follow_run
+        return self._open_follower(run, watch).follow().raise_for_errors()
 
-        return follow_run(self._connection, run, watch).raise_for_errors()
+    def _open_follower(self, run: str, watch: "ProgressCallback | None" = None) -> "RunFollower":
+        from runnel.client.remote.rest_event_source import RestEventSource
+        from runnel.project.following.run_follower import RunFollower
+
+        return RunFollower(RestEventSource(self._connection, run, reads_events=watch is not None), watch)
 
     def _change_backfill(self, name: str, action: str) -> "BackfillFacts":
         from runnel.client.json_views.backfill import BackfillFacts

@@ -22,7 +22,7 @@ from runnel.lake.catalog.lock import lock_lake
 from runnel.lake.control.request_json import to_request_json
 from runnel.model.run_request import RunRequest
 from runnel.model.schedule_slot import ScheduleSlot
-from runnel.model.worker_request import PlanRequest, WorkerRequest, parse_worker_request
+from runnel.model.worker_request import PlanRequest, QueryRequest, WorkerRequest, parse_worker_request
 from runnel.names import new_run_id, quote_value
 from runnel.telemetry import tracing
 
@@ -34,6 +34,10 @@ BACKFILL_PREFIX = "backfill/"  # prefix of the cause of its chunks
 RENEW_SECONDS = 3.0
 CLAIM_SECONDS = 10.0  # a claim that is not renewed for this long has expired
 _RETRY_DELAYS = (5.0, 30.0, 120.0)  # before the second attempt, the third, and so on
+_REPEAT_COMMANDS = {
+    QueryRequest.kind: "ask it again with `runnel query`",
+    PlanRequest.kind: "plan again with `runnel plan`, or compute with `runnel run`",
+}
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,11 @@ class QueueEntry:
 
     @property
     def run_request(self) -> RunRequest:
-        """Return the run that it requests; the message names the schedule that queued it, if it has no other."""
-        request = self.request.run if isinstance(self.request, PlanRequest) else self.request
-        if not isinstance(request, RunRequest):
-            return RunRequest(branch=self.branch)
+        """Return the run that it requests; the message names the schedule that queued it, if it has no other.
+
+        Raise if it requests something else.
+        """
+        request = require_run(self)
         schedule_message = self.schedule_slot.message if self.schedule_slot is not None else None
         return replace(request, message=request.message or schedule_message)
 
@@ -121,6 +126,14 @@ class QueueEntry:
     def is_open(self) -> bool:
         """Tell whether it has not ended yet."""
         return self.state in (*OPEN_STATES, LOST)  # one whose worker is lost is run again, or is ended
+
+
+def require_run(entry: QueueEntry) -> RunRequest:
+    """Return the request of an entry as it is stored; raise if it is a query or a plan."""
+    if isinstance(entry.request, RunRequest):
+        return entry.request
+    what = f"{entry.id} is a {entry.request.kind}, not a run"
+    raise Mistake("NOT_A_RUN", what, fix=_REPEAT_COMMANDS[entry.request.kind])
 
 
 def add(connection: Connection, db: Database, entries: Iterable[QueueRequest]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Execute: run, backfill, replay, release, merge and run, deliver, follow.
+"""Execute: run, backfill, replay, release, merge and run, deliver; choose which process computes a run.
 
-May import `project.planning`.
+May import `project.planning` and `project.following`.
 """

@@ -94,6 +94,13 @@ class BackfillResult:
     runs: tuple[RunResult, ...]
     state: RunState
 
+    @classmethod
+    def from_runs(cls, days: DateRange, chunks: tuple[DateRange, ...], runs: Sequence[RunResult]) -> "BackfillResult":
+        """Return the result of a backfill whose last started chunk ended as the last of `runs`."""
+        state: RunState = "succeeded" if any(run.commit for run in runs) else "nothing"
+        is_stopped = bool(runs) and runs[-1].state in ("failed", "cancelled")
+        return cls(days, chunks, tuple(runs), runs[-1].state if is_stopped else state)
+
     @property
     def next(self) -> DateRange | None:
         """Return the first chunk that is not published, or None if all are."""
@@ -173,9 +180,8 @@ def backfill(
             return BackfillResult(request.days, chunks, tuple(runs), "cancelled")
         runs.append(result)
         if result.state in ("failed", "cancelled"):
-            return BackfillResult(request.days, chunks, tuple(runs), result.state)
-    state: RunState = "succeeded" if any(run.commit for run in runs) else "nothing"
-    return BackfillResult(request.days, chunks, tuple(runs), state)
+            break
+    return BackfillResult.from_runs(request.days, chunks, runs)
 
 
 def _summarize_tables(plans: "Sequence[Plan]", days: DateRange) -> tuple[BackfillTable, ...]:

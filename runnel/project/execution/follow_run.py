@@ -1,16 +1,16 @@
-"""Submit a request to the workers, and follow its run as if this process computed it."""
+"""Submit requests to the workers through the queue, and follow their runs as if this process computed them."""
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from runnel.errors import Conflict
-from runnel.lake.control import backfills, run_events, run_queue, workers
+from runnel.lake.control import backfills, run_queue, workers
 from runnel.names import new_run_id
-from runnel.run.results.run_result import Event, ProgressCallback, RunResult
-from runnel.run.results.run_result_json import DISPLAYED_EVENTS, STOPPING_MESSAGE, parse_event, parse_run_result
+from runnel.project.following.catalog_event_source import CatalogEventSource
+from runnel.project.following.run_follower import ReportMessage, RunFollower, follow_chunks
+from runnel.run.results.run_result import ProgressCallback, RunResult
 from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from runnel.lake.control.run_queue import QueueEntry
     from runnel.model.date_range import DateRange
     from runnel.model.run_request import RunRequest
-
-_PAUSE_SECONDS = 0.05
 
 
 def has_worker(lake: "Lake") -> bool:
@@ -39,25 +37,13 @@ def submit_request(lake: "Lake", request: "RunRequest", *, cause: str = "user") 
 
 
 def follow_run(
-    lake: "Lake",
-    entry_id: str,
-    watch: ProgressCallback | None = None,
-    report: "Callable[[str], None] | None" = None,
-    *,
-    last_event: int = 0,
+    lake: "Lake", entry_id: str, watch: ProgressCallback | None = None, report: ReportMessage | None = None
 ) -> RunResult:
-    """Wait until a queue entry has ended and return its result, passing events after `last_event` to `watch`.
+    """Wait until a queue entry has ended and return its result, passing its events to `watch`.
 
     Ctrl-C cancels the run and waits until it has ended; a second one leaves it alone.
     """
-    follower = _RunFollower(lake, entry_id, watch, last_event)
-    try:
-        return follower.wait_for_result()
-    except KeyboardInterrupt:
-        run_queue.cancel(lake.store.db, entry_id)
-        if report is not None:
-            report(STOPPING_MESSAGE)
-        return follower.wait_for_result()
+    return RunFollower(CatalogEventSource(lake.store.db, entry_id), watch, report).follow()
 
 
 def cancel_run(lake: "Lake", entry_id: str, *, wait: bool = True) -> "QueueEntry":
@@ -66,24 +52,8 @@ def cancel_run(lake: "Lake", entry_id: str, *, wait: bool = True) -> "QueueEntry
     queue_entry = run_queue.cancel(db, entry_id)
     if not wait or not queue_entry.is_open:
         return queue_entry
-    _RunFollower(lake, queue_entry.id, None).wait_for_end()
+    RunFollower(CatalogEventSource(db, queue_entry.id)).wait_for_end()
     return db.read(lambda connection: run_queue.find(connection, queue_entry.id))
-
-
-def retry_run(
-    lake: "Lake", entry_id: str, watch: ProgressCallback | None = None, report: "Callable[[str], None] | None" = None
-) -> RunResult:
-    """Run the request of a queue entry again: by a worker if one is running, else in this process."""
-    from runnel.project.execution.run_project import run_project
-
-    previous = lake.store.db.read(lambda connection: run_queue.find(connection, entry_id))
-    if previous.is_open:
-        raise Conflict(
-            "RUN_OPEN", f"run {previous.id} is still {previous.state}", fix=f"`runnel cancel {previous.id}` stops it"
-        )
-    if has_worker(lake):
-        return follow_run(lake, submit_request(lake, previous.run_request), watch, report)
-    return run_project(lake, previous.run_request, watch=watch)
 
 
 def submit_backfill(lake: "Lake", request: "RunRequest", chunks: "Sequence[DateRange]") -> str:
@@ -95,54 +65,11 @@ def submit_backfill(lake: "Lake", request: "RunRequest", chunks: "Sequence[DateR
 
 
 def follow_backfill(
-    lake: "Lake", name: str, watch: ProgressCallback | None = None, report: "Callable[[str], None] | None" = None
-) -> "list[RunResult]":
-    """Wait until a backfill has ended, and return the result of each chunk that was started; Ctrl-C cancels it."""
-    chunks, results = lake.store.db.read(lambda connection: backfills.find(connection, name)).chunks, list[RunResult]()
-    for number, chunk in enumerate(chunks, 1):
-        if watch is not None and len(chunks) > 1:
-            days = backfills.chunk_days(chunk)
-            watch(Event("note", f"chunk {number} of {len(chunks)}: {days.first} to {days.last}"))
-        try:
-            results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
-        except KeyboardInterrupt:
-            backfills.cancel(lake.store.db, name)
-            if report is not None:
-                report("stopping the backfill; Ctrl-C again leaves it to itself")
-            results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
-        if results[-1].state in ("failed", "cancelled"):
-            break
-    return results
-
-
-class _RunFollower:
-    def __init__(self, lake: "Lake", entry_id: str, watch: ProgressCallback | None, last_event: int = 0) -> None:
-        self._db = lake.store.db
-        self._entry_id = entry_id
-        self._watch = watch
-        self._last_event = last_event
-
-    def wait_for_result(self) -> RunResult:
-        """Wait until the run has ended, and return its result."""
-        queue_entry = self.wait_for_end()
-        return parse_run_result(
-            queue_entry.run, queue_entry.state, queue_entry.branch, queue_entry.commit, queue_entry.outcome
-        )
-
-    def wait_for_end(self) -> "QueueEntry":
-        """Wait until the run has ended, and return its queue entry."""
-        while True:
-            queue_entry = self._db.read(lambda connection: run_queue.find(connection, self._entry_id))
-            self._report_events()
-            if not queue_entry.is_open:
-                return queue_entry
-            time.sleep(_PAUSE_SECONDS)
-
-    def _report_events(self) -> None:
-        new_events = self._db.read(
-            lambda connection: run_events.read_after(connection, self._entry_id, self._last_event)
-        )
-        for run_event in new_events:
-            self._last_event = run_event.number
-            if self._watch is not None and run_event.event.get("kind") in DISPLAYED_EVENTS:
-                self._watch(parse_event(run_event.event))
+    lake: "Lake", name: str, watch: ProgressCallback | None = None, report: ReportMessage | None = None
+) -> Iterator[RunResult]:
+    """Wait until a backfill has ended, and yield the result of each chunk that was started; Ctrl-C cancels it."""
+    db = lake.store.db
+    chunks = db.read(lambda connection: backfills.find(connection, name)).chunks
+    cancel = partial(backfills.cancel, db, name)
+    sources = [(backfills.chunk_days(chunk), CatalogEventSource(db, chunk.id, cancel)) for chunk in chunks]
+    return follow_chunks(sources, watch, report)

@@ -8,9 +8,6 @@ from runnel.names import TableName
 from runnel.run.results.delivery_result import DeliveryResult
 from runnel.run.results.run_result import Event, RunResult, RunState, StepResult
 
-DISPLAYED_EVENTS = ("note", "start", "progress", "retry", "end")  # kinds of events that are shown to users
-STOPPING_MESSAGE = "stopping the run; Ctrl-C again leaves it to itself"
-
 
 def parse_event(event_json: Mapping[str, Any]) -> Event:
     """Parse an event that another process sent."""

@@ -97,6 +97,15 @@ def test_the_message_of_a_run(both: Store, stored: dict[str, Any], message: str 
     assert entry.run_request == RunRequest(message=message)
 
 
+def test_a_worker_knows_the_later_chunks_of_a_backfill(both: Store) -> None:
+    """Tasks without slices by date are computed in the first chunk only."""
+    days = DateRange(date(2026, 1, 1), date(2026, 1, 4)).chunks(2)
+    backfills.create(both.db, "b1", [RunRequest(("dws.day",)).for_chunk(chunk) for chunk in days], "ada")
+    chunks = both.db.read(lambda c: backfills.find(c, "b1")).chunks
+    assert [chunk.run_request.days for chunk in chunks] == list(days)
+    assert [chunk.run_request.days.is_start for chunk in chunks if chunk.run_request.days] == [True, False]
+
+
 def test_a_backfill_of_the_version_before(both: Store) -> None:
     backfills.create(both.db, "b1", [RunRequest(("dws.day",)).for_chunk(DAY)], "ada")
     stored = {"select": ["dws.day"], "days": ["2026-01-01", "2026-01-01"], "set": ["x=1"]}

@@ -1,13 +1,19 @@
 """Runs over HTTP: asked for, listed, stopped, repeated; and keys that let a request be sent twice."""
 
 import threading
+from dataclasses import fields, replace
+from datetime import date
 from typing import Any
 
 import pytest
 
+from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.control import run_queue, schedules, workers
 from runnel.lake.flow_state import runs
+from runnel.model.date_range import DateRange
+from runnel.model.run_request import RunRequest
+from runnel.model.worker_request import PlanRequest, QueryRequest, WorkerRequest
 from tests.service.api.api_server import Api
 
 
@@ -39,6 +45,21 @@ def test_a_run(api: Api) -> None:
     assert (found["state"], found["tables"], found["worker"]) == ("succeeded", ["ods.orders"], "w1")
     assert [(step["table"], step["rows"]) for step in found["steps"]] == [("ods.orders", 3)]
     assert [one["run"] for one in found["attempts"]] == [made["run"]]
+
+
+def test_every_field_of_a_request_arrives(api: Api) -> None:
+    run = RunRequest(("a.b",), ("c.d",), "dev", True, True, message="why", overrides=("x=1",))
+    days = DateRange(date(2026, 1, 1), date(2026, 1, 3))
+    backfill = RunRequest(("a.b",), branch="dev", days=days, overrides=("x=1",))
+    defaults, out_of_body = RunRequest(), {"days", "reads_sources"}
+    for field in fields(RunRequest):
+        is_set = getattr(run, field.name) != getattr(defaults, field.name)
+        assert is_set or field.name in out_of_body, f"set {field.name} above"
+    api.post("/runs", run.to_body(), 202)
+    api.post("/backfills", backfill.to_backfill_body(2), 202)
+    entries = api.lake.store.db.read(lambda connection: run_queue.list_entries(connection))
+    requests = {entry.request for entry in entries}
+    assert requests == {run, *(backfill.for_chunk(replace(part, is_start=True)) for part in days.chunks(2))}
 
 
 def test_a_run_that_cannot_wait_is_refused_where_nobody_is_there(api: Api) -> None:
@@ -89,6 +110,25 @@ def test_stop_and_repeat(api: Api) -> None:
     again = api.post(f"/runs/{made}/retry", expected=202)
     assert again["run"] != made and again["branch"] == "dev"
     assert api.get(f"/runs/{again['run']}")["wish"] == api.get(f"/runs/{made}")["wish"]
+
+
+ANSWERS: dict[str, tuple[WorkerRequest, str]] = {
+    "a query": (QueryRequest("select 1"), "`runnel query`"),
+    "a plan": (PlanRequest(RunRequest(("a.b",))), "`runnel plan`"),
+}
+
+
+@pytest.mark.parametrize(("request_", "command"), ANSWERS.values(), ids=ANSWERS)
+def test_only_runs_are_repeated(api: Api, request_: WorkerRequest, command: str) -> None:
+    entry = run_queue.submit(api.lake.store.db, run_queue.QueueRequest(request_, "ada"))
+    assert entry is not None
+    run_queue.cancel(api.lake.store.db, entry)
+    refused = api.post(f"/runs/{entry}/retry", expected=422)
+    assert (refused["code"], refused["what"]) == ("NOT_A_RUN", f"{entry} is a {request_.kind}, not a run")
+    assert command in refused["fix"]
+    with pytest.raises(Mistake, match=command) as error:
+        api.lake.retry(entry)
+    assert (error.value.code, api.get("/runs")["items"]) == ("NOT_A_RUN", [])
 
 
 def test_a_run_that_was_not_queued_is_not_stopped_here(api: Api) -> None:

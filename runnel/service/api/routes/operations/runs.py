@@ -178,11 +178,12 @@ def retry_run(
 ) -> dict[str, Any]:
     """Queue the same request again, as a new run."""
     entry = _find_entry(store, run)
+    run_request = run_queue.require_run(entry)
     if entry.is_open:
         what = f"run {entry.id} has not ended: it is {entry.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")
     new_entry = QueueRequest(
-        entry.request,
+        run_request,
         store.author,
         retries=entry.retries,
         timeout_seconds=entry.timeout_seconds,

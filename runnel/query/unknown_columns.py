@@ -10,8 +10,9 @@ from runnel.errors import Mistake, find_nearest
 from runnel.names import quote_value
 
 _UNKNOWN_COLUMN = re.compile(r"the column `(.+)` is not known\Z")
-# Names that generators and VALUES generate for columns.
-_GENERATED_NAME = re.compile(r"(col\d*|pos|key|value)\Z")
+# Names that generators, VALUES and grouping sets give to columns; and names of expressions without an alias, such as
+# `sum(amount)` and `1`, which ORDER BY and GROUP BY may use.
+_GENERATED_NAME = re.compile(r"(col\d*|pos|key|value|grouping__id)\Z|\d|.*\W", re.DOTALL)
 
 
 def find_unknown_column(reason: str, tree: exp.Expr, schemas: Mapping[str, Mapping[str, SparkType]]) -> Mistake | None:

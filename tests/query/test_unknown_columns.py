@@ -16,7 +16,9 @@ def test_a_column_that_only_starts_like_a_generated_name_is_reported(name: str) 
     assert mistake is not None and mistake.code == "SQL_COLUMN"
 
 
-@pytest.mark.parametrize("name", ["col", "col1", "COL12", "pos", "key", "value"])
+@pytest.mark.parametrize(
+    "name", ["col", "col1", "COL12", "pos", "key", "value", "grouping__id", "GROUPING__ID", "sum(id)", "1", "(id + 1)"]
+)
 def test_a_generated_name_is_left_to_spark(name: str) -> None:
-    tree = parse_one(f"select {name} from ods.orders", dialect="spark")
+    tree = parse_one(f"select `{name}` from ods.orders", dialect="spark")
     assert find_unknown_column(f"the column `{name}` is not known", tree, SCHEMAS) is None

@@ -70,12 +70,16 @@ def publish(db: Database, draft: CommitDraft) -> Commit:
     return commit
 
 
-def retry_on_conflict(operation: Callable[[], T], attempts: int = 50) -> T:
-    """Return what `operation` returns; call it again, on the new base, after each version conflict."""
+def retry_on_conflict(operation: Callable[[], T], attempts: int = 50, conflict: type[Exception] = VersionConflict) -> T:
+    """Return what `operation` returns; call it again, on the new base, after each version conflict.
+
+    There are no pauses, as a new base is there already; so this needs no `backoff`, which would load tenacity for
+    every commit.
+    """
     for _ in range(attempts - 1):
         try:
             return operation()
-        except VersionConflict:
+        except conflict:
             continue
     return operation()
 

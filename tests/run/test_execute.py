@@ -106,8 +106,8 @@ def test_a_lost_connection_is_tried_again() -> None:
             raise Unreachable("DATABASE_UNREACHABLE", "gone")
         return 7
 
-    assert retry_transient(work, 2, threading.Event(), lambda number, pause, error: paused.append((number, pause))) == 7
-    assert paused == [(1, 1.0), (2, 2.0)]
+    assert retry_transient(work, 2, threading.Event(), paused.append) == 7
+    assert [(failed_attempt.number, failed_attempt.pause_seconds) for failed_attempt in paused] == [(1, 1.0), (2, 2.0)]
 
 
 @pytest.mark.parametrize("error", [Mistake("RUN_COLUMN_UNKNOWN", "no such column"), RunnelError("CHECK_FAILED", "x")])

@@ -7,10 +7,11 @@ from runnel.model.table_version import TableVersion
 from runnel.phase_timer import measure_phase
 from runnel.plan.reasons import NOTHING_NEW
 from runnel.run.results.run_result import Event, StepResult
-from runnel.run.retry import retry_transient
+from runnel.run.retry import describe_retry, retry_transient
 from runnel.run.sources.file_source import build_warnings
 
 if TYPE_CHECKING:
+    from runnel.backoff import FailedAttempt
     from runnel.connect.feed.protocol import FeedChanges
     from runnel.plan.steps import PlanStep
     from runnel.run.run_context import RunContext
@@ -25,9 +26,8 @@ def ingest_feed_source(run_context: "RunContext", step: "PlanStep") -> StepResul
         return StepResult(step.table, "skip", "skipped", step.reason)
     run_context.report_event(Event("start", step.reason, step.table, "ingest"))
 
-    def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
-        text = f"attempt {attempt_number} failed ({str(error).splitlines()[0][:200]}); again in {pause:.0f} s"
-        run_context.report_event(Event("retry", text, step.table, "ingest"))
+    def report_retry(failed_attempt: "FailedAttempt[Exception]") -> None:
+        run_context.report_event(Event("retry", describe_retry(failed_attempt), step.table, "ingest"))
 
     return retry_transient(
         lambda: _read_feed(run_context, step, feed_changes), _RETRIES, run_context.cancelled, report_retry

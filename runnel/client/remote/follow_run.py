@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.control.run_queue import OPEN_STATES
+from runnel.lake.control.queue_entry import OPEN_STATES
 from runnel.run.results.run_result_json import DISPLAYED_EVENTS, parse_event, parse_run_result
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runnel.errors import Conflict
-from runnel.lake.control import backfills, run_events, run_queue, workers
+from runnel.lake.control import backfills, queue_entry, run_events, run_queue, workers
 from runnel.names import new_run_id
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult
 from runnel.run.results.run_result_json import DISPLAYED_EVENTS, STOPPING_MESSAGE, parse_event, parse_run_result
@@ -15,7 +15,7 @@ from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.model.date_range import DateRange
     from runnel.model.run_request import RunRequest
 
@@ -32,7 +32,7 @@ def submit_request(lake: "Lake", request: "RunRequest", *, cause: str = "user") 
     store = lake.store
     store.commit(request.branch)
     trace = tracing.read_traceparent(os.environ)
-    entry = run_queue.QueueRequest(request, store.author, cause=cause, trace=trace)
+    entry = queue_entry.QueueRequest(request, store.author, cause=cause, trace=trace)
     entry_id = run_queue.submit(store.db, entry)
     assert entry_id is not None
     return entry_id

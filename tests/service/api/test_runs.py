@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_queue, schedules, workers
+from runnel.lake.control import run_claims, schedules, workers
 from runnel.lake.flow_state import runs
 from tests.service.api.api_server import Api
 
@@ -14,12 +14,12 @@ from tests.service.api.api_server import Api
 def finish(api: Api, state: str = "succeeded", **outcome: Any) -> str:
     """Let a worker take the next run and end it; return its id."""
     db = api.lake.store.db
-    taken = run_queue.claim(db, "w1")
+    taken = run_claims.claim(db, "w1")
     assert taken is not None
     runs.start(db, taken.run, taken.branch, taken.author, {"tables": ["ods.orders"]})
     step = {"table": "ods.orders", "action": "full", "state": state, "rows": 3, "seconds": 0.1, "reason": "new"}
     runs.finish(db, taken.run, state, None, {"steps": [step]})
-    run_queue.finish(db, taken.claim, state, {"steps": [step], **outcome})
+    run_claims.finish(db, taken.claim, state, {"steps": [step], **outcome})
     return taken.id
 
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from runnel.client.json_views.run import entry_json, item_json, run_detail_json
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control import run_queue, workers
+from runnel.lake.control.queue_entry import QueueEntry, QueueRequest
 from runnel.lake.control.run_history import RunFilter, find_run_record, list_run_records
-from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.control.tokens import ADMIN
 from runnel.lake.history import branches
 from runnel.model.run_request import RunRequest

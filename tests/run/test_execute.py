@@ -7,11 +7,11 @@ import pytest
 
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable
 from runnel.lake.flow_state import runs
-from runnel.lake.leases.slots import list_slots_in_use
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
 from runnel.run.results.run_result import Event
 from runnel.run.retry import retry_transient
+from tests.lake.factories import slots_in_use
 from tests.run.project import Project, did
 
 DAYS = """
@@ -62,7 +62,7 @@ def test_nothing_is_left_behind(project: Project) -> None:
     project.orders("a", (1, "2026-01-01", 5))
     done = project.run()
     with project.open() as lake:
-        assert lake.store.db.read(list_slots_in_use) == []
+        assert slots_in_use(lake.store) == []
         (known,) = lake.store.db.read(runs.list_runs)
         assert (known.id, known.state, known.commit) == (done.run, "succeeded", done.commit)
         commit = lake.log(limit=1)[0]

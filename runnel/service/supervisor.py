@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.control import run_queue, workers
+from runnel.lake.control import run_claims, workers
 from runnel.service.active_work import list_runs_under_way
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Supervisor:
         child.process = None
         if child.kind == "worker":
             with suppress(RunnelError):  # its claims expire by themselves then
-                run_queue.release_claims(self._db, worker=child.name)
+                run_claims.release_claims(self._db, worker=child.name)
                 workers.remove(self._db, child.name)
 
 

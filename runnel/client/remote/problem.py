@@ -8,6 +8,7 @@ import requests
 from runnel.errors import Mistake, RunnelError, Unreachable, error_from_json
 from runnel.names import TableName
 
+UNREACHABLE_CODE = "REMOTE_UNREACHABLE"  # of errors that mean that the service is not there now
 _GATEWAY_STATUSES = (502, 503, 504)  # responses of a proxy while the service behind it is unreachable
 
 
@@ -18,13 +19,8 @@ def build_error(url: str, response: requests.Response) -> RunnelError:
         return _build_problem_error(problem)
     if response.status_code in _GATEWAY_STATUSES:
         what = f"{url} is not there now: {response.status_code} {response.reason}"
-        return Unreachable("REMOTE_UNREACHABLE", what, fix="`runnel up` starts it")
+        return Unreachable(UNREACHABLE_CODE, what, fix="`runnel up` starts it")
     return not_runnel_error(url, f"{response.status_code} {response.reason}")
-
-
-def is_service_away(response: requests.Response) -> bool:
-    """Return whether a proxy answered that the service is unreachable."""
-    return response.status_code in _GATEWAY_STATUSES and _parse_problem(response) is None
 
 
 def not_runnel_error(url: str, description: str) -> Mistake:

@@ -28,10 +28,9 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table name in the SQL: its parts, its line, and the positions of its first and last character."""
+    """A table name in the SQL: its parts, and the positions of its first and last character."""
 
     parts: tuple[str, ...]
-    line: int
     start: int
     end: int
 
@@ -39,34 +38,6 @@ class TableReference:
     def name(self) -> str:
         """Return the parts joined by dots, in lower case: Spark's names are case-insensitive."""
         return ".".join(self.parts).lower()
-
-
-def find_tables(sql: str) -> tuple[TableName, ...]:
-    """Return the tables that a query reads, each once, in order of appearance; names that a WITH defines are none.
-
-    >>> [str(table) for table in find_tables("with t as (select * from ods.a) select * from t join ods.b using (id)")]
-    ['ods.a', 'ods.b']
-    """
-    tables: dict[TableName, None] = {}
-    for reference in find_references(sql):
-        tables[resolve_table(reference)] = None
-    return tuple(tables)
-
-
-def resolve_table(reference: TableReference) -> TableName:
-    """Return the table that a name in SQL means; raise a mistake if it means none."""
-    at = f"line {reference.line}"
-    if len(reference.parts) > 2:
-        fix = f"write {'.'.join(reference.parts[-2:])}: a task reads the branch that it runs on"
-        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has more than two parts", at=at, fix=fix)
-    if len(reference.parts) == 1:
-        fix = f"write its layer too, such as ods.{reference.name}"
-        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has no layer", at=at, fix=fix)
-    try:
-        return TableName.parse(reference.name)
-    except Mistake as mistake:
-        mistake.at = at
-        raise
 
 
 @lru_cache(maxsize=256)
@@ -85,7 +56,7 @@ def find_references(sql: str) -> tuple[TableReference, ...]:
         if len(parts) == 1 and _is_defined_by_with(node, parts[0].lower()):
             continue
         first, last = node.parts[0].meta, node.parts[-1].meta
-        references.append(TableReference(parts, first["line"], first["start"], last["end"]))
+        references.append(TableReference(parts, first["start"], last["end"]))
     return tuple(sorted(references, key=lambda reference: reference.start))
 
 

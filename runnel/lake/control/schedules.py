@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection, Row
 from runnel.errors import Mistake, find_nearest
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry, run_queue
 from runnel.names import quote_value
 
 
@@ -35,7 +35,7 @@ class ScheduleAdvance:
 
     schedule: ScheduleRecord
     cursor: Mapping[str, Any]
-    entries: tuple[run_queue.QueueRequest, ...] = ()
+    entries: tuple[queue_entry.QueueRequest, ...] = ()
 
 
 def declare(db: Database, declared: Iterable[Mapping[str, Any]]) -> None:
@@ -79,7 +79,7 @@ def advance(db: Database, advances: Iterable[ScheduleAdvance]) -> list[str]:
     pending, table = list(advances), schema.schedules
 
     def work(connection: Connection) -> list[str]:
-        entries: list[run_queue.QueueRequest] = []
+        entries: list[queue_entry.QueueRequest] = []
         for step in pending:
             is_unchanged = sa.and_(table.c.name == step.schedule.name, table.c.cursor == step.schedule.version)
             can_advance = sa.and_(is_unchanged, table.c.paused_at.is_(None))

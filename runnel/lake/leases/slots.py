@@ -137,10 +137,5 @@ def check_lease(connection: Connection, lease: tuple[str, str]) -> None:
         raise RunnelError("PUBLISH_LEASE_LOST", what, fix="run it again")
 
 
-def list_slots_in_use(connection: Connection) -> list[str]:
-    """Return the names of all slots in use."""
-    return list(connection.execute(sa.select(schema.slots.c.name).order_by(schema.slots.c.name)).scalars())
-
-
 def _is_leased(lease: tuple[str, str]) -> "sa.ColumnElement[bool]":
     return sa.and_(schema.slots.c.name == lease[0], schema.slots.c.token == lease[1])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.control import change_signal, run_queue, workers
+from runnel.lake.control import change_signal, queue_entry, workers
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -24,7 +24,7 @@ class Presence:
         """Build the presence from the running processes of a lake and the length of its queue by state."""
         services = tuple(process for process in processes if process.kind == workers.SERVICE)
         worker_processes = tuple(process for process in processes if process.kind == workers.WORKER)
-        return cls(services, worker_processes, depths[run_queue.QUEUED], depths[run_queue.RUNNING])
+        return cls(services, worker_processes, depths[queue_entry.QUEUED], depths[queue_entry.RUNNING])
 
     @property
     def is_empty(self) -> bool:

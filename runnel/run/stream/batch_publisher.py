@@ -19,7 +19,7 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.model.table_version import TableVersion
 from runnel.phase_timer import record_phases
 from runnel.run.checks.check_verdict import judge_findings
@@ -134,20 +134,11 @@ class BatchPublisher:
         ):
             rows_before = self.rows
             try:
-                self._publish_with_retries(frame, epoch)
+                # Written again if another commit changed the table so that the batch does not fit.
+                retry_on_conflict(lambda: self._publish_once(frame, epoch), _ATTEMPTS)
             finally:
                 tracing.record_phases(split_passes(clock.stop(), ()), span.traceparent)
             span.set_attributes(rows=self.rows - rows_before, commit=self.commit)
-
-    def _publish_with_retries(self, frame: "DataFrame", epoch: int) -> None:
-        """Write and publish; write again if another commit changed the table so that the batch does not fit."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                self._publish_once(frame, epoch)
-                return
-            except VersionConflict:
-                if attempt == _ATTEMPTS:
-                    raise
 
     def _publish_once(self, frame: "DataFrame", epoch: int) -> None:
         store, started = self.context.store, time.monotonic()

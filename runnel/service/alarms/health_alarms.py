@@ -9,7 +9,7 @@ from runnel.lake.control.alarms import Alarm
 
 if TYPE_CHECKING:
     from runnel.lake.control.declarations import ProjectDeclarations
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.flow_state.sink_positions import SinkPosition
     from runnel.lake.flow_state.streams import StreamRecord
     from runnel.service.server.scheduler import ScheduleProblem

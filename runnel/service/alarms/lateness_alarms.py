@@ -14,7 +14,7 @@ from runnel.service.alarms.deadlines import DeadlineVerdict, TimedSchedule, judg
 
 if TYPE_CHECKING:
     from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.control.schedules import ScheduleRecord
     from runnel.service.alarms.run_outcomes import RunOutcomes
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runnel.backoff import doubling_pauses
 from runnel.errors import Unreachable
 from runnel.run.results.run_result import RunResult
 from tests.connect.http.http_feed import Poll
@@ -29,7 +30,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr("runnel.connect.http.rate_limit._FIRST_SECONDS", 0.001)
+    monkeypatch.setattr("runnel.connect.http.client._BACKOFF", doubling_pauses(0.001))
     return Project(tmp_path)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import alarms, declarations, run_queue, schedules, workers
+from runnel.lake.control import alarms, declarations, queue_entry, run_claims, run_queue, schedules, workers
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
 from runnel.lake.flow_state import sink_positions, streams
@@ -182,11 +182,11 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
 
 def test_runs_that_wait_for_room(site: Site) -> None:
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
-    run_queue.submit(site.store.db, run_queue.QueueRequest(RunRequest(("dws.day",)), "ada"))
-    held = run_queue.claim(site.store.db, "w1")
+    run_queue.submit(site.store.db, queue_entry.QueueRequest(RunRequest(("dws.day",)), "ada"))
+    held = run_claims.claim(site.store.db, "w1")
     assert held is not None
     error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}
-    run_queue.finish(site.store.db, held.claim, "failed", {"error": error}, retry=True, counts_as_attempt=False)
+    run_claims.finish(site.store.db, held.claim, "failed", {"error": error}, retry=True, counts_as_attempt=False)
     assert site.look() == []
     site.pass_(minutes=2)
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.samples import Sample
 
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import alarms, run_queue, schedules, workers
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import alarms, run_claims, run_queue, schedules, workers
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.lake.control.schedules import list_schedules
 from runnel.lake.store import Store
 from runnel.project.inspection.schedule_list import build_schedule_status
@@ -186,8 +186,8 @@ def append(store: Store, *numbers: int) -> None:
 
 def done(store: Store) -> None:
     """Let what is queued have been run."""
-    while (held := run_queue.claim(store.db, "w1")) is not None:
-        run_queue.finish(store.db, held.claim, "succeeded", {})
+    while (held := run_claims.claim(store.db, "w1")) is not None:
+        run_claims.finish(store.db, held.claim, "succeeded", {})
 
 
 def test_a_change_is_followed_once_the_run_before_has_ended(store: Store, changes: Callable[..., Scheduler]) -> None:

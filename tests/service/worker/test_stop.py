@@ -12,8 +12,8 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import queue_entry, run_queue
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.model.run_request import RunRequest
 from runnel.run import step_executor, step_threads
 from runnel.service.worker import worker
@@ -74,7 +74,7 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    entry = run_queue.QueueRequest(RunRequest(select), "ada", **options)
+    entry = queue_entry.QueueRequest(RunRequest(select), "ada", **options)
     run_queue.submit(lake.store.db, entry)
     return entry.id
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-Replacements = Mapping[str, DataFile | None]
-
 
 class Erasure:
     """An erasure of rows from a table."""

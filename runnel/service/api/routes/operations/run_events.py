@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from runnel.errors import RunnelError
 from runnel.lake.control import run_events
+from runnel.lake.control.queue_entry import OPEN_STATES
 from runnel.lake.control.run_history import find_run_record
-from runnel.lake.control.run_queue import OPEN_STATES
 from runnel.project.inspection.run_logs import find_log_path
 from runnel.service.api import sse
 from runnel.service.api.dependencies import LakeDependency, StoreDependency

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from runnel.client.json_views.run import entry_json, item_json, run_detail_json
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control import run_queue, workers
+from runnel.lake.control.queue_entry import QueueEntry, QueueRequest, require_run
 from runnel.lake.control.run_history import RunFilter, find_run_record, list_run_records
-from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.control.tokens import ADMIN
 from runnel.lake.history import branches
 from runnel.model.run_request import RunRequest
@@ -178,7 +178,7 @@ def retry_run(
 ) -> dict[str, Any]:
     """Queue the same request again, as a new run."""
     entry = _find_entry(store, run)
-    run_request = run_queue.require_run(entry)
+    run_request = require_run(entry)
     if entry.is_open:
         what = f"run {entry.id} has not ended: it is {entry.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")

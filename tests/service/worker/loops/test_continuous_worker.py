@@ -161,7 +161,7 @@ def test_ctrl_c_ends_it_in_order(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "flows/flow.py").write_text("import runnel as rn\n" + FILES)
     (tmp_path / "data/a.csv").write_text("id,name\n1,a\n")
-    assert "nothing goes on by itself yet" in cli("status").out
+    assert "no service is running: `runnel up` starts" in cli("status").out
     log = tmp_path / "log"
     with rn.open(tmp_path) as lake, Up(tmp_path, log, None, "--json", command="worker") as up:
         until(lambda: "ods.files" in lake.tables(), 30, lambda: tail(log), 0.05)
@@ -186,7 +186,7 @@ def test_a_stream_is_reset_unless_it_runs(tmp_path: Path, cli: Cli) -> None:
             running = cli("stream", "reset", "dwd.views")
             assert (running.code, "STREAM_RUNNING" in running.err) == (1, True), running
         assert "close: `dwd.views`" in cli("stream", "reset", "dwd.view").err
-        assert "begins anew" in cli("stream", "reset", "dwd.views").out
+        assert "starts again from the beginning" in cli("stream", "reset", "dwd.views").out
         assert db.read(streams.list_streams) == {}
         with streams.acquire_lease(db, "main", views, "code"):
             streams._own_tokens.clear()  # a process that had our number, and was killed

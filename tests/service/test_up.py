@@ -195,7 +195,7 @@ def test_down_waits_for_what_is_under_way_or_interrupts_and_names_it(shop: Shop)
     shop.has(1)
     finished = shop.begin("ods.slow")
     with shop.command("down.txt", "down") as waiting:
-        until(lambda: f"waiting for run {finished} (ods.slow), going on since" in waiting.said(), 30, waiting.said)
+        until(lambda: f"waiting for run {finished} (ods.slow), running since" in waiting.said(), 30, waiting.said)
         until(lambda: not shop.there(workers.SERVICE), 30, lambda: "the service goes on")
         assert shop.up.is_alive and waiting.process.poll() is None
         (shop.root / "gate").touch()

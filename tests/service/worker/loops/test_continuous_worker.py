@@ -133,7 +133,7 @@ def test_a_broker_that_is_away_is_waited_for(going: Going, cli: Cli) -> None:
     going.put("away", row(1))
     proxy = Proxy(going.server.port, going.away)
     going.has("ods.away", 1)
-    going.says("ods.away goes on")
+    going.says("ods.away continues")
     until(lambda: going.status("ods.away").problem is None, 10, lambda: "its problem stays")
     proxy.close()
 

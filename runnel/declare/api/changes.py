@@ -142,7 +142,7 @@ def _check_columns(reader: OptionReader, declaration: Changes) -> Changes:
     for name in VALIDITY_COLUMNS if declaration.scd == 2 else ():
         if name in columns:
             what = f"the log has a column `{name}`, which scd=2 adds"
-            reader.reject("scd", what, "name the log's column otherwise")
+            reader.reject("scd", what, "rename the column of the log")
     if declaration.delete_when is not None:
         for name in _find_condition_columns(reader, declaration.delete_when):
             if not has_unlisted_columns and name.lower() not in columns:

@@ -148,7 +148,7 @@ def test_a_topic_made_anew_is_told_and_others_go_on(going: Going) -> None:
     going.put("anew", row(7))
     going.says("ods.anew failed", "SOURCE_KAFKA_RESET")
     until(lambda: going.status("ods.anew").state == "failed", 10, lambda: "nobody is told")
-    assert "made anew" in (going.status("ods.anew").problem or "")
+    assert "created again" in (going.status("ods.anew").problem or "")
     before = going.ids("ods.clicks")
     going.put("clicks", row(50))
     going.has("ods.clicks", *before, 50)

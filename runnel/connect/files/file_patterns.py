@@ -70,8 +70,8 @@ def detect_format(files: Sequence[LocalFile], requested_format: str | None = Non
     formats = {file.name: ENDINGS.get(file.extension) for file in files}
     unknown = [name for name, format in formats.items() if format is None]
     if unknown:
-        what = f"the format of {join_names(unknown)} does not show in the name"
-        raise Mistake("LOAD_FORMAT", what, fix=f"say it: --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        what = f"the name of {join_names(unknown)} does not show the format"
+        raise Mistake("LOAD_FORMAT", what, fix=f"name it: --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     if len(set(formats.values())) > 1:
         examples = {format: name for name, format in reversed(formats.items())}
         what = "one load reads files of one format, but these have several: " + join_names(

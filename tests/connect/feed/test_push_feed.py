@@ -264,11 +264,19 @@ def test_events_that_a_rewind_waits_for_stay(shop: Shop) -> None:
 
 
 WRONG = {
-    "an option of polling": ({"paging": "page"}, "`paging` is about an API that is polled", "leave `paging` out"),
+    "an option of polling": (
+        {"paging": "page"},
+        "`paging` applies only to an API that is polled",
+        "leave `paging` out",
+    ),
     "an option that there is not": ({"keeps": "1 day"}, "no option `keeps`; close: `keep`", "known"),
     "a time that is none": ({"keep": "soon"}, "`keep` must be a duration", "days"),
     "a key that is no column": ({"key": "idd"}, "not in its schema; close: `id`", "its columns: id"),
-    "keep of an API": ({"url": "https://example.com/x", "keep": "1 day"}, "`keep` is about events", "leave it out"),
+    "keep of an API": (
+        {"url": "https://example.com/x", "keep": "1 day"},
+        "`keep` applies only to pushed events",
+        "leave it out",
+    ),
 }
 
 

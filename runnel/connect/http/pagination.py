@@ -152,7 +152,7 @@ class _Pagination:
             param = self._origin.param
             what = f"{self._client.access.display_url} has the same records on page {number} as on the page before"
             raise self.endless_error(
-                what, f"see whether it takes `{param}`, or say what tells that there is more: more=..."
+                what, f"check that it takes `{param}`, or name the field that says whether there is more: more=..."
             )
         self._previous_records = records
 

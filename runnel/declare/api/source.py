@@ -114,7 +114,7 @@ def read_function_origin(function: Callable[..., Any], reader: OptionReader) -> 
         required = []
     if len(required) > 1:
         name = getattr(function, "__name__", "?")
-        what = f"`{name}` takes {len(required)} parameters, but a source takes its last state alone"
+        what = f"`{name}` takes {len(required)} parameters, but a source takes only its last state"
         reader.reject("function", what, "write def rates(state): ... and return rows, state")
         return InvalidEndpoint()
     return Function(function, columns)

@@ -155,7 +155,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "function source": (
         '@rn.source("ods.rates", schema="a long")\ndef rates(last, more): ...\n@rn.task("d.a")\ndef a(rates): ...',
-        "source `ods.rates`: `rates` takes 2 parameters, but a source takes its last state alone\n  at flows/a.py:3",
+        "source `ods.rates`: `rates` takes 2 parameters, but a source takes only its last state\n  at flows/a.py:3",
     ),
     "origin is text": ('rn.source("ods.x", "data/*.csv")', "source `ods.x` can't come from 'data/*.csv'"),
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),

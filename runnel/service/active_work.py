@@ -27,7 +27,7 @@ class RunUnderWay:
         selection = self.select or "everything"
         cause = "" if self.cause == "user" else f", {self.cause.replace('/', ' ', 1)}"
         seconds = int((datetime.now(UTC) - parse_time(self.started_at)).total_seconds())
-        return f"run {self.run} ({selection}{cause}), going on since {self.started_at[11:19]} UTC, {seconds} s"
+        return f"run {self.run} ({selection}{cause}), running since {self.started_at[11:19]} UTC, {seconds} s"
 
     def json(self) -> dict[str, Any]:
         """Return the run as JSON for scripts."""

@@ -167,10 +167,10 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     again = cli("up")
     assert (again.code, "UP_ALREADY" in again.err) == (1, True), again
     stopped = cli("down")
-    assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
+    assert (stopped.code, "the service has stopped" in stopped.out) == (0, True), stopped
     assert shop.up.process.wait(30) == 0
     assert hand_over_run(here, RunRequest()) is None
-    assert shop.there() == [] and "nothing is up here" in cli("down").out
+    assert shop.there() == [] and "no service of this project is running" in cli("down").out
 
 
 def test_a_command_stops_its_run_by_ctrl_c_and_follows_it_when_the_service_is_gone(shop: Shop) -> None:
@@ -196,12 +196,12 @@ def test_down_waits_for_what_is_under_way_or_interrupts_and_names_it(shop: Shop)
     shop.has(1)
     finished = shop.begin("ods.slow")
     with shop.command("down.txt", "down") as waiting:
-        until(lambda: f"waiting for run {finished} (ods.slow), going on since" in waiting.said(), 30, waiting.said)
+        until(lambda: f"waiting for run {finished} (ods.slow), running since" in waiting.said(), 30, waiting.said)
         until(lambda: not shop.there(workers.SERVICE), 30, lambda: "the service goes on")
         assert shop.up.is_alive and waiting.process.poll() is None
         (shop.root / "gate").touch()
         assert waiting.process.wait(60) == 0, waiting.said()
-    assert "it is down" in waiting.said() and "interrupted" not in waiting.said()
+    assert "the service has stopped" in waiting.said() and "interrupted" not in waiting.said()
     assert (shop.up.process.wait(30), shop.entry(finished).state) == (0, "succeeded")
     (shop.root / "gate").unlink()
     shop.up = Up(shop.root, shop.log)

@@ -100,7 +100,9 @@ class ServiceConnection:
     def unreachable_error(self, error: Exception) -> Unreachable:
         """Return the error for a service that does not answer."""
         what = f"{self.url} does not answer: {_describe_error(error)}"
-        return Unreachable(UNREACHABLE_CODE, what, fix="check the address, and that it is up: `runnel up`")
+        return Unreachable(
+            UNREACHABLE_CODE, what, fix="check the address, and that the service is running: `runnel up` starts it"
+        )
 
     def check_service(self) -> Mapping[str, Any]:
         """Check that a Runnel service answers and accepts the token, and return what the token allows."""
@@ -118,7 +120,7 @@ class ServiceConnection:
         try:
             return response.json()
         except ValueError as error:
-            description = f"{response.headers.get('content-type', 'something')} where JSON should be"
+            description = f"{response.headers.get('content-type', 'something')} instead of JSON"
             raise not_runnel_error(self.url, description) from error
 
     def _build_url(self, path: str) -> str:

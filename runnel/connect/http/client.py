@@ -28,7 +28,7 @@ _MAX_TIMEOUTS = 20  # a body must arrive within this many timeouts: one sent byt
 _MAX_REDIRECTS = 10
 _BACKOFF = doubling_pauses(0.5, 30.0)  # unless the API asks for another pause
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-_UNENCRYPTED_REASON = "where what is sent can be read by others"
+_UNENCRYPTED_REASON = "to an address without encryption"
 _ERROR_EXCERPT_BYTES = 400
 logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)  # at DEBUG it logs URLs, which hold secrets
 
@@ -112,11 +112,11 @@ class ApiClient:
             access.build_first_url(request.params) if request.link is None else access.resolve_next_page(*request.link)
         )
         if url is None:
-            what = f"{access.display_url} names a next page that has no address of HTTP"
-            return RequestFailure(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
+            what = f"{access.display_url} names a next page that has no HTTP address"
+            return RequestFailure(Mistake("HTTP_PAGING", what, at=self._at, fix="name its path: next=..."))
         if urlsplit(access.url).scheme == "https" and urlsplit(url).scheme == "http":
             return http_errors.refused_redirect(
-                f"for its next page, {_UNENCRYPTED_REASON}", access.display_url, self._at
+                f"for its next page {_UNENCRYPTED_REASON}", access.display_url, self._at
             )
         for _ in range(_MAX_REDIRECTS):
             self._wait(reserve_slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
@@ -125,12 +125,12 @@ class ApiClient:
                 return outcome
             target, display_url = resolve_link(url, outcome.headers.get("Location", "")), access.redact_url(url)
             if target is None:
-                return http_errors.refused_redirect("but does not say where to", display_url, self._at)
+                return http_errors.refused_redirect("without saying where to", display_url, self._at)
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
                 return http_errors.refused_redirect(_UNENCRYPTED_REASON, display_url, self._at)
             if method == "POST" and outcome.status in (301, 302, 303):
                 return http_errors.refused_redirect(
-                    f"where a POST does not go (status {outcome.status})", display_url, self._at
+                    f"in a way that a POST can't follow (status {outcome.status})", display_url, self._at
                 )
             url = target
         return http_errors.refused_redirect(f"more than {_MAX_REDIRECTS} times", access.display_url, self._at)

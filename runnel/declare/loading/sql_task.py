@@ -85,7 +85,7 @@ def _read_table_name(file: str, comments: HeaderComment) -> TableName:
     folders = PurePosixPath(file).parts[1:-1]
     stem = PurePosixPath(file).stem
     if not folders:
-        what = f"{file} does not lie in a folder that names its table's layer"
+        what = f"{file} is not in a folder that names its table's layer"
         fix = f'move it to flows/dws/{stem}.sql, or write /* runnel table = "dws.{stem}" */ at its top'
         raise Mistake("DECLARE_SQL_TABLE", what, fix=fix)
     return TableName.parse(f"{folders[0]}.{stem}")

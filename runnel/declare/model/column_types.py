@@ -140,7 +140,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     seen_names: set[str] = set()
     for column in parsed_columns:
         if column.name.lower() in seen_names:
-            raise parser.syntax_error(f"the column {quote_value(column.name)} stands twice in the schema")
+            raise parser.syntax_error(f"the column {quote_value(column.name)} is in the schema twice")
         seen_names.add(column.name.lower())
     return parsed_columns
 
@@ -278,7 +278,7 @@ class _SchemaParser:
             self.expect(")")
         if not 1 <= precision <= MAX_DIGITS or scale > precision:
             raise self.syntax_error(
-                f"decimal({precision},{scale}) is no type: 1 to {MAX_DIGITS} digits, scale within them"
+                f"decimal({precision},{scale}) is not a type: 1 to {MAX_DIGITS} digits, scale within them"
             )
         return decimal(precision, scale)
 

@@ -32,7 +32,7 @@ def format_literal(value: Any) -> str:
     if isinstance(value, str):
         # Spark replaces ${...} by settings before it parses the text.
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007b") + "'"
-    what = f"{quote_value(value)} has no form in SQL"
+    what = f"{quote_value(value)} cannot be written in SQL"
     raise Mistake("DECLARE_CHECK", what, fix="use text, numbers, decimals, dates, times, true and false")
 
 

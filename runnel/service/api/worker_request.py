@@ -20,7 +20,7 @@ def ask_worker(
     """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time."""
     if not store.db.read(lambda connection: workers.list_alive(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
-        raise Unreachable("WORKER_ABSENT", "no worker is there, and this needs one", fix=fix)
+        raise Unreachable("WORKER_ABSENT", "no worker is running, and this request needs one", fix=fix)
     entry = queue_entry.QueueRequest(request, store.author, retries=0)
     run_queue.submit(store.db, entry)
     deadline = time.monotonic() + seconds
@@ -33,4 +33,4 @@ def ask_worker(
         time.sleep(_PAUSE_SECONDS)
     run_queue.cancel(store.db, entry.id)
     what = f"no worker has answered within {seconds:.0f} s"
-    raise Unreachable("WORKER_SLOW", what, fix="ask again, or for less")
+    raise Unreachable("WORKER_SLOW", what, fix="send the request again, or request less")

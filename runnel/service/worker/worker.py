@@ -183,7 +183,7 @@ class Worker:
         try:
             state, outcome, errors = self._attempt_entry(active_run, recorder)
         except BaseException as error:  # a defect must not end the worker
-            LOG.error("run %s met what nobody told", entry.run, exc_info=error)
+            LOG.error("run %s failed unexpectedly", entry.run, exc_info=error)
             fix = "this is a defect of Runnel; the trace is in the worker's log"
             defect = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
             state, outcome, errors = _fail_with(find_disk_full(error) or defect)
@@ -236,7 +236,7 @@ class Worker:
             return queue_entry.CANCELLED, {}, ()
         error = RunnelError(
             "RUN_TIMEOUT",
-            f"run {active_run.entry.id} took longer than the {active_run.entry.timeout_seconds} s that it may",
+            f"run {active_run.entry.id} took longer than its timeout of {active_run.entry.timeout_seconds} s",
             fix="raise `timeout`, or give it less to do",
         )
         return _fail_with(error)
@@ -261,7 +261,7 @@ class Worker:
                 )
                 break
             except RunnelError as error:
-                LOG.warning("how run %s ended could not be noted yet: %s", active_run.entry.run, error)
+                LOG.warning("the outcome of run %s could not be stored yet: %s", active_run.entry.run, error)
                 if self._ended.wait(1.0):
                     break
         self._forget_run(active_run)
@@ -321,7 +321,7 @@ class Worker:
     def _retire(self, reason: str) -> None:
         """Claim no more runs, finish the others, and end: a thread that does not stop ends with its process."""
         if not self.has_stuck_run:
-            LOG.error("%s; this worker takes no more runs, and is replaced", reason)
+            LOG.error("%s; this worker takes no more runs and is replaced", reason)
         self.has_stuck_run = True
         self.stop.set()
 
@@ -365,8 +365,8 @@ def _find_removed_schedule(entry: QueueEntry, flow: "Flow") -> RunnelError | Non
     name = entry.cause.removeprefix(_SCHEDULE_PREFIX)
     if not entry.cause.startswith(_SCHEDULE_PREFIX) or name in {schedule.name for schedule in flow.schedules}:
         return None
-    what = f"schedule `{name}` is no longer declared, so what it had queued is not run"
-    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {entry.id}` runs it all the same")
+    what = f"schedule `{name}` is no longer declared, so the run that it queued is not executed"
+    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {entry.id}` runs it anyway")
 
 
 def _is_transient(error: RunnelError) -> bool:

@@ -146,8 +146,8 @@ def test_the_command_line(shop: Shop, command: Command) -> None:
     (sent,) = json.loads(command("run", "--json")[1])["sinks"]
     assert (sent["state"], sent["rows"], sent["error"]) == ("delivered", 2, None)
     assert "up to date" in command("sinks")[1]
-    assert "every sink has everything" in command("sinks", "deliver")[1]
-    assert "begins anew" in command("sinks", "reset", "daily")[1]
+    assert "every sink is up to date" in command("sinks", "deliver")[1]
+    assert "starts again from the beginning" in command("sinks", "reset", "daily")[1]
     assert "delivered 2 rows to daily" in command("sinks", "deliver", "daily")[1]
     code, _, err = command("sinks", "reset", "dayly")
     assert code == 2 and "close: `daily`" in err

@@ -133,7 +133,7 @@ def test_a_sql_task_names_its_table(project: Project) -> None:
 
 
 MISTAKES = {
-    "no layer": ("flows/x.sql", "select 1", "DECLARE_SQL_TABLE: flows/x.sql does not lie in a folder"),
+    "no layer": ("flows/x.sql", "select 1", "DECLARE_SQL_TABLE: flows/x.sql is not in a folder"),
     "syntax": (
         "flows/d/x.sql",
         "select *\nform ods.orders",

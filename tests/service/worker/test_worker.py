@@ -214,7 +214,7 @@ def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
     run_queue.submit(lake.store.db, entry)
     opened = threading.Timer(3, (lake.settings.root / "gate").touch)
     opened.start()
-    with pytest.raises(RunnelError, match="longer than the 1 s that it may"):
+    with pytest.raises(RunnelError, match="longer than its timeout of 1 s"):
         follow_run(lake, entry.id)
     opened.cancel()
 
@@ -241,5 +241,5 @@ def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake
     found = get(lake, entry.id)
     assert (found.state, found.attempt, "ods.orders" in lake.tables()) == ("cancelled", 1, False)
     assert (found.outcome or {})["error"]["what"] == (
-        "schedule `removed` is no longer declared, so what it had queued is not run"
+        "schedule `removed` is no longer declared, so the run that it queued is not executed"
     )

@@ -37,7 +37,7 @@ def append_files(
 
     def build_edit(version: TableVersion) -> VersionEdit:
         if load_metadata(store, version.location).table_uuid != load_metadata(store, base).table_uuid:
-            what = f"`{table}` was dropped and created anew on branch `{branch}` while rows were written to it"
+            what = f"`{table}` was dropped and created again on branch `{branch}` while rows were written to it"
             raise Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the new table")
         return VersionEdit(added=files)
 

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Cancelled, Mistake, RunnelError, find_nearest
+from runnel.errors import Cancelled, Mistake, RunnelError, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database, format_time, parse_time
 from runnel.lake.catalog.lock import lock_lake
@@ -119,7 +119,7 @@ class QueueEntry:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it has not ended yet."""
+        """Return whether it has not ended yet."""
         return self.state in (*OPEN_STATES, LOST)  # one whose worker is lost is run again, or is ended
 
 
@@ -232,7 +232,7 @@ def finish(
 
 def requeue_interrupted(db: Database, worker: str) -> list[QueueEntry]:
     """Queue the entries of a worker that is shutting down again; the interrupted attempt does not count."""
-    what = "it was interrupted, because its worker was told to stop, and is queued again"
+    what = "the run was interrupted because its worker was stopped; it is queued again"
     error = {"code": "RUN_INTERRUPTED", "what": what, "at": None, "fix": None}
     return _release_matching(db, [schema.queue.c.worker == worker], {"error": error}, counts_as_attempt=False)
 
@@ -250,7 +250,14 @@ def release_claims(
         sa.and_(columns.id == entry_id, columns.renewed_at == renewed_at) for entry_id, renewed_at in stale
     ]
     lost_conditions += [columns.worker == worker] if worker is not None else []
-    outcome = {"error": {"code": "RUN_LOST", "what": "the worker that ran it went away", "at": None, "fix": None}}
+    outcome = {
+        "error": {
+            "code": "RUN_LOST",
+            "what": "the worker that ran it ended or stopped responding",
+            "at": None,
+            "fix": None,
+        }
+    }
     return _release_matching(db, lost_conditions, outcome) if lost_conditions else []
 
 
@@ -306,8 +313,8 @@ def record_commit(connection: Connection, claim: tuple[str, str], commit_id: str
         return
     if connection.execute(sa.select(columns.id).where(is_claimed)).first() is not None:
         raise Cancelled
-    what = f"run {claim[0]} was not heard of for so long that another worker has taken it over"
-    raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other one publishes it")
+    what = f"the worker did not renew its claim on run {claim[0]} in time, and another worker has taken the run over"
+    raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other worker publishes it")
 
 
 def find(connection: Connection, text: str) -> QueueEntry:
@@ -324,8 +331,7 @@ def find(connection: Connection, text: str) -> QueueEntry:
     if rows:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
     recent_ids = connection.execute(sa.select(columns.id).order_by(columns.queued_at.desc()).limit(100)).scalars()
-    close = find_nearest(text, recent_ids)
-    what = f"there is no run {quote_value(text)}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no run {quote_value(text)}" + did_you_mean(text, recent_ids)
     raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
 
 
@@ -464,7 +470,7 @@ def _is_claim_valid(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":
 
 
 def _is_due(now: str) -> "sa.ColumnElement[bool]":
-    """Tell whether an entry is due; one whose time is implausibly far ahead was written with a wrong clock."""
+    """Return whether an entry is due; one whose time is implausibly far ahead was written with a wrong clock."""
     not_before, latest_plausible = (
         schema.queue.c.not_before,
         format_time(parse_time(now) + timedelta(seconds=2 * _RETRY_DELAYS[-1])),

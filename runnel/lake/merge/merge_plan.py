@@ -53,7 +53,7 @@ class MergeDecision:
 
     @property
     def changes_table(self) -> bool:
-        """Tell whether the merge's commit changes the table."""
+        """Return whether the merge's commit changes the table."""
         return self.action in ("take", "drop", "replay", "compute")
 
     @property
@@ -222,7 +222,7 @@ def _decide_for_base(case: _MergeCase) -> MergeDecision:
             return decide(
                 "take", f"{source} has read more of its source", processed_files=positions.gained_files(whole=True)
             )
-        return decide("same", f"{into} has read as much of its source; the next run reads on", is_agreed=True)
+        return decide("same", f"{into} has read as much of its source; the next run reads the rest", is_agreed=True)
     quarantined = _quarantined_files(case, (ours, theirs))
     if base_version is None:
         if quarantined is not None and _has_same_files(store, theirs, quarantined):
@@ -294,13 +294,15 @@ def _decide_combination(
     except CorruptData:
         if case.base.expired_at is None:
             raise
-        return decide("conflict", f"what both started from is gone: retention of commit {case.base.id[:8]} ended")
+        return decide(
+            "conflict", f"the version that both started from is gone: the retention of commit {case.base.id[:8]} ended"
+        )
     if replay.is_empty and replay.base_location == ours.location:
         return decide("same", f"{case.into} has it already", is_agreed=True)
     onto_theirs = replay.base_location != ours.location
     decision = decide(
         "replay",
-        f"changed on both {case.into} and {case.source}, apart from each other",
+        f"changed on both {case.into} and {case.source}, independently of each other",
         processed_files=positions.gained_files(whole=onto_theirs),
     )
     return replace(

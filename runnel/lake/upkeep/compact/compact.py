@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 20
 _QUARANTINE = "quarantine"
-_PER_SOURCE_FILE_NOTE = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
+_PER_SOURCE_FILE_NOTE = (
+    "skipped: its rows are stored separately for each source file, so that a file can replace its own rows"
+)
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def _rewrite_groups(compaction: _TableCompaction, report_progress: Progress | No
 def _publish_compaction(compaction: _TableCompaction, rewritten: _RewrittenFiles, pin: str) -> CompactionResult:
     store, branch, table, plan = compaction.store, compaction.branch, compaction.table, compaction.plan
     conflict_result = CompactionResult(
-        str(table), None, note="somebody else changed the same files meanwhile; try again later"
+        str(table), None, note="another process changed the same files in the meantime; try again later"
     )
     for _ in range(ATTEMPTS):
         version = _read_current_version(store, branch, table)

@@ -33,7 +33,7 @@ def run_step(
         return ingest_source(run_context, step)
     task = run_context.flow.tasks[step.table]
     if task.options.stream:
-        return StepResult(task.table, "skip", "skipped", "a stream, which goes on by itself")
+        return StepResult(task.table, "skip", "skipped", "a stream, which runs continuously")
     fingerprint = run_context.fingerprints(task)
     spec = run_context.spec
     decided_step = decide_task(
@@ -77,6 +77,6 @@ def _compute_with_retries(task_run: TaskRun) -> StepResult:
             f"attempt {attempt_number} failed "
             f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__}); "
         )
-        run_context.report_event(Event("retry", f"{text}again in {pause:.0f} s", task.table, step.action))
+        run_context.report_event(Event("retry", f"{text}retrying in {pause:.0f} s", task.table, step.action))
 
     return retry_transient(lambda: compute_task(task_run), task.options.retries, run_context.cancelled, report_retry)

@@ -9,7 +9,7 @@ from runnel.run.results.delivery_result import DeliveryResult
 from runnel.run.results.run_result import Event, RunResult, RunState, StepResult
 
 DISPLAYED_EVENTS = ("note", "start", "progress", "retry", "end")  # kinds of events that are shown to users
-STOPPING_MESSAGE = "stopping the run; Ctrl-C again leaves it to itself"
+STOPPING_MESSAGE = "stopping the run; press Ctrl-C again to leave without waiting for it"
 
 
 def parse_event(event_json: Mapping[str, Any]) -> Event:

@@ -26,7 +26,7 @@ def ingest_feed_source(run_context: "RunContext", step: "PlanStep") -> StepResul
     run_context.report_event(Event("start", step.reason, step.table, "ingest"))
 
     def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
-        text = f"attempt {attempt_number} failed ({str(error).splitlines()[0][:200]}); again in {pause:.0f} s"
+        text = f"attempt {attempt_number} failed ({str(error).splitlines()[0][:200]}); retrying in {pause:.0f} s"
         run_context.report_event(Event("retry", text, step.table, "ingest"))
 
     return retry_transient(

@@ -106,7 +106,7 @@ def _warn_not_compared(step: StepResult, why: str) -> StepResult:
 
 
 def _describe_nondeterminism(analysis: PlanAnalysis) -> str:
-    return f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"
+    return f"it uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed"
 
 
 def _find_changed_references(run_context: "RunContext", task: Task) -> "list[TableName]":

@@ -496,8 +496,8 @@ EXPRESSIONS = {
     "from_json(shop, 'a int').a": False,
 }
 UNFIT = {
-    "rand()": "uses `rand`, which may differ whenever it is computed",
-    "uuid()": "uses `uuid`, which may differ whenever it is computed",
+    "rand()": "uses `rand`, which may differ each time it is computed",
+    "uuid()": "uses `uuid`, which may differ each time it is computed",
     "date_add(current_date(), int(id))": "uses `current_date`, which may differ",
     "explode(array(id, 2))": "looks at other rows, or puts a row into several slices",
     "sum(id) over ()": "looks at other rows",

@@ -143,7 +143,7 @@ def test_what_may_differ_is_named(project: Project) -> None:
     assert told["dws.day"] == ("not compared: its reference `ods.rates` changed since it was computed; 8 rows differ",)
     assert told["dws.now"] == ("not compared: it is volatile",)
     done = project.run("dws.chance", verify=True)
-    assert done.steps[0].warnings == ("not compared: it uses `rand`, which may differ whenever it is computed",)
+    assert done.steps[0].warnings == ("not compared: it uses `rand`, which may differ each time it is computed",)
     project.run(full_refresh=True)
     assert verified(project.run(verify=True))["dws.day"] is True
 

@@ -108,7 +108,7 @@ def follow_backfill(
         except KeyboardInterrupt:
             backfills.cancel(lake.store.db, name)
             if report is not None:
-                report("stopping the backfill; Ctrl-C again leaves it to itself")
+                report("stopping the backfill; press Ctrl-C again to leave without waiting for it")
             results.append(_RunFollower(lake, chunk.id, watch).wait_for_result())
         if results[-1].state in ("failed", "cancelled"):
             break

@@ -111,7 +111,7 @@ def _memory() -> DoctorFinding:
 def _disk() -> DoctorFinding:
     cache_path = cache_dir.cache_folder()
     free = cache_dir.free_bytes(cache_path)
-    what = f"{cache_dir.format_megabytes(free)} free where {cache_path} is"
+    what = f"{cache_dir.format_megabytes(free)} free on the disk of {cache_path}"
     if free < _LITTLE_DISK:
         return DoctorFinding("disk", "warn", what, "free some space, or set RUNNEL_CACHE to a folder on another disk")
     return DoctorFinding("disk", "ok", what)

@@ -46,7 +46,7 @@ def check_retained(commit: Commit) -> Commit:
         raise Mistake(
             "REF_EXPIRED",
             f"the contents of commit {commit.id} are gone: its retention ended on {commit.expired_at[:10]}",
-            fix="choose a newer commit; a tag keeps one forever: runnel tag NAME COMMIT",
+            fix="choose a newer commit; a tag keeps one for ever: runnel tag NAME COMMIT",
         )
     return commit
 

@@ -228,7 +228,7 @@ def _decide_for_base(case: _MergeCase) -> MergeDecision:
         if quarantined is not None and _has_same_files(store, theirs, quarantined):
             return decide("same", f"{into} has set aside the same rows", is_agreed=True)
         if _is_made_by_task(store, ours, theirs):
-            return decide("compute", f"made by a task, on both {into} and {source}")
+            return decide("compute", f"computed by a task, on both {into} and {source}")
         if not _has_source(positions) and has_equal_rows(store, ours, theirs):
             return decide("same", f"created on both {into} and {source} with the same rows", is_agreed=True)
         return decide("conflict", f"created on both {into} and {source}")
@@ -287,7 +287,7 @@ def _decide_combination(
     ]
     try:
         if _is_made_by_task(store, ours, theirs):
-            return decide("compute", f"made by a task, and changed on both {case.into} and {case.source}")
+            return decide("compute", f"computed by a task, and changed on both {case.into} and {case.source}")
         replay = combine_changes(store, base_version.location, *sides, positions=quarantined or positions)
     except IncompatibleChanges as clash:
         return decide("conflict", clash.reason)

@@ -143,7 +143,7 @@ def _check_revertible(connection: Connection, commit: Commit, name: str) -> Comm
         raise Mistake("REVERT_REWIND", what, fix=f"runnel rewind SOURCE --to {parent.id[:8]} moves it forward again")
     if parent.expired_at:
         what = f"commit {commit.id[:8]} can't be reverted: the contents before it are gone, their retention ended"
-        raise Mistake("REVERT_EXPIRED", what, fix="change the table by hand; a tag keeps a commit forever")
+        raise Mistake("REVERT_EXPIRED", what, fix="change the table by hand; a tag keeps a commit for ever")
     return parent
 
 

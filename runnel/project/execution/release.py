@@ -51,9 +51,9 @@ def _find_source(lake: "Lake", table: TableName) -> Source:
         return flow.sources[table]
     if table in flow.tasks:
         what = (
-            f"`{table}` is made by a task: its rows leave {quarantine_table_of(table)} when it is computed without them"
+            f"a task computes `{table}`: its rows leave {quarantine_table_of(table)} when it is computed without them"
         )
         fix = f"correct what it reads or its check; runnel run -s {table} --full-refresh computes it again"
         raise Mistake("RELEASE_TASK", what, at=str(flow.tasks[table].place), fix=fix)
-    what = f"no source makes `{table}`" + did_you_mean(str(table), [str(name) for name in flow.sources])
+    what = f"no source fills `{table}`" + did_you_mean(str(table), [str(name) for name in flow.sources])
     raise Mistake("RELEASE_UNKNOWN", what, fix="runnel quarantine lists what is set aside")

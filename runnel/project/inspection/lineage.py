@@ -68,7 +68,7 @@ def find_lineage(lake: "Lake", table: TableName, *, up: bool = True, down: bool 
         below,
         {name: tuple(neighbor for neighbor in reads.get(name, ()) if neighbor in inside) for name in inside},
         {name: tuple(neighbor for neighbor in readers.get(name, ()) if neighbor in inside) for name in inside},
-        {name: _describe_maker(flow, name) or kinds.get(name, "not made yet") for name in inside},
+        {name: _describe_maker(flow, name) or kinds.get(name, "not computed yet") for name in inside},
     )
 
 

@@ -195,7 +195,7 @@ class QueryTranslator:
         with self._at_position(IN_ORDER):
             order_entries = [self._translate_order_entry(entry, late_scope, columns) for entry in _order_entries(node)]
         if any(entry.find(exp.Window) for entry in node.expressions) and any(map(_has_aggregate, _order_entries(node))):
-            raise Untranslatable("ORDER BY an aggregate beside windows")
+            raise Untranslatable("ORDER BY an aggregate in a query with window functions")
         distinct_keyword = self._translate_distinct(node, columns)
         labels = _column_labels(columns, final)
         select_list = ", ".join(

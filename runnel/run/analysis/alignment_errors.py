@@ -73,7 +73,7 @@ def wrong_column_error(task: Task, position: int, *, has_column: bool) -> Mistak
     """Return the error for a task whose `by` column is not computed from the slice key."""
     name = task.options.by[position]
     if not has_column:
-        return _not_by_error(task, f"it makes no column `{name}`", f"select `{name}`, or remove by=")
+        return _not_by_error(task, f"it returns no column `{name}`", f"select `{name}`, or remove by=")
     fix = f"pass on `{name}` of the inputs unchanged, say in by_input= what it is made from, or remove by="
     return _not_by_error(task, f"its column `{name}` is not the one that its inputs are sliced by", fix)
 

@@ -137,7 +137,7 @@ def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
     if condition[0].startswith("TABLE_OR_VIEW_NOT_FOUND") and (table_match := _TABLE.search(condition[1])):
         # The slot has only tables that tasks declare, so this may well be a table of the lake.
         name = table_match[1].replace("`", "")
-        fix = "add it as a parameter or to inputs=, if the project makes it; else declare it with rn.source"
+        fix = "add it as a parameter or to inputs= if a task computes it; otherwise declare it with rn.source"
         return "RUN_UNDECLARED_INPUT", f"reads `{name}`, which it does not declare as an input", fix
     sql_fragment = extract_sql_fragment(text)
     why = f"failed: {condition[1]}" + (f" In `{sql_fragment}`." if sql_fragment else "") + f" [{condition[0]}]"

@@ -145,9 +145,9 @@ def _find_missing_version(store: "Store", published: PublishedTable) -> RunnelEr
         return None
     what = (
         f"`{published.table}` can't be replayed: the version of "
-        f"{join_names(missing_tables)} that it was made from is gone"
+        f"{join_names(missing_tables)} that it was computed from is gone"
     )
-    fix = "its retention ended, or rows were erased from it; a tag keeps the versions of a commit forever"
+    fix = "its retention ended, or rows were erased from it; a tag keeps the versions of a commit for ever"
     return RunnelError("REPLAY_GONE", what, fix=fix)
 
 

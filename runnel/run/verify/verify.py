@@ -128,7 +128,7 @@ def _drop_wrong_result(run_context: "RunContext", step: StepResult) -> None:
 
 def _difference_error(task: Task, frame_differences: FrameDifferences) -> RunnelError:
     lines = "\n  ".join(frame_differences.describe_lines(_TABLE, _FULL))
-    what = f"`{task.table}` is not what a full computation makes: {lines}"
+    what = f"`{task.table}` differs from a full computation: {lines}"
     fix = f"`runnel run -s {task.table} --full-refresh` computes it in full"
     if task.options.by:
         fix += "; if it differs again later, its slices are not independent: correct by=, by_input= or lookback="

@@ -19,7 +19,7 @@ from runnel.spark.jvm.java_home import Java
 
 ReportLine = Callable[[str], None]
 
-JARS_FETCHED = failpoint.declare("spark.jars.fetched", "jars lie in a folder of their own, unchecked")
+JARS_FETCHED = failpoint.declare("spark.jars.fetched", "jars are in a separate folder, unchecked")
 JAR_CHECKED = failpoint.declare("spark.jars.checked", "a jar's sum is right; it is not in the cache yet")
 JAR_MOVED = failpoint.declare("spark.jars.moved", "a jar is in the cache")
 

@@ -415,7 +415,7 @@ BAD: dict[str, tuple[Make, str]] = {
     "another column as the key": (lambda s: s.rates.join(s.orders.drop("day"), "id"), "its column `day`"),
     "key computed anew": (lambda s: s.orders.selectExpr("date_add(day, 1) as day"), "its column `day`"),
     "random key": (lambda s: s.orders.selectExpr("if(rand() < 2, day, null) as day"), "its column `day`"),
-    "no such column": (lambda s: s.orders.select("id"), "it makes no column `day`"),
+    "no such column": (lambda s: s.orders.select("id"), "it returns no column `day`"),
     "the wrong expression": (lambda s: s.events.selectExpr("to_date(ts, 'yyyy') as day"), "its column `day`"),
     "union with another column": (
         lambda s: s.orders.select("day", "id").union(s.rates.join(s.items, "id").select(s.rates.day, "id")),

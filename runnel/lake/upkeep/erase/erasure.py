@@ -436,5 +436,5 @@ def _iter_entries(version: LoadedVersion) -> Iterator[FileEntry]:
 
 
 def _needs_spark_error(what: str) -> RunnelError:
-    fix = "rewrite the table's files with Spark, let gc remove the versions before, then erase"
+    fix = "rewrite the table's files with Spark, let gc remove the earlier versions, then erase"
     return RunnelError("ERASE_NEEDS_SPARK", f"can't erase: {what}", fix=fix)

@@ -160,7 +160,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _is_pointer(value: Any) -> bool:
-    """Tell whether a value only points to the real one: `{ env = }` or `{ file = }`."""
+    """Return whether a value only points to the real one: `{ env = }` or `{ file = }`."""
     return isinstance(value, dict) and set(value) in ({"env"}, {"file"})
 
 

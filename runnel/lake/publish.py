@@ -137,7 +137,7 @@ def _check_leases(connection: Connection, draft: CommitDraft) -> None:
     if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == draft.pin)).first() is None:
         raise RunnelError(
             "PUBLISH_LEASE_LOST",
-            "this write was stopped for so long that its lease ended and its files may have been swept",
+            "this write was paused for so long that its lease expired, and gc may have removed its files",
             fix="run it again",
         )
 

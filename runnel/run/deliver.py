@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.5
 _FROM_SCRATCH_WARNING = (
-    "the version that it had is gone, so everything was delivered again; rows that went meanwhile may remain there"
+    "the version that was delivered last is gone, so all rows were delivered again; "
+    "rows that were removed in the meantime may remain in the target"
 )
 Log = Callable[[str], None]
 
@@ -111,7 +112,7 @@ class _SinkDelivery:
             return self.build_result("failed", error)
         text = str(error).splitlines()[0] if str(error) else ""
         what = f"the sink `{self._sink.name}` failed: {type(error).__name__}: {text}"
-        fix = "the log of the run has the whole trace; the next run goes on"
+        fix = "the log of the run has the full trace; the next run continues"
         return self.build_result("failed", RunnelError("SINK_FAILED", what, at=str(self._sink.place), fix=fix))
 
     def _deliver_with_retries(self, claim: SinkLease, head: Commit) -> None:
@@ -121,7 +122,7 @@ class _SinkDelivery:
         retries = 0 if next_at is not None and now < next_at else self._sink.retries
 
         def wait(failed_attempt: FailedAttempt[Unreachable]) -> None:
-            text = f"{failed_attempt.error.what}; again in {failed_attempt.pause_seconds:.1f} s"
+            text = f"{failed_attempt.error.what}; retrying in {failed_attempt.pause_seconds:.1f} s"
             self._report_event("retry", text)
             sleep_after(failed_attempt)
 

@@ -46,4 +46,4 @@ def describe_retry(failed_attempt: FailedAttempt[Exception]) -> str:
     """
     error = failed_attempt.error
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return f"attempt {failed_attempt.number} failed ({reason}); again in {failed_attempt.pause_seconds:.0f} s"
+    return f"attempt {failed_attempt.number} failed ({reason}); retrying in {failed_attempt.pause_seconds:.0f} s"

@@ -34,7 +34,7 @@ def run_step(
         return ingest_source(run_context, step)
     task = run_context.flow.tasks[step.table]
     if task.options.stream:
-        return StepResult(task.table, "skip", "skipped", "a stream, which goes on by itself")
+        return StepResult(task.table, "skip", "skipped", "a stream, which runs continuously")
     fingerprint = run_context.fingerprints(task)
     spec = run_context.spec
     decided_step = decide_task(

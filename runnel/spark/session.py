@@ -78,7 +78,7 @@ def start_spark(settings: SparkSettings, report: ReportLine | None = None) -> "S
         if _running and _running.jvm.is_alive and _running.owner == os.getpid():
             if _running.settings != settings:
                 what = "Spark already runs in this process with other settings"
-                raise Mistake("SPARK_RUNNING", what, fix="stop it first, or use a process of its own")
+                raise Mistake("SPARK_RUNNING", what, fix="stop it first, or use a separate process")
             return _running.spark
         stop_spark()
         jvm = _launch_from_settings(settings, report)
@@ -120,7 +120,7 @@ def stop_spark() -> None:
 
 
 def _needs_clean_stop(settings: SparkSettings) -> bool:
-    """Tell whether Spark must be stopped orderly, which takes a second: on a cluster, or with an event log."""
+    """Return whether Spark must be stopped orderly, which takes a second: on a cluster, or with an event log."""
     return not is_local(settings.master) or settings.conf.get("spark.eventLog.enabled", "").lower() == "true"
 
 
@@ -228,7 +228,7 @@ def connect_session(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
     except Py4JError as error:
         raise Unreachable(
             "SPARK_START",
-            "Spark's Java process went away while it was starting",
+            "Spark's Java process ended while it was starting",
             at=str(jvm.log),
             fix="read the log, then try again",
         ) from error

@@ -93,7 +93,7 @@ def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] 
 
 
 def _accepts_rows(target: Files | Jdbc | Kafka | Webhook, reader: OptionReader) -> bool:
-    """Tell whether a target accepts rows; report a mistake if it does not."""
+    """Return whether a target accepts rows; report a mistake if it does not."""
     problem: tuple[str, str, str] | None = None
     if isinstance(target, Files):
         problem = _check_files(target)
@@ -203,7 +203,7 @@ def _default_name(table: TableName, target: Target) -> str:
 
 
 def _strip_credentials(url: str | Secret) -> str:
-    """Return an address without the name and the password in it.
+    """Return an address without its user name and password.
 
     >>> _strip_credentials("postgresql://ada:secret@host/db")
     'postgresql://host/db'

@@ -40,7 +40,7 @@ def to_mistake(error: BaseException, file: str, root: str) -> RunnelError:
 
 
 def is_missing_session(error: BaseException) -> bool:
-    """Tell whether PySpark raised an error because there is no session, as for `F.col("x")` outside a function."""
+    """Return whether PySpark raised an error because there is no session, as for `F.col("x")` outside a function."""
     pyspark = sys.modules.get("pyspark")
     if pyspark is None or pyspark.SparkContext._active_spark_context is not None:
         return False

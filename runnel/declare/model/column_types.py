@@ -46,22 +46,22 @@ class SparkType:
 
     @property
     def is_integral(self) -> bool:
-        """Tell whether it is an integer type."""
+        """Return whether it is an integer type."""
         return self.kind in INTEGRAL_DIGITS
 
     @property
     def is_floating(self) -> bool:
-        """Tell whether it is a float or a double."""
+        """Return whether it is a float or a double."""
         return self.kind in ("float", "double")
 
     @property
     def is_numeric(self) -> bool:
-        """Tell whether it is a number."""
+        """Return whether it is a number."""
         return self.kind == "decimal" or self.kind in INTEGRAL_DIGITS or self.is_floating
 
     @property
     def is_atomic(self) -> bool:
-        """Tell whether it is not an array, a map or a struct."""
+        """Return whether it is not an array, a map or a struct."""
         return self.kind not in ("array", "map", "struct")
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ _LONG = 2**63
 
 
 def format_literal(value: Any) -> str:
-    r"""Return a value as Spark writes it.
+    r"""Format a value as a Spark SQL literal.
 
     >>> print(*map(format_literal, ("it's", 1.5, True, date(2026, 1, 2), Decimal("1.50"))))
     'it\'s' 1.5D true date '2026-01-02' 1.50BD

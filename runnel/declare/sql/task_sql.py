@@ -75,7 +75,7 @@ def find_parameters(sql: str) -> tuple[str, ...]:
 
 
 def replace_tables(sql: str, names: Mapping[TableName, str]) -> str:
-    """Return the text with these tables named otherwise; all else stays as it is.
+    """Replace the names of these tables in a query, and change nothing else.
 
     >>> replace_tables("select a.x /* ods.a */ from ods.a", {TableName("ods", "a"): "run_1.ods.a"})
     'select a.x /* ods.a */ from run_1.ods.a'
@@ -91,7 +91,7 @@ def replace_tables(sql: str, names: Mapping[TableName, str]) -> str:
 
 
 def normalize_sql(sql: str) -> str:
-    """Return the text of a query without comments and formatting: what stays the same when only those change.
+    """Return the text of a query without comments and formatting, so that changes of those don't matter.
 
     >>> normalize_sql("select  A -- note") == normalize_sql("SELECT A")
     True
@@ -123,7 +123,7 @@ def _token_text(sql: str, token: Token, previous: Token | None) -> str:
 
 @lru_cache(maxsize=256)
 def parse_query(sql: str) -> exp.Expr:
-    """Return the tree of the one query in `sql`, or say on which line it can't be read.
+    """Parse the single query in `sql`; raise an error that names the line if it can't be parsed.
 
     >>> parse_query("select window.start from a group by window(ts, '1 minute')").sql()
     "SELECT window.start FROM a GROUP BY WINDOW(ts, '1 minute')"
@@ -175,7 +175,7 @@ def _line_text(node: exp.Expr) -> str:
 
 
 def _is_defined_by_with(table: exp.Table, name: str) -> bool:
-    """Tell whether a WITH defines `name` for `table`: an enclosing WITH, or an earlier part of the same WITH."""
+    """Return whether a WITH defines `name` for `table`: an enclosing WITH, or an earlier part of the same WITH."""
     child: exp.Expr = table
     node = table.parent
     while node is not None:

@@ -97,7 +97,7 @@ class Database:
             else str(last_error)
         )
         advice = (
-            "look in `runnel log` whether it took effect, and repeat it if not"
+            "check in `runnel log` whether it took effect, and repeat the command if it did not"
             if is_outcome_unknown
             else "repeat the command"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Conflict, Mistake, find_nearest
+from runnel.errors import Conflict, Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.control import queue_entry, run_queue
@@ -110,8 +110,9 @@ def find(connection: Connection, name: str) -> Backfill:
     row = connection.execute(sa.select(schema.backfills).where(schema.backfills.c.id == name)).first()
     if row is not None:
         return _backfill_from_row(connection, row)
-    close = find_nearest(name, connection.execute(sa.select(schema.backfills.c.id)).scalars())
-    what = f"there is no backfill {quote_value(name)}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no backfill {quote_value(name)}" + did_you_mean(
+        name, connection.execute(sa.select(schema.backfills.c.id)).scalars()
+    )
     raise Mistake("BACKFILL_UNKNOWN", what, fix="`runnel backfills` lists them")
 
 

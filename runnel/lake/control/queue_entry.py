@@ -114,7 +114,7 @@ class QueueEntry:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it has not ended yet."""
+        """Return whether it has not ended yet."""
         return self.state in (*OPEN_STATES, LOST)  # one whose worker is lost is run again, or is ended
 
 

@@ -116,7 +116,7 @@ def finish(
 
 def requeue_interrupted(db: Database, worker: str) -> list[QueueEntry]:
     """Queue the entries of a worker that is shutting down again; the interrupted attempt does not count."""
-    what = "it was interrupted, because its worker was told to stop, and is queued again"
+    what = "the run was interrupted because its worker was stopped; it is queued again"
     error = {"code": "RUN_INTERRUPTED", "what": what, "at": None, "fix": None}
     return _release_matching(db, [schema.queue.c.worker == worker], {"error": error}, counts_as_attempt=False)
 
@@ -134,7 +134,14 @@ def release_claims(
         sa.and_(columns.id == entry_id, columns.renewed_at == renewed_at) for entry_id, renewed_at in stale
     ]
     lost_conditions += [columns.worker == worker] if worker is not None else []
-    outcome = {"error": {"code": "RUN_LOST", "what": "the worker that ran it went away", "at": None, "fix": None}}
+    outcome = {
+        "error": {
+            "code": "RUN_LOST",
+            "what": "the worker that ran it ended or stopped responding",
+            "at": None,
+            "fix": None,
+        }
+    }
     return _release_matching(db, lost_conditions, outcome) if lost_conditions else []
 
 
@@ -175,8 +182,8 @@ def record_commit(connection: Connection, claim: tuple[str, str], commit_id: str
         return
     if connection.execute(sa.select(columns.id).where(is_claimed)).first() is not None:
         raise Cancelled
-    what = f"run {claim[0]} was not heard of for so long that another worker has taken it over"
-    raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other one publishes it")
+    what = f"the worker did not renew its claim on run {claim[0]} in time, and another worker has taken the run over"
+    raise RunnelError("PUBLISH_CLAIM_LOST", what, fix="nothing: the other worker publishes it")
 
 
 def _end_entry(
@@ -225,7 +232,7 @@ def _is_claim_valid(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":
 
 
 def _is_due(now: str) -> "sa.ColumnElement[bool]":
-    """Tell whether an entry is due; one whose time is implausibly far ahead was written with a wrong clock."""
+    """Return whether an entry is due; one whose time is implausibly far ahead was written with a wrong clock."""
     not_before, latest_plausible = (
         schema.queue.c.not_before,
         format_time(parse_time(now) + timedelta(seconds=2 * _RETRY_DELAYS[-1])),

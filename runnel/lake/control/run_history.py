@@ -164,8 +164,8 @@ def _find_lost(connection: Connection, entries: Iterable[QueueEntry]) -> dict[st
 
 def _mark_lost(entry: QueueEntry) -> QueueEntry:
     last_heard = (entry.renewed_at or "")[:19].replace("T", " ")
-    what = f"worker {entry.worker}, which ran it, was last heard of at {last_heard} UTC"
-    fix = "nothing where a service or another worker is there: it is run again; else `runnel up` does so"
+    what = f"worker {entry.worker}, which ran it, last reported at {last_heard} UTC"
+    fix = "nothing if a service or another worker is running: it repeats the run; otherwise start `runnel up`"
     return replace(
         entry, state=runs.LOST, outcome={"error": {"code": "RUN_LOST", "what": what, "at": None, "fix": fix}}
     )

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database, format_time, parse_time
 from runnel.lake.control.queue_entry import (
@@ -84,8 +84,7 @@ def find(connection: Connection, text: str) -> QueueEntry:
     if rows:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
     recent_ids = connection.execute(sa.select(columns.id).order_by(columns.queued_at.desc()).limit(100)).scalars()
-    close = find_nearest(text, recent_ids)
-    what = f"there is no run {quote_value(text)}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no run {quote_value(text)}" + did_you_mean(text, recent_ids)
     raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.control import queue_entry, run_queue
@@ -110,9 +110,10 @@ def find(connection: Connection, name: str) -> ScheduleRecord:
     row = connection.execute(sa.select(schema.schedules).where(schema.schedules.c.name == name)).first()
     if row is not None:
         return _parse_schedule(row)
-    close = find_nearest(name, (schedule.name for schedule in list_schedules(connection)))
-    what = f"there is no schedule {quote_value(name)}" + (f"; close: `{close}`" if close else "")
-    raise Mistake("SCHEDULE_UNKNOWN", what, fix="`runnel schedules` lists them; `runnel up` learns of new ones")
+    what = f"there is no schedule {quote_value(name)}" + did_you_mean(
+        name, (schedule.name for schedule in list_schedules(connection))
+    )
+    raise Mistake("SCHEDULE_UNKNOWN", what, fix="`runnel schedules` lists them; `runnel up` loads new ones")
 
 
 def _read_timing(declared: str) -> list[Any]:

@@ -68,7 +68,7 @@ def list_alive(connection: Connection, kind: str | None = None) -> list[WorkerRe
 
 
 def has_worker(connection: Connection, project: str) -> bool:
-    """Tell whether a project has a worker that accepts runs."""
+    """Return whether a project has a worker that accepts runs."""
     alive_workers = list_alive(connection, WORKER)
     return any(worker.detail.get("project") == project and worker.state != "stopping" for worker in alive_workers)
 

@@ -67,9 +67,9 @@ class Presence:
             for worker in self.services
         ]
         states = ", ".join(f"{worker.id} {worker.state}" for worker in self.workers) or "none"
-        lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
+        lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} running")
         if not is_idle and not self.workers:
-            lines.append("nobody computes what waits: `runnel up` or `runnel worker` does")
+            lines.append("no worker computes the waiting runs: start one with `runnel up` or `runnel worker`")
         for process in (*self.services, *self.workers):
             for problem in process.detail.get("problems", ()):
                 since = problem["since"][:19].replace("T", " ")

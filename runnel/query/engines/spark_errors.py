@@ -17,8 +17,10 @@ def describe_spark_error(error: Exception) -> RunnelError:
     _log.error("Spark could not answer the query", exc_info=error)
     kind = type(error)
     if kind.__name__ in ("Py4JNetworkError", "Py4JError") or isinstance(error, ConnectionError):
-        what = "Spark's Java process went away during the query"
-        return Unreachable("SPARK_LOST", what, fix="ask again; if it ran out of memory, raise spark.driver.memory")
+        what = "Spark's Java process ended during the query"
+        return Unreachable(
+            "SPARK_LOST", what, fix="run the query again; if it ran out of memory, raise spark.driver.memory"
+        )
     condition_and_text = find_condition(str(error))
     if condition_and_text is None:
         lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
@@ -31,7 +33,7 @@ def describe_spark_error(error: Exception) -> RunnelError:
         return Mistake("SQL_COLUMN", what, fix="`runnel table NAME` shows the columns of a table")
     if kind.__name__ in ("AnalysisException", "ParseException"):
         return Mistake("SQL_FAILED", what, fix="correct the query")
-    return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it stumbles over")
+    return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it fails on")
 
 
 def find_condition(text: str) -> tuple[str, str] | None:

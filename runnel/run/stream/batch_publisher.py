@@ -110,7 +110,7 @@ class BatchPublisher:
         self._ready.wait()
         with self._busy:
             if self._is_closed:
-                raise RunnelError("STREAM_CLOSED", f"the stream of `{self.task.table}` takes no more batches")
+                raise RunnelError("STREAM_CLOSED", f"the stream of `{self.task.table}` accepts no more batches")
             try:
                 failpoints.reach(failpoints.BATCH_STARTED)
                 if streams.is_batch_published(self.context.store.db, self.query_id, epoch):
@@ -198,14 +198,14 @@ class BatchPublisher:
         if not self._has_published:
             return _BatchWrite(replace_all_rows(context, task, frame, base), base, state)
         if base is None:
-            what = f"`{task.table}` was dropped while its stream ran: what it made before is gone"
-            raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows that are there")
+            what = f"`{task.table}` was dropped while its stream ran: its earlier rows are gone"
+            raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows of its inputs")
         try:
             start_head = _choose_start_head(store, base, prepare_table(store, task, frame.schema, base))
             refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, BaseVersion(start_head))
         except SchemaMismatch as error:
-            what = f"{error.what}: its rows can't be put beside those that are there"
-            fix = f"start it anew: runnel stream reset {task.table}"
+            what = f"{error.what}: its rows can't be added to the existing ones"
+            fix = f"start it again from the beginning: runnel stream reset {task.table}"
             raise RunnelError("STREAM_COLUMNS", what, at=str(task.place), fix=fix) from None
         added_entries = (
             compute_file_delta(store, start_head.location, refresh.head.location).added if refresh.written_rows else ()
@@ -292,7 +292,7 @@ class _BatchWrite:
     added_entries: "tuple[FileEntry, ...] | None" = None
 
     def fits_onto(self, store: "Store", task: "Task", current_state: "LakeState") -> bool:
-        """Tell whether its files can be added to a newer version of the table."""
+        """Return whether its files can be added to a newer version of the table."""
         base_version, current_version, quarantine_table = (
             self.state.get(task.table),
             current_state.get(task.table),

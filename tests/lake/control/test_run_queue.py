@@ -177,7 +177,7 @@ def test_only_who_holds_the_claim_publishes(both: Store) -> None:
     run_claims.release_claims(both.db, worker="w1")
     hurry(both)
     other = take(both, "w2")
-    with pytest.raises(RunnelError, match="another worker has taken it over"):
+    with pytest.raises(RunnelError, match="another worker has taken the run over"):
         both.db.write(lambda connection: run_claims.record_commit(connection, zombie.claim, "c1"))
     both.db.write(lambda connection: run_claims.record_commit(connection, other.claim, "c2"))
     assert get(both, other.id).commit == "c2"
@@ -267,7 +267,7 @@ def test_a_run_whose_worker_was_killed_is_shown_as_lost(both: Store) -> None:
         listed = both.db.read(lambda c: run_history.list_run_records(c, run_history.RunFilter(state="lost"), 10))
         assert [one.id for one in listed] == ([entry.id] if expected == "lost" else [])
     (item,) = both.db.read(lambda c: run_history.list_run_records(c, run_history.RunFilter(), 10))
-    assert item.run.detail["error"]["what"].startswith("worker w1, which ran it, was last heard of at ")
+    assert item.run.detail["error"]["what"].startswith("worker w1, which ran it, last reported at ")
     assert both.db.read(lambda c: run_claims.find_valid_claims(c, [held.claim])) == {entry.id: None}, (
         "the claim keeps its token"
     )
@@ -280,5 +280,5 @@ def test_what_a_worker_gives_back_is_queued_again_and_does_not_count(both: Store
     (found,) = run_claims.requeue_interrupted(both.db, "w1")
     assert (found.id, found.state, found.attempt, found.retries) == (entry.id, "queued", 1, 1)
     assert (found.outcome or {})["error"]["what"] == (
-        "it was interrupted, because its worker was told to stop, and is queued again"
+        "the run was interrupted because its worker was stopped; it is queued again"
     )

@@ -67,11 +67,11 @@ def test_both_engines_give_the_same_answer(ask: Asker) -> None:
     ours, theirs = ask(sql), ask(sql, engine="spark")
     assert (ours.engine, theirs.engine) == ("duckdb", "spark") and ask.calls == 1
     assert ours.table() == theirs.table() and ours.columns == theirs.columns
-    assert ours.at == theirs.at and theirs.reason == "Spark was asked for"
+    assert ours.at == theirs.at and theirs.reason == "Spark was requested"
 
 
 REASONS = {
-    "no faithful form": (f"select percentile_approx(amount, 0.5) as p from {T}", {}, "percentile_approx", [(7,)]),
+    "no exact equivalent": (f"select percentile_approx(amount, 0.5) as p from {T}", {}, "percentile_approx", [(7,)]),
     "an error on the way": (
         f"select cast(concat('1999-1-', id) as date) as n from {T} where id = 2",
         {},

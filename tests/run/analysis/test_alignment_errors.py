@@ -128,7 +128,7 @@ BAD: dict[str, tuple[MakeFrame, str]] = {
     "another column as the key": (lambda s: s.rates.join(s.orders.drop("day"), "id"), "its column `day`"),
     "key computed anew": (lambda s: s.orders.selectExpr("date_add(day, 1) as day"), "its column `day`"),
     "random key": (lambda s: s.orders.selectExpr("if(rand() < 2, day, null) as day"), "its column `day`"),
-    "no such column": (lambda s: s.orders.select("id"), "it makes no column `day`"),
+    "no such column": (lambda s: s.orders.select("id"), "it returns no column `day`"),
     "the wrong expression": (lambda s: s.events.selectExpr("to_date(ts, 'yyyy') as day"), "its column `day`"),
     "union with another column": (
         lambda s: s.orders.select("day", "id").union(s.rates.join(s.items, "id").select(s.rates.day, "id")),
@@ -176,8 +176,8 @@ TOO_FAR: dict[str, tuple[str, str]] = {
     "a number of each": ("order by day rows unbounded preceding", "its window reads all earlier slices"),
 }
 UNFIT = {
-    "rand()": "uses `rand`, which may differ whenever it is computed",
-    "uuid()": "uses `uuid`, which may differ whenever it is computed",
+    "rand()": "uses `rand`, which may differ each time it is computed",
+    "uuid()": "uses `uuid`, which may differ each time it is computed",
     "date_add(current_date(), int(id))": "uses `current_date`, which may differ",
     "explode(array(id, 2))": "looks at other rows, or puts a row into several slices",
     "sum(id) over ()": "looks at other rows",

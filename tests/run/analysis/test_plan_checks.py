@@ -362,7 +362,7 @@ def test_what_is_only_named() -> None:
     found = PlanAnalysis(outside=("/x.csv",), nondeterministic=("rand", "now"), blocks_rowwise=("join",))
     assert check_analysis(task_of(_task, TaskOptions(volatile=True)), found) == ()
     warnings = check_analysis(task_of(_task), PlanAnalysis(nondeterministic=("rand", "now"), blocks_rowwise=("join",)))
-    assert warnings == ("uses `rand` and `now`, which may differ whenever it is computed",)
+    assert warnings == ("uses `rand` and `now`, which may differ each time it is computed",)
 
 
 SAME: dict[str, tuple[PlanAnalysis, bool]] = {

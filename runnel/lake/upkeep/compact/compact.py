@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 20
 _QUARANTINE = "quarantine"
-_PER_SOURCE_FILE_NOTE = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
+_PER_SOURCE_FILE_NOTE = (
+    "skipped: its rows are stored separately for each source file, so that a file can replace its own rows"
+)
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def _publish_compaction(compaction: _TableCompaction, rewritten: _RewrittenFiles
     result = None
     with suppress(VersionConflict):
         result = retry_on_conflict(lambda: _publish_once(compaction, rewritten, pin), _ATTEMPTS)
-    conflict_note = "somebody else changed the same files meanwhile; try again later"
+    conflict_note = "another process changed the same files in the meantime; try again later"
     return result or CompactionResult(str(compaction.table), None, note=conflict_note)
 
 

@@ -130,7 +130,7 @@ def _run_erasure(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -
     try:
         return retry_on_conflict(erase_once, _ATTEMPTS, NewVersionAppeared)
     except NewVersionAppeared:
-        what = f"`{erasure.table}` is written so often that its versions could not be caught up with"
+        what = f"`{erasure.table}` is written to so often that the erasure could not keep up with its new versions"
         raise RunnelError("ERASE_BUSY", what, fix="try again") from None
 
 
@@ -150,7 +150,7 @@ def _erase_quarantine(
             rows = _run_erasure(
                 store, Erasure(store, name, record_condition, report_progress), pin, dry_run=dry_run
             ).copies
-    fix = f"look with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
+    fix = f"inspect them with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
     return ErasedQuarantine(str(name), rows, untestable_count, fix if untestable_count else None)
 
 

@@ -248,5 +248,5 @@ def test_a_table_with_a_source_is_not_compacted(both: Store) -> None:
     add(both, "ods.orders", rows((2, "d2", 6)))
     gave(both, "x")
     (done,) = compact(both, ORDERS)
-    assert done.commit is None and "files of its source" in done.note
+    assert done.commit is None and "stored separately for each source file" in done.note
     assert both.db.read(lambda connection: ingest_positions.has_ingested(connection, both.commit(), ORDERS))

@@ -42,7 +42,7 @@ def describe_retry(failed_attempt: FailedAttempt[Exception]) -> str:
     r"""Return the text of the event before a retry.
 
     >>> describe_retry(FailedAttempt(2, OSError("no route\nto host"), 4.0))
-    'attempt 2 failed (no route); again in 4 s'
+    'attempt 2 failed (no route); retrying in 4 s'
     """
     error = failed_attempt.error
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__

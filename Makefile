@@ -1,4 +1,4 @@
-# Everything needs only Python 3.11 or newer; `make help` says what there is.
+# Everything needs only Python 3.11 or newer; `make help` lists the targets.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -12,13 +12,13 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check test-faults test-conformance bench bench-paired lock clean
 
-help: ## Say what can be made
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) ## Make .venv with everything that is needed, and fetch Spark's jars
+setup: $(READY) ## Create .venv with all dependencies, and download Spark's jars
 
 $(READY): requirements/dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Runnel needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=... to another.") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Runnel needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=... to another interpreter.") if sys.version_info < (3, 11) else None'
 	@echo "setting up .venv; the first time this downloads about 700 MB"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
@@ -26,7 +26,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m runnel.spark.jvm.fetch_jars
 	@touch $(READY)
 
-demo: $(READY) ## Tell the story of a flow: run, a new file, failing checks, a branch with new code, merge
+demo: $(READY) ## Show a flow from start to end: run, a new file, failing checks, a branch with new code, merge
 	@$(BIN)/python demo/story.py
 
 test: $(READY) ## Run all tests
@@ -39,19 +39,19 @@ check: $(READY) ## Check format, lint, types, layers, doctests and the fast test
 	@$(BIN)/lint-imports --no-logo | tail -n 1
 	@$(BIN)/python -m pytest -q -p no:xdist runnel tests/declare tests/test_names.py tests/test_naming.py tests/test_docs.py
 
-test-faults: $(READY) ## Kill the lake and the service at 700 random moments, try random histories; SEED=n repeats, ONLY=word picks a part
+test-faults: $(READY) ## Kill the lake and the service at 700 random moments, run random histories; SEED=n repeats, ONLY=word picks a part
 	@SEED=$(SEED) ONLY=$(ONLY) $(BIN)/python -m tests.faults.run_faults
 
-test-conformance: $(READY) ## Run suites that others wrote: Spark's golden SQL files on DuckDB (10 minutes); ONLY=word picks files
+test-conformance: $(READY) ## Run test suites of other projects: Spark's golden SQL files on DuckDB (10 minutes); ONLY=word picks files
 	@ONLY=$(ONLY) $(BIN)/python -m tests.conformance.golden
 
-bench: $(READY) ## Measure against peers, as ratios; ONLY=word picks a part
+bench: $(READY) ## Compare performance with other tools, as ratios; ONLY=word picks a part
 	@ONLY=$(ONLY) $(BIN)/python -m bench.run
 
-bench-paired: $(READY) ## Compare with an earlier commit in turns: BASE=commit; ONLY=workload,... picks; fails if slower than 1.05
+bench-paired: $(READY) ## Compare performance with an earlier commit, alternating: BASE=commit; ONLY=workload,... picks; fails above 1.05 times
 	@BASE=$(BASE) ONLY=$(ONLY) PAIRS=$(PAIRS) $(BIN)/python -m bench.paired.compare
 
-lock: ## Pin all dependencies anew, with hashes (needs uv)
+lock: ## Update the pinned versions of all dependencies, with hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	  -q pyproject.toml --group dev -o requirements/dev.txt
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
@@ -59,5 +59,5 @@ lock: ## Pin all dependencies anew, with hashes (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	  -q --group orchestrators -o requirements/orchestrators.txt
 
-clean: ## Remove what was made, but for the downloads
+clean: ## Remove everything that was built, except downloads
 	rm -rf .venv .venv-bench .venv-orchestrators .mypy_cache .ruff_cache .hypothesis .work build *.egg-info

@@ -1,7 +1,7 @@
-"""`make demo`: the story of a flow on a versioned lake, told with the commands that you would type.
+"""`make demo`: show a flow on a versioned lake from start to end, with the commands that you would type.
 
-All commands run in this process, one after the other, so that Spark starts once. What they print is looked at: the
-story ends with 1 where it does not go as told.
+All commands run in this process, one after the other, so that Spark starts once. Their output is checked: the demo
+exits with 1 if a command does not print what it should.
 """
 
 import io
@@ -37,20 +37,20 @@ def main() -> None:
     provenance()
     versions()
     bar = "-" * 72
-    print(f"\n{bar}\nThat was {time.monotonic() - started:.0f} seconds. The project is yours to play with:\n")
+    print(f"\n{bar}\nThe demo took {time.monotonic() - started:.0f} seconds. Try the project yourself:\n")
     command = Path(sys.executable).parent / "runnel"
     print(f"  cd {os.path.relpath(SHOP, here)} && {os.path.relpath(command, SHOP)} plan\n")
     print("  README.md            what Runnel is")
     print("  docs/flows.md        how to write a flow")
     print("  docs/testing.md      how to test one")
-    print("  docs/commands.md     everything that you can type")
-    print("  make test            prove it")
+    print("  docs/commands.md     all commands")
+    print("  make test            run all tests")
 
 
 def first_run() -> None:
     chapter(
-        "A project is a folder: files of data, and tasks in Python and SQL",
-        "Its lake is inside it, in .runnel. Nothing else runs: no server, no container.",
+        "A project is a folder with data files, and tasks in Python and SQL",
+        "The lake is in its subfolder .runnel. There is no server and no container.",
     )
     os.chdir(SHOP.parent)
     type_("init", "shop", says="made a project")
@@ -62,8 +62,8 @@ def first_run() -> None:
 
     chapter(
         "First run: two sources, three layers, one commit",
-        "`plan` says what would be done and why. `run` computes it with Spark, checks it, and publishes it whole. "
-        "Spark starts now, which takes a while; the rest of the story keeps it.",
+        "`plan` shows what would be done and why. `run` computes it with Spark, checks it, and publishes all of it. "
+        "Spark starts now, which takes a while; the rest of the demo reuses it.",
     )
     type_("plan", says="3 to compute, 2 to ingest")
     type_("run", says="published commit")
@@ -73,8 +73,8 @@ def first_run() -> None:
 def new_file() -> None:
     chapter(
         "One new file: only its rows, and only its days, are computed",
-        "dwd.paid_orders is made row by row, so the two weeks that were there are not read again. dws.seller_day is "
-        "computed by day: only the days of the file. A run after that finds nothing to do, and makes no commit.",
+        "dwd.paid_orders is computed row by row, so the first two weeks are not read again. dws.seller_day is "
+        "computed by day: only the days of the file. The next run has nothing to do, and makes no commit.",
     )
     shell("cp data/later/week3.csv data/orders/")
     type_("plan", says="1 new file")
@@ -85,8 +85,8 @@ def new_file() -> None:
 def late_order() -> None:
     chapter(
         "A late order: one day of 21 is computed again",
-        "It belongs to 3 January. `--verify` computes everything in full besides, and compares: what was computed by "
-        "slices is what a full computation gives.",
+        "The order is of 3 January. `--verify` also computes everything in full and compares: slices and the full "
+        "computation give the same rows.",
     )
     shell("cp data/later/late.csv data/orders/")
     type_("run", "--verify", says=("slices", "verified", "published commit"))
@@ -95,8 +95,8 @@ def late_order() -> None:
 
 def bad_rows() -> None:
     chapter(
-        "A check fails: nothing of the run is published",
-        "A file has two orders twice, and dwd.paid_orders claims rn.unique(order_id). Readers keep what they had.",
+        "A check fails: the run publishes nothing",
+        "A file has two orders twice, but dwd.paid_orders declares rn.unique(order_id). Readers see the last commit.",
     )
     shell("cp data/later/week4_twice.csv data/orders/week4.csv")
     type_("run", says="unique(order_id)", code=1)
@@ -104,8 +104,8 @@ def bad_rows() -> None:
 
     chapter(
         "Another check sets rows aside: quarantine",
-        "The file is corrected. Three refunds were booked as orders: rn.check(amount > 0, on_fail=quarantine) puts "
-        "them into a table of their own, with the reason, and the rest goes on.",
+        "The file is corrected. Three refunds were booked as orders: rn.check(amount > 0, on_fail=quarantine) moves "
+        "them to a quarantine table, with the reason, and the run continues with the other rows.",
     )
     shell("cp data/later/week4.csv data/orders/week4.csv")
     type_("run", says="3 rows set aside")
@@ -115,8 +115,8 @@ def bad_rows() -> None:
 def code_change() -> None:
     chapter(
         "A branch with a code change",
-        "Orders below 5 should not count. On a branch, main stays as it is; only the task that changed and what "
-        "needs it are computed.",
+        "Orders below 5 should not count. A run on a branch does not change main; only the changed task and the "
+        "tables that depend on it are computed.",
     )
     type_("branch", "dev", says="dev")
     edit("flows/orders.py", ">= min_amount", ">= min_amount + 5")
@@ -125,8 +125,8 @@ def code_change() -> None:
     type_("diff", "main", "dev", says="dws.seller_day")
 
     chapter(
-        "Merge: what the branch computed is taken as it is",
-        "After it main has the new code's results, and a run finds nothing to do.",
+        "Merge: main takes the tables of the branch without computing them again",
+        "Then main has the results of the new code, and a run has nothing to do.",
     )
     type_("merge", "dev", says="merged dev into main")
     type_("run", says="nothing to do: 5 skipped")
@@ -135,7 +135,7 @@ def code_change() -> None:
 
 def provenance() -> None:
     chapter(
-        "Where does a number come from? Does it come out again?",
+        "Where does a number come from? Can it be reproduced?",
         "`why` names the inputs' versions, the code, the parameters and the checks. `replay` runs a commit's own code "
         "on its own inputs and compares: here for every commit in which a task computed something.",
     )
@@ -149,8 +149,8 @@ def provenance() -> None:
 
 def versions() -> None:
     chapter(
-        "Everything is versioned: undo, time travel, files too",
-        "Revert is one new commit; history stays. Any commit, tag or time can be asked.",
+        "Everything is versioned: undo, time travel, and files",
+        "A revert is one new commit; history stays. You can query any commit, tag or time.",
     )
     type_("tag", "january", says="january")
     type_("revert", "main", says="reverted")
@@ -166,11 +166,11 @@ def chapter(title: str, text: str) -> None:
 
 
 def type_(*words: str, says: str | tuple[str, ...], code: int = 0) -> None:
-    """Run a command, and end the story where it does not say what it should."""
+    """Run a command, and end the demo if it does not print what it should."""
     shown = " ".join(f'"{word}"' if " " in word or "*" in word else word for word in words)
     typed(f"runnel {shown}")
     sys.argv = ["runnel", *words]
-    out, err = Told(sys.stdout), Told(sys.stderr)
+    out, err = CapturedOutput(sys.stdout), CapturedOutput(sys.stderr)
     sys.stdout, sys.stderr = out, err
     ended = 0
     try:
@@ -181,13 +181,15 @@ def type_(*words: str, says: str | tuple[str, ...], code: int = 0) -> None:
         sys.stdout, sys.stderr = out.through, err.through
         sys.stdout.flush()
     said = out.getvalue() + err.getvalue()
-    wrong = [f"it ended with {ended}, not {code}"] if ended != code else []
-    wrong += [f"it does not say {text!r}" for text in ((says,) if isinstance(says, str) else says) if text not in said]
+    wrong = [f"it exited with {ended}, not {code}"] if ended != code else []
+    wrong += [
+        f"it does not print {text!r}" for text in ((says,) if isinstance(says, str) else says) if text not in said
+    ]
     if wrong:
-        sys.exit(f"\nthe story broke at `runnel {shown}`: {', '.join(wrong)}")
+        sys.exit(f"\nthe demo failed at `runnel {shown}`: {', '.join(wrong)}")
 
 
-class Told(io.StringIO):
+class CapturedOutput(io.StringIO):
     """Text that is shown and kept."""
 
     def __init__(self, through: io.TextIOBase) -> None:
@@ -223,7 +225,7 @@ def edit(path: str, before: str, after: str) -> None:
     file = Path(path)
     text = file.read_text()
     if before not in text:
-        sys.exit(f"the story broke: {path} has no {before!r}")
+        sys.exit(f"the demo failed: {path} has no {before!r}")
     file.write_text(text.replace(before, after))
 
 

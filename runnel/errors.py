@@ -62,7 +62,7 @@ class VersionConflict(RunnelError):
     def __init__(self, branch: str, tables: Sequence[str]) -> None:
         super().__init__(
             "PUBLISH_MOVED",
-            f"{join_names(tables)} moved on branch `{branch}` while this write was under way",
+            f"{join_names(tables)} moved on branch `{branch}` while this write was running",
             fix="run it again: it starts from the new version",
         )
         self.branch = branch
@@ -96,13 +96,13 @@ class Cancelled(RunnelError):
 
 
 def error_from_json(fields: Mapping[str, object] | None) -> RunnelError:
-    """Return an error that another process has told.
+    """Return an error that another process has reported.
 
     >>> error_from_json(Mistake("NAME_TAG", "no").to_json_with_kind())
     Mistake('no')
     """
     if fields is None:
-        return RunnelError("RUN_LOST", "nobody said how the run ended", fix="run it again")
+        return RunnelError("RUN_LOST", "the run ended without a result", fix="run it again")
     kinds: dict[object, type[RunnelError]] = {kind.__name__: kind for kind in _walk_subclasses(RunnelError)}
     by_exit_code: dict[object, type[RunnelError]] = {
         error_type.exit_code: error_type for error_type in (Mistake, Unreachable, Cancelled)
@@ -126,7 +126,7 @@ _DISK_FULL_PHRASES = ("No space left on device", "database or disk is full")
 
 
 def find_disk_full(error: BaseException) -> NoRoom | None:
-    """Return what to tell where an error comes of a full disk, whoever met it; else None.
+    """Return the error to raise if a full disk caused `error`, else None.
 
     >>> find_disk_full(OSError(errno.ENOSPC, "No space left on device")).code
     'DISK_FULL'
@@ -141,7 +141,7 @@ def find_disk_full(error: BaseException) -> NoRoom | None:
         is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
         if is_full or any(phrase in str(cause) for phrase in _DISK_FULL_PHRASES):
             what = "no space left on device; nothing was published"
-            return NoRoom("DISK_FULL", what, fix="free some space, then repeat")
+            return NoRoom("DISK_FULL", what, fix="free some space, then run it again")
         visited_ids.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None

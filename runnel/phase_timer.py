@@ -90,15 +90,3 @@ def measure_phase(name: str) -> Iterator[None]:
         return
     with clock.enter_phase(name):
         yield
-
-
-def sum_durations(segments: "tuple[PhaseSegment, ...]") -> dict[str, float]:
-    """Return the seconds of each phase.
-
-    >>> sum_durations((PhaseSegment("plan", 0.0, 1.0), PhaseSegment("read", 1.0, 3.5), PhaseSegment("plan", 3.5, 4.0)))
-    {'plan': 1.5, 'read': 2.5}
-    """
-    totals: dict[str, float] = {}
-    for segment in segments:
-        totals[segment.phase] = totals.get(segment.phase, 0.0) + segment.seconds
-    return totals

@@ -20,49 +20,49 @@ from runnel.thread_interrupt import list_abandoned_threads
 
 _COMMANDS = {
     # name: (module, help text in `runnel --help`)
-    "init": ("flow.init", "Make a project that runs at once."),
+    "init": ("flow.init", "Create a project that is ready to run."),
     "validate": ("flow.validate", "Show all mistakes of a project."),
-    "doctor": ("flow.doctor", "Say what is installed, reachable, wrong."),
+    "doctor": ("flow.doctor", "Check what is installed and reachable."),
     "plan": ("flow.run", "Show what would be computed and why."),
     "run": ("flow.run", "Plan, compute, check, publish."),
     "backfill": ("flow.backfill", "Compute the slices of some days again."),
     "backfills": ("flow.backfill", "List backfills; pause, resume or cancel one."),
-    "up": ("flow.up", "Answer, schedule and compute, until stopped."),
+    "up": ("flow.up", "Start the service: REST API, schedules, workers."),
     "down": ("flow.up", "Stop what `runnel up` started."),
-    "status": ("flow.status", "Say how the service, streams and sources are."),
-    "worker": ("flow.up", "Compute as one more worker of a lake."),
-    "stream": ("flow.status", "Repair streams: let one begin anew."),
+    "status": ("flow.status", "Show the state of the service, streams and sources."),
+    "worker": ("flow.up", "Start an additional worker of a lake."),
+    "stream": ("flow.status", "Repair streams: restart one from the beginning."),
     "sinks": ("flow.sinks", "List sinks; deliver to them now."),
     "load": ("lake.load", "Add data by hand: CSV, JSON lines, Parquet."),
     "put": ("lake.files", "Put files into a file table."),
     "get": ("lake.files", "Get files out of a file table."),
     "ls": ("lake.files", "List the files of a file table."),
     "rm": ("lake.files", "Remove files from a file table."),
-    "query": ("lake.query", "Ask the lake, in Spark SQL."),
+    "query": ("lake.query", "Query the lake in Spark SQL."),
     "tables": ("lake.tables", "List the tables."),
     "table": ("lake.tables", "Show one table: schema, versions, size."),
-    "log": ("lake.log", "Show the history."),
+    "log": ("lake.log", "Show the history of commits."),
     "show": ("lake.log", "Show one commit."),
-    "why": ("flow.why", "Show why a table holds what it holds."),
+    "why": ("flow.why", "Show the provenance of a table."),
     "lineage": ("flow.lineage", "Show the graph around a table."),
     "replay": ("flow.replay", "Compute a commit again, and compare."),
     "runs": ("flow.runs", "List runs, or show one."),
     "logs": ("flow.runs", "Print the log of a run."),
-    "cancel": ("flow.cancel_retry", "Stop a run that waits or goes on."),
-    "retry": ("flow.cancel_retry", "Run again what a run was asked for."),
+    "cancel": ("flow.cancel_retry", "Stop a queued or running run."),
+    "retry": ("flow.cancel_retry", "Repeat a run."),
     "schedules": ("flow.schedules", "List schedules; pause or resume one."),
     "diff": ("lake.diff", "Compare two versions of the lake."),
     "branch": ("lake.branch", "List, create or delete branches."),
     "tag": ("lake.branch", "List, create or delete tags."),
     "merge": ("lake.merge", "Merge a branch."),
     "revert": ("lake.merge", "Undo a commit with a new one."),
-    "rewind": ("lake.rewind", "Read a source again from an earlier position on."),
+    "rewind": ("lake.rewind", "Read a source again from an earlier position."),
     "quarantine": ("lake.quarantine", "Show rows that were set aside, or release them."),
-    "token": ("flow.token", "Make, list and revoke tokens of the service."),
-    "gc": ("lake.upkeep", "Remove what no retained version needs."),
+    "token": ("flow.token", "Create, list and revoke tokens for the service."),
+    "gc": ("lake.upkeep", "Remove files that no retained version needs."),
     "compact": ("lake.upkeep", "Rewrite small files into large ones."),
-    "erase": ("lake.upkeep", "Remove rows through all retained versions."),
-    "fsck": ("lake.upkeep", "Check the lake; mend a moved one."),
+    "erase": ("lake.upkeep", "Remove rows from all retained versions."),
+    "fsck": ("lake.upkeep", "Check the lake; repair a moved one."),
 }
 _HIDDEN = {"service": "flow.up"}  # started by other commands
 
@@ -101,10 +101,21 @@ class LazyCommandGroup(click.Group):
 
 @click.command(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "-C", "--project", type=click.Path(path_type=Path), default=None, metavar="DIR", help="The project's folder."
+    "-C",
+    "--project",
+    type=click.Path(path_type=Path),
+    default=None,
+    metavar="DIR",
+    help="Folder of the project; by default the current folder or one above it.",
 )
-@click.option("--env", default=None, metavar="NAME", help="Lay runnel.NAME.toml over runnel.toml.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set section.key, or a parameter.")
+@click.option("--env", default=None, metavar="NAME", help="Apply runnel.NAME.toml over runnel.toml.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a setting (section.key) or a task parameter.",
+)
 @click.version_option(package_name="runnel", message="runnel %(version)s")
 @click.pass_context
 def runnel(ctx: click.Context, project: Path | None, env: str | None, overrides: tuple[str, ...]) -> None:
@@ -175,7 +186,7 @@ def _describe_unexpected(error: Exception) -> RunnelError:
     if (no_space_error := find_disk_full(error)) is not None:
         return no_space_error
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        what = f"not allowed: {error.filename or error}"
+        what = f"permission denied: {error.filename or error}"
         return RunnelError("NOT_ALLOWED", what, fix="check the permissions of that file or folder")
     path = _write_trace(error)
     what = f"unexpected {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -19,9 +19,9 @@ _PHASE_STYLES = {  # the letter of each phase, for output without colours, and i
 }
 _TIMELINE_TEXTS = {
     "queue": "in the queue",
-    "again": "until somebody else was faster",
+    "again": "until another write was published first",
     "plan": "planning",
-    "spark": "until Spark was there",
+    "spark": "until Spark started",
     "steps": "in steps",
     "verify": "verifying",
     "publish": "publishing",

@@ -58,7 +58,7 @@ def find_project_lines(trace: TracebackType | None, root: str) -> list[tuple[Sou
 
 
 def is_project_file(file: str, root: str) -> bool:
-    """Tell whether a file is the project's own: in its folder, and not of a package installed there.
+    """Return whether a file is the project's own: in its folder, and not of a package installed there.
 
     >>> is_project_file("/p/flows/a.py", "/p")
     True

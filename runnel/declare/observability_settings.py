@@ -38,5 +38,5 @@ def telemetry_settings(endpoint: str, headers: Mapping[str, str]) -> TelemetrySe
 def _refuse_invalid_address(name: str, address: str, prefixes: tuple[str, ...]) -> None:
     remainder = next((address.removeprefix(prefix) for prefix in prefixes if address.startswith(prefix)), "")
     if address and not remainder.strip("/"):
-        what = f"`{name}` is no address"
+        what = f"`{name}` is not an address"
         raise Mistake("PROJECT_SETTING", what, fix=f"start it with {' or '.join(prefixes)}")

@@ -82,7 +82,7 @@ def find_root(start: Path) -> Path:
     raise Mistake(
         "PROJECT_NOT_FOUND",
         f"there is no {SETTINGS_FILE} in {start} or above it",
-        fix="`runnel init` makes a project here; `-C DIR` names another folder",
+        fix="`runnel init` creates a project here; `-C DIR` names another folder",
     )
 
 
@@ -160,7 +160,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _is_pointer(value: Any) -> bool:
-    """Tell whether a value only points to the real one: `{ env = }` or `{ file = }`."""
+    """Return whether a value only points to the real one: `{ env = }` or `{ file = }`."""
     return isinstance(value, dict) and set(value) in ({"env"}, {"file"})
 
 
@@ -249,7 +249,7 @@ def _resolve_value(name: str, value: Any, root: Path, environ: Mapping[str, str]
     else:
         path = root / value["file"]
         if not path.is_file():
-            raise Mistake("PROJECT_SECRET", f"`{name}` comes from {path}, which is not there", fix="create the file")
+            raise Mistake("PROJECT_SECRET", f"`{name}` comes from {path}, which does not exist", fix="create the file")
         resolved = path.read_text(encoding="utf-8").strip()
     secrets.add(resolved)
     return resolved
@@ -271,7 +271,7 @@ def _absolute_path(location: str, root: Path) -> str:
     if odd_characters := sorted(_ODD_CHARACTERS & set(path)):
         what = (
             f"the folder {path} has {' '.join(odd_characters)} in its name, "
-            "which database addresses and globs read otherwise"
+            "which have a special meaning in database addresses and globs"
         )
         raise Mistake("PROJECT_PATH", what, fix="move the project, or set lake.catalog and lake.warehouse elsewhere")
     return path

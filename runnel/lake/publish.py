@@ -16,7 +16,7 @@ from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.catalog.lock import lock_lake
-from runnel.lake.control import run_queue
+from runnel.lake.control import run_claims
 from runnel.lake.flow_state import ingest_positions, streams
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.history.adopt import adopt_in_transaction, record_commit
@@ -70,12 +70,16 @@ def publish(db: Database, draft: CommitDraft) -> Commit:
     return commit
 
 
-def retry_on_conflict(operation: Callable[[], T], attempts: int = 50) -> T:
-    """Return what `operation` returns; call it again, on the new base, after each version conflict."""
+def retry_on_conflict(operation: Callable[[], T], attempts: int = 50, conflict: type[Exception] = VersionConflict) -> T:
+    """Return what `operation` returns; call it again, on the new base, after each version conflict.
+
+    There are no pauses, as a new base is there already; so this needs no `backoff`, which would load tenacity for
+    every commit.
+    """
     for _ in range(attempts - 1):
         try:
             return operation()
-        except VersionConflict:
+        except conflict:
             continue
     return operation()
 
@@ -120,7 +124,7 @@ def _publish_in_transaction(db: Database, connection: Connection, draft: CommitD
     if draft.batch is not None:
         streams.record_batch(connection, draft.batch, commit.id, db.now(connection))
     if draft.claim is not None:
-        run_queue.record_commit(connection, draft.claim, commit.id)
+        run_claims.record_commit(connection, draft.claim, commit.id)
     failpoints.reach(failpoints.PUBLISH_BEFORE_COMMIT)
     return commit
 
@@ -133,7 +137,7 @@ def _check_leases(connection: Connection, draft: CommitDraft) -> None:
     if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == draft.pin)).first() is None:
         raise RunnelError(
             "PUBLISH_LEASE_LOST",
-            "this write was stopped for so long that its lease ended and its files may have been swept",
+            "this write was paused for so long that its lease expired, and gc may have removed its files",
             fix="run it again",
         )
 

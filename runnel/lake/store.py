@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.author import default_author
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
@@ -102,7 +102,7 @@ class Store:
             raise Mistake(
                 "LAKE_MOVED",
                 f"this lake's files were written for {recorded}, but it is now at {self.warehouse}",
-                fix="run `runnel fsck --relocate` to mend its metadata, or move the folder back",
+                fix="run `runnel fsck --relocate` to update its metadata, or move the folder back",
             )
 
     def commit(self, ref: str = "main") -> Commit:
@@ -153,11 +153,10 @@ class Store:
     def unknown_table_error(self, table: TableName, commit: Commit) -> Mistake:
         """Return the error for a table that a commit does not have."""
         existing_names = [str(name) for name in self.state(commit)]
-        close = find_nearest(str(table), existing_names)
         return Mistake(
             "TABLE_UNKNOWN",
             f"there is no table `{table}` on branch `{commit.branch}` at {commit.id[:8]}"
-            + (f"; close: `{close}`" if close else ""),
+            + did_you_mean(str(table), existing_names),
             fix="`runnel tables` lists them",
         )
 

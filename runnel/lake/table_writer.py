@@ -1,15 +1,11 @@
 """Edit a table of a branch and publish it; retry on the new version after a version conflict."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.manifest import DataFile
-
-from runnel.errors import Conflict
 from runnel.lake.history.commits import Commit, CommitChange
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
-from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish_with_retry
 from runnel.model.table_version import TableVersion
@@ -17,31 +13,6 @@ from runnel.model.table_version import TableVersion
 if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
-
-
-def append_files(
-    store: "Store",
-    branch: str,
-    table: "TableName",
-    files: Sequence[DataFile],
-    message: str,
-    *,
-    base: str,
-    pin: str | None = None,
-) -> Commit:
-    """Add data files to an existing table, and publish it.
-
-    The files were written for the version `base`. They fit any later version, because columns and partitions are
-    identified by id, unless the table was dropped and created again.
-    """
-
-    def build_edit(version: TableVersion) -> VersionEdit:
-        if load_metadata(store, version.location).table_uuid != load_metadata(store, base).table_uuid:
-            what = f"`{table}` was dropped and created anew on branch `{branch}` while rows were written to it"
-            raise Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the new table")
-        return VersionEdit(added=files)
-
-    return publish_edit(store, branch, table, build_edit, message, pin=pin)
 
 
 def publish_edit(

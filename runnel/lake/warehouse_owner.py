@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "_runnel_lake.json"
 _ADOPT_HINT = (
-    "if this catalog shall own the warehouse from now on: runnel fsck --adopt; "
+    "to make this catalog the owner of the warehouse: runnel fsck --adopt; "
     "the next gc then deletes every file that this catalog does not know"
 )
 
@@ -65,7 +65,7 @@ def owner_file_location(warehouse: str) -> str:
 
 
 def is_local_warehouse(warehouse: str) -> bool:
-    """Tell whether the owner can be read without the library for object stores."""
+    """Return whether the owner can be read without the library for object stores."""
     return warehouse.startswith("/")
 
 
@@ -99,7 +99,7 @@ def confirm_owner(store: "Store") -> None:
     """Raise unless the owner file names this lake and this catalog; called before files are deleted."""
     check_owner(store)
     if read_owner(store) is None:
-        what = f"{owner_file_location(store.warehouse)}, which says whose the warehouse is, can't be written"
+        what = f"{owner_file_location(store.warehouse)}, which records the owner of the warehouse, can't be written"
         raise RunnelError("LAKE_OWNER_FILE", what, fix="check who owns the warehouse's folder, then repeat")
 
 
@@ -129,7 +129,7 @@ def read_owner(store: "Store") -> WarehouseOwner | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError) as error:
-        what = f"{location}, which says whose the warehouse is, can't be read"
+        what = f"{location}, which records the owner of the warehouse, can't be read"
         raise CorruptData("LAKE_OWNER_FILE", what, fix=f"restore it from a backup; or, {_ADOPT_HINT}") from error
 
 
@@ -196,7 +196,7 @@ def _is_owned_by_store(owner: WarehouseOwner, store: "Store", identity: _Catalog
 
 
 def _is_copied_folder(owner: WarehouseOwner, store: "Store", identity: _CatalogIdentity) -> bool:
-    """Tell whether the owner file belongs to a folder of this lake that was moved or copied."""
+    """Return whether the owner file belongs to a folder of this lake that was moved or copied."""
     return owner.lake == identity.lake and owner.warehouse != store.warehouse
 
 
@@ -213,7 +213,7 @@ def _is_same_catalog(owner: WarehouseOwner, db: "Database", database: str | None
 
 
 def _has_files(store: "Store") -> bool:
-    """Tell whether a warehouse holds files other than the owner file and the catalog database."""
+    """Return whether a warehouse holds files other than the owner file and the catalog database."""
     from runnel.lake.iceberg.file_io import list_files
 
     return any(
@@ -226,7 +226,7 @@ def _foreign_owner_error(owner: WarehouseOwner, store: "Store", *, is_copy: bool
     current_catalog = format_catalog_url(store.db)
     what = f"the warehouse {store.warehouse} belongs to the lake {owner.lake} with the catalog {owner.catalog}, "
     if owner.catalog == current_catalog:
-        what += "but what is now at that address is another database"
+        what += "but the database at that address is now a different one"
     else:
         what += f"not to the catalog {current_catalog}" + (", which is a copy of it" if is_copy else "")
     fix = f"set lake.catalog in runnel.toml to {owner.catalog}, or restore it from a backup; or, {_ADOPT_HINT}"
@@ -240,6 +240,6 @@ def _unknown_files_error(store: "Store") -> Mistake:
 
 
 def is_catalog_file(store: "Store", path: str) -> bool:
-    """Tell whether a file is the catalog database itself, should someone keep it inside the warehouse."""
+    """Return whether a file is the catalog database itself, should someone keep it inside the warehouse."""
     database = store.db.url.database if store.db.is_sqlite else None
     return database is not None and os.path.realpath(path).startswith(os.path.realpath(database))

@@ -25,7 +25,7 @@ class RequestedDays:
 
 
 def parse_date_range(first: str | dt.date, last: str | dt.date) -> DateRange:
-    """Return the days between two, both included.
+    """Return the range between two days, both included.
 
     >>> parse_date_range("2026-01-01", "2026-01-07")
     DateRange(first=datetime.date(2026, 1, 1), last=datetime.date(2026, 1, 7), is_start=True)
@@ -33,12 +33,12 @@ def parse_date_range(first: str | dt.date, last: str | dt.date) -> DateRange:
     date_range = DateRange(_parse_date(first, "--from"), _parse_date(last, "--to"))
     if date_range.first > date_range.last:
         what = f"--from {date_range.first} is after --to {date_range.last}"
-        raise Mistake("BACKFILL_ORDER", what, fix="both days are included; for one day give it twice")
+        raise Mistake("BACKFILL_ORDER", what, fix="both days are included; for a single day, pass it twice")
     return date_range
 
 
 def parse_chunk_days(value: str | int | None) -> int | None:
-    """Return how many days a chunk has.
+    """Return the number of days in a chunk.
 
     >>> parse_chunk_days("7d"), parse_chunk_days("30 days"), parse_chunk_days(None)
     (7, 30, None)

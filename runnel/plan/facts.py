@@ -30,7 +30,7 @@ class SourceChanges:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.new or self.changed or self.removed or self.description)
 
 
@@ -58,7 +58,7 @@ class Facts(Protocol):
     def changed_slices(
         self, table: TableName, before: TableVersion, after: TableVersion, expressions: tuple[str, ...]
     ) -> tuple[ChangedSlice, ...] | None:
-        """Return the slices in which two versions differ, named by expressions; None if file metadata can't tell."""
+        """Return the slices in which two versions differ, named by expressions; None if file metadata is not enough."""
 
     def slice_count(self, table: TableName, head: TableVersion, expressions: tuple[str, ...]) -> int | None:
         """Return how many slices a version has, named by expressions; None if only Spark can count them."""

@@ -17,7 +17,7 @@ def refuse_missing(task: Task, missing: Iterable[TableName]) -> None:
             "PLAN_INPUT_MISSING",
             f"{task.table} reads {join_names(tables)}, which {'do' if len(tables) > 1 else 'does'} not exist yet",
             at=str(task.place),
-            fix=f"run with -s +{task.table}, which makes what it needs",
+            fix=f"run with -s +{task.table}, which also computes its inputs",
         )
 
 
@@ -38,7 +38,7 @@ def describe_missing_input(flow: Flow, task: Task, table: TableName, selected: f
 
 def describe_missing_log(source: Source, log: TableName) -> Mistake:
     """Return the mistake of a table whose change log is empty and gets no rows."""
-    what = f"{source.table} follows from its log {log}, which does not exist"
+    what = f"{source.table} is built from its log {log}, which does not exist"
     return Mistake(
         "PLAN_INPUT_MISSING", what, at=str(source.place), fix=f"runnel rewind {log} --to REF reads its source again"
     )
@@ -48,9 +48,11 @@ def describe_no_files(source: Source, changes: SourceChanges) -> Mistake:
     """Return the mistake of a source that never had anything to read."""
     problem = changes.problem or ""
     if not isinstance(source.origin, Files):
-        fix = f"run again when there is something; what was read before a revert, runnel rewind {source.table} --to REF"
+        fix = f"run again when there is something to read; runnel rewind {source.table} --to REF"
         what = f"{source.table} has nothing to read, and no table yet: {problem}"
-        return Mistake("SOURCE_NOTHING", what, at=str(source.place), fix=f"{fix} reads again")
+        return Mistake(
+            "SOURCE_NOTHING", what, at=str(source.place), fix=f"{fix} reads again what was read before a revert"
+        )
     glob = source.origin.glob
     if changes.unfinished_files:
         what = f"{source.table} has nothing to read yet: {describe_unfinished_files(changes.unfinished_files)}"

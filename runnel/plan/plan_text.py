@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Sequence
 from textwrap import wrap
 
+from runnel.errors import plural
 from runnel.plan import reasons
-from runnel.plan.reasons import format_count
 from runnel.plan.steps import Plan, PlanStep
 
 WIDTH = 80
 _AMOUNT = re.compile(r"(?<=\d) (?=[A-Za-z])")
 _UNBROKEN = "\u00a0"  # textwrap does not break lines here
 _NARROWEST = 30  # if the column of reasons were narrower, each reason gets its own line
-_EXPECTED = "~ expected: decided again when its inputs are there"
-_ANALYSED = "? analysed first: skipped where the task does not use what changed"
+_EXPECTED = "~ expected: decided again when its inputs are ready"
+_ANALYSED = "? analysed first: skipped if the task does not use what changed"
 
 
 def format_plan(plan: Plan, *, all_steps: bool = False, width: int = WIDTH) -> str:
@@ -35,7 +35,7 @@ def format_plan(plan: Plan, *, all_steps: bool = False, width: int = WIDTH) -> s
 
 
 def format_bytes(number: int) -> str:
-    """Return a number of bytes.
+    """Format a number of bytes for people.
 
     >>> format_bytes(512), format_bytes(1536), format_bytes(3 * 2**30)
     ('512 B', '1.5 KiB', '3.0 GiB')
@@ -86,7 +86,7 @@ def _format_reads(step: PlanStep) -> str:
 
 
 def _format_amount(rows: int | None, size_bytes: int | None) -> str:
-    amounts = [format_count(rows, "row")] if rows else []
+    amounts = [plural(rows, "row")] if rows else []
     return ", ".join([*amounts, format_bytes(size_bytes)] if size_bytes else amounts)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runnel.errors import join_names
+from runnel.errors import join_names, plural
 from runnel.model.change_size import ChangeSize
 from runnel.model.date_range import DateRange
 from runnel.model.task_result import TaskResult
@@ -15,19 +15,10 @@ NOTHING_NEW = "nothing new"
 BY_HAND = "filled by hand"
 QUIET_REASONS = frozenset({UNCHANGED, NO_NEW_FILES, NOTHING_NEW, BY_HAND})  # ordinary reasons to skip, not listed
 VOLATILE = "volatile: never skipped"
-REFRESH = "asked for by --full-refresh"
+REFRESH = "requested by --full-refresh"
 NOT_YET = "not computed yet"
 REAPPLIED = "its log, or how it is applied, changed"
 _SHOWN_REASONS = 3
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a number of things.
-
-    >>> format_count(1204, "row"), format_count(1, "new file")
-    ('1,204 rows', '1 new file')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_outside_change(table: TableName) -> str:
@@ -37,7 +28,7 @@ def describe_outside_change(table: TableName) -> str:
 
 def describe_backfill(days: DateRange) -> str:
     """Return the reason that a backfill requested these days."""
-    return f"asked for by backfill, {days}"
+    return f"requested by backfill, {days}"
 
 
 def describe_known_result(result: TaskResult, branch: str | None) -> str:
@@ -54,7 +45,7 @@ def describe_start(result: TaskResult, branch: str | None) -> str:
 
 
 def describe_change(table: TableName, change: ChangeSize) -> str:
-    """Return how a table changed.
+    """Describe how a table changed.
 
     >>> describe_change(TableName("ods", "orders"), ChangeSize(rows_added=1204, files_added=2))
     'ods.orders gained 1,204 rows in 2 files'
@@ -79,7 +70,7 @@ def describe_change(table: TableName, change: ChangeSize) -> str:
 
 
 def describe_source_changes(changes: SourceChanges) -> str:
-    """Return what a source has, of files or of whatever it tells.
+    """Describe the changes of a source: the number of files, or its own description.
 
     >>> describe_source_changes(SourceChanges(new=2, changed=1, removed=1))
     '2 new files, 1 changed, 1 gone'
@@ -96,23 +87,23 @@ def describe_source_changes(changes: SourceChanges) -> str:
         (changes.removed, "", " gone"),
     ):
         if number and not first:
-            first = f"{number:,} {prefix}file{'' if number == 1 else 's'}{suffix}"
+            first = plural(number, f"{prefix}file") + suffix
         elif number:
             more_counts.append(f"{number:,} {(prefix + suffix).strip()}")
     return ", ".join([first, *more_counts])
 
 
 def describe_renamed_files(number: int) -> str:
-    """Return what is said of files whose rows are there already.
+    """Describe renamed files, whose rows are already in the table.
 
     >>> describe_renamed_files(1)
     '1 file renamed'
     """
-    return f"{number:,} file{'' if number == 1 else 's'} renamed"
+    return f"{plural(number, 'file')} renamed"
 
 
 def describe_unfinished_files(files: Sequence[str]) -> str:
-    """Return which files are left alone since they are still being written, or nothing.
+    """Describe the files that are not read because they are still being written; empty if there are none.
 
     >>> describe_unfinished_files(["a.csv"]), describe_unfinished_files(["a.csv", "b.csv"])
     ('a.csv is still being written', '2 files are still being written')
@@ -125,18 +116,18 @@ def describe_unfinished_files(files: Sequence[str]) -> str:
 
 
 def join_reasons(texts: Sequence[str], noun: str = "input") -> str:
-    """Return several reasons as one, the first few in full.
+    """Join several reasons into one, the first few in full.
 
     >>> join_reasons(["a moved", "b moved", "c moved", "d moved"])
     'a moved; b moved; c moved; and 1 more input changed'
     """
     remaining = len(texts) - _SHOWN_REASONS
-    more = [f"and {remaining} more {noun}{'' if remaining == 1 else 's'} changed"] if remaining > 0 else []
+    more = [f"and {plural(remaining, f'more {noun}')} changed"] if remaining > 0 else []
     return "; ".join([*texts[:_SHOWN_REASONS], *more])
 
 
 def _format_rows_in_files(rows: int, files: int) -> str:
-    return f"{format_count(rows, 'row')} in {format_count(files, 'file')}"
+    return f"{plural(rows, 'row')} in {plural(files, 'file')}"
 
 
 def _join_phrases(parts: Sequence[str]) -> str:

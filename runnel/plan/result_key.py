@@ -20,7 +20,7 @@ def compute_task_key(task: "Task", digest: str, inputs: "Mapping[TableName, Tabl
 
 
 def compute_result_key(digest: str, contents: Mapping[TableName, str]) -> str:
-    """Return the key of what a task with this fingerprint makes of inputs with these contents.
+    """Return the key of the result of a task with this fingerprint and inputs with these contents.
 
     Which parameter gets which table is part of the fingerprint.
 

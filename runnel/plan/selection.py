@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from runnel.declare.model.endpoints import Changes
 from runnel.declare.model.flow import Flow, log_table_of
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, close_hint, did_you_mean, find_nearest, join_names
 from runnel.names import TableName, quote_value
 from runnel.plan.graph import Graph
 
@@ -80,8 +80,7 @@ def parse_selector(text: str) -> Selector:
         if "+" in value:
             raise _describe_malformed(text, "has a + in its middle")
     elif method not in METHODS:
-        close = find_nearest(method, METHODS)
-        raise _describe_malformed(text, f"has the unknown method `{method}`" + (f"; close: `{close}`" if close else ""))
+        raise _describe_malformed(text, f"has the unknown method `{method}`" + did_you_mean(method, METHODS))
     elif not value:
         raise _describe_malformed(text, f"has nothing after `{method}:`")
     above, below = (int(match[side]) if match[side] else None for side in ("above", "below"))
@@ -121,7 +120,7 @@ class _SelectionResolver:
         return frozenset(selected)
 
     def find_start_tables(self, selector: Selector) -> frozenset[TableName]:
-        """Return the tables that a selector names by itself, without following its `+`."""
+        """Return the tables that a selector names directly, without following its `+`."""
         if selector.method == "state":
             return self.find_modified(selector)
         if selector.method == "tag":
@@ -143,13 +142,10 @@ class _SelectionResolver:
 
     def find_modified(self, selector: Selector) -> frozenset[TableName]:
         if selector.value not in STATES:
-            close = find_nearest(selector.value, STATES)
-            problem = f"asks for the unknown state `{selector.value}`" + (f"; close: `{close}`" if close else "")
+            problem = f"asks for the unknown state `{selector.value}`" + did_you_mean(selector.value, STATES)
             raise _describe_malformed(selector.text, problem)
         if self.modified is None:
-            raise _describe_malformed(
-                selector.text, "asks what was modified, but there is nothing here to compare with"
-            )
+            raise _describe_malformed(selector.text, "asks for modified tables, but there is nothing to compare with")
         return frozenset(self.modified()) & frozenset(self.graph.inputs)
 
     def find_tagged(self, value: str) -> set[TableName]:
@@ -177,7 +173,7 @@ def _tags_of(flow: Flow, table: TableName) -> tuple[str, ...]:
 
 
 def _is_in_path(file: str, path: str) -> bool:
-    """Tell whether a file is the one that a path names, or in that folder.
+    """Return whether a file is the one that a path names, or in that folder.
 
     >>> _is_in_path("flows/dws/a.sql", "./flows/dws/"), _is_in_path("flows/dws2/a.sql", "flows/dws")
     (True, False)
@@ -202,7 +198,7 @@ def _describe_empty_selection(selector: Selector, candidates: Iterable[str]) -> 
     choices = sorted(candidates)
     close = find_nearest(selector.value, choices)
     start = f"{selector.method}:" if selector.method else ""
-    what = f"{quote_value(selector.text)} selects no table" + (f"; close: `{start}{close}`" if close else "")
+    what = f"{quote_value(selector.text)} selects no table" + close_hint(start + close if close else None)
     if not choices:
         fix = "nothing has a tag yet: add tags= to a task" if selector.method == "tag" else "declare a task or a source"
     else:

@@ -27,7 +27,7 @@ class SliceSelection:
 
     @property
     def is_most(self) -> bool:
-        """Tell whether so many slices changed that computing everything is cheaper."""
+        """Return whether so many slices changed that computing everything is cheaper."""
         return self.keys is not None and is_most_slices(len(self.keys), self.total)
 
     @property
@@ -46,7 +46,7 @@ class SliceSelection:
 
 
 def is_most_slices(changed: int, total: int | None) -> bool:
-    """Tell whether so many slices changed that computing all is cheaper.
+    """Return whether so many slices changed that computing all is cheaper.
 
     >>> is_most_slices(2, 365), is_most_slices(300, 365), is_most_slices(3, None)
     (False, True, False)
@@ -79,7 +79,7 @@ def explain_unsliced_input(task: Task, table: TableName) -> str:
     """Return why an input has no slices."""
     if ALL_SLICES in {dict(task.options.by_input).get(parameter) for parameter in _input_parameters(task, table)}:
         return "each slice reads all of it"
-    return f"it has no {join_names(task.options.by)} to tell slices by"
+    return f"it has no {join_names(task.options.by)} to split slices by"
 
 
 def explain_unsliced_task(task: Task) -> str:
@@ -96,7 +96,7 @@ def may_have_slices(task: Task, table: TableName) -> bool:
 
 
 def is_reference(task: Task, table: TableName) -> bool:
-    """Tell whether changes of an input alone recompute nothing."""
+    """Return whether a change of only this input recomputes nothing."""
     return bool(task.options.reference) and set(_input_parameters(task, table)) <= set(task.options.reference)
 
 
@@ -115,7 +115,7 @@ def lookback_of(task: Task, table: TableName) -> int:
 
 
 def add_following_keys(keys: Iterable[SliceValue], number: int) -> tuple[SliceValue, ...] | None:
-    """Return keys with those of the `number` slices after each; None where they can't be counted on.
+    """Return keys with those of the `number` slices after each; None if later keys can't be computed.
 
     >>> add_following_keys([(1,), (2,)], 2), add_following_keys([("a",)], 1), add_following_keys([(dt.date.max,)], 1)
     (((1,), (2,), (3,), (4,)), None, ((datetime.date(9999, 12, 31),),))
@@ -124,7 +124,7 @@ def add_following_keys(keys: Iterable[SliceValue], number: int) -> tuple[SliceVa
 
 
 def add_preceding_keys(keys: Iterable[SliceValue], number: int) -> tuple[SliceValue, ...] | None:
-    """Return keys with those of the `number` slices before each; None where they can't be counted back.
+    """Return keys with those of the `number` slices before each; None if earlier keys can't be computed.
 
     >>> add_preceding_keys([(dt.date(2026, 1, 1),)], 1)
     ((datetime.date(2026, 1, 1),), (datetime.date(2025, 12, 31),))
@@ -148,7 +148,7 @@ def find_touched_keys(task: Task, changes: Mapping[TableName, Sequence[ChangedSl
 
 
 def describe_slices(changes: Mapping[TableName, Sequence[ChangedSlice]], count: int, total: int | None) -> str:
-    """Return which slices changed and how.
+    """Describe which slices changed, and how.
 
     >>> day = [ChangedSlice((dt.date(2026, 1, 2),), 1204), ChangedSlice((dt.date(2026, 1, 7),), 0, 3)]
     >>> describe_slices({TableName("ods", "orders"): day}, 2, 365)

@@ -42,7 +42,7 @@ class PlanStep:
 
     @property
     def computes(self) -> bool:
-        """Tell whether anything is computed or read."""
+        """Return whether anything is computed or read."""
         return self.action in COMPUTING_ACTIONS
 
     def json(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All steps in an order in which they can run. `jvm` tells whether Spark is needed."""
+    """All steps in an order in which they can run. `jvm` is true if Spark is needed."""
 
     branch: str
     commit: str

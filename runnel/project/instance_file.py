@@ -35,7 +35,7 @@ def announce_instance(folder: Path, instance: ServiceInstance) -> Iterator[None]
             other = _read_instance(folder)
             owner = f"process {other.pid}, {other.url}" if other else "another process"
             what = f"this project is up already: {owner}"
-            raise Conflict("UP_ALREADY", what, fix="`runnel down` stops it; `runnel status` says how it is")
+            raise Conflict("UP_ALREADY", what, fix="`runnel down` stops it; `runnel status` shows its state")
         path = folder / "up.json"
         path.write_text(json.dumps(asdict(instance)))
         try:

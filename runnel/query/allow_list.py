@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName, quote_value
 from runnel.query.allowed_functions import ALLOWED_FUNCTIONS, GENERATOR_FUNCTIONS, SESSION_NAMES
 from runnel.query.dialect.parser import not_read_only_error, read_statement
@@ -65,7 +65,7 @@ def _check_node(node: exp.Expr) -> None:
     if kind == "Version":
         raise Mistake(
             "SQL_NOT_READ_ONLY",
-            "time travel is not written in SQL here",
+            "time travel in SQL is not supported",
             fix="name the version outside: `runnel query ... --at REF` or lake.query(..., at=REF)",
         )
     if kind not in _ALLOWED_NODES:
@@ -87,7 +87,7 @@ def _check_function(node: exp.Anonymous) -> None:
     if isinstance(node.parent, exp.Table):
         raise Mistake(
             "SQL_FUNCTION",
-            f"{quote_value(name)} can't stand in FROM",
+            f"{quote_value(name)} is not allowed in FROM",
             fix="read tables of the lake, written as layer.name; files are brought in with `runnel load`",
         )
     if name.lower() not in ALLOWED_FUNCTIONS:
@@ -95,11 +95,10 @@ def _check_function(node: exp.Anonymous) -> None:
 
 
 def _describe_unknown_function(name: str) -> Mistake:
-    close = find_nearest(name.lower(), ALLOWED_FUNCTIONS)
     return Mistake(
         "SQL_FUNCTION",
-        f"the function {quote_value(name)} is not known here" + (f"; close: `{close}`" if close else ""),
-        fix="use Spark's built-in functions; those that read files or tell about the machine are left out",
+        f"the function {quote_value(name)} is not supported" + did_you_mean(name.lower(), ALLOWED_FUNCTIONS),
+        fix="use Spark's built-in functions; functions that read files or describe the machine are not available",
     )
 
 
@@ -115,7 +114,9 @@ def _list_tables(tree: exp.Expr) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for node in tree.find_all(exp.Table, bfs=False):
         if not isinstance(node.this, exp.Identifier):
-            raise Mistake("SQL_FUNCTION", f"{quote_value(node.sql('spark'))} can't stand in FROM", fix="read a table")
+            raise Mistake(
+                "SQL_FUNCTION", f"{quote_value(node.sql('spark'))} is not allowed in FROM", fix="read a table"
+            )
         parts = [part.name for part in node.parts]
         if len(parts) == 1 and _is_defined_by_with(node, parts[0].lower()):
             continue
@@ -124,7 +125,7 @@ def _list_tables(tree: exp.Expr) -> tuple[str, ...]:
 
 
 def _is_defined_by_with(table: exp.Table, name: str) -> bool:
-    """Tell whether a WITH defines `name` in the scope of `table`: an enclosing one, or an earlier part of its own."""
+    """Return whether a WITH defines `name` in the scope of `table`: an enclosing one, or an earlier part of its own."""
     child: exp.Expr = table
     node = table.parent
     while node is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache, cached
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.history.commits import Commit, LakeState
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.scan.duckdb_types import DuckdbScanError
@@ -90,8 +90,7 @@ def run_query(
     """
     started_at = time.perf_counter()
     if engine not in ENGINES:
-        close = find_nearest(engine, ENGINES)
-        what = f"{quote_value(engine)} is no engine" + (f"; close: `{close}`" if close else "")
+        what = f"{quote_value(engine)} is not an engine" + did_you_mean(engine, ENGINES)
         raise Mistake("SQL_ENGINE", what, fix="use auto, duckdb or spark")
     parsed = _parse_cached(sql)
     commit = store.commit(at)
@@ -101,7 +100,7 @@ def run_query(
     reason = None
     try:
         if engine == "spark":
-            raise NeedsSpark("Spark was asked for")
+            raise NeedsSpark("Spark was requested")
         stream = _run_on_duckdb(request, limits or DuckdbLimits())
     except NeedsSpark as needs_spark:
         reason = str(needs_spark)
@@ -117,7 +116,7 @@ def _make_spark_fallback(
             raise Mistake(
                 "SQL_NEEDS_SPARK",
                 f"only Spark can answer this query: {reason}",
-                fix="let Spark answer it: --engine spark, or engine='auto' in Python",
+                fix="use Spark: --engine spark, or engine='auto' in Python",
             )
         from runnel.query.engines.spark_engine import run_on_spark
 

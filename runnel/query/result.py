@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from runnel import notebook_html
-from runnel.errors import Mistake, RunnelError
+from runnel.errors import Mistake, RunnelError, plural
 from runnel.query.arrow_types import to_json_rows, to_rows
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ class QueryResult:
         ]
         is_more = len(rows) > _MAX_SHOWN_ROWS
         number_columns = [position for position, field in enumerate(self.schema) if _is_number(field.type)]
-        caption = (
-            f"the first {_MAX_SHOWN_ROWS} rows; .df() has all"
-            if is_more
-            else f"{len(rows)} row{'s' * (len(rows) != 1)}"
-        )
+        caption = f"the first {_MAX_SHOWN_ROWS} rows; .df() has all" if is_more else plural(len(rows), "row")
         caption += f", by {self.engine}, at <code>{notebook_html.render_text(self.at[:8])}</code>"
         return f"{notebook_html.render_table(self.columns, rows[:_MAX_SHOWN_ROWS], number_columns)}<div>{caption}</div>"
 
@@ -162,7 +158,7 @@ class QueryResult:
     def _start_reading(self) -> None:
         if self._is_read:
             what = "this result was read or closed already"
-            raise Mistake("RESULT_READ", what, fix="ask the query again; .table() can be called several times")
+            raise Mistake("RESULT_READ", what, fix="run the query again; .table() can be called several times")
         self._is_read = True
 
     def _next_batch(self) -> pa.RecordBatch | None:
@@ -187,7 +183,7 @@ class QueryResult:
             self._stream.close()
             if self._has_yielded:
                 what = f"DuckDB stopped in the middle of the answer: {needs_spark}"
-                raise RunnelError("SQL_FAILED", what, fix="ask Spark: engine='spark', or --engine spark") from None
+                raise RunnelError("SQL_FAILED", what, fix="use Spark: engine='spark', or --engine spark") from None
             self.reason = str(needs_spark)
             self._stream = self._switch_to_spark(str(needs_spark))
             return self._fetch_batch()

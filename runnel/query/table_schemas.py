@@ -62,5 +62,5 @@ def _convert_type(kind: IcebergType) -> SparkType:
         return struct_type((field.name, _convert_type(field.field_type)) for field in kind.fields)
     type_name = _SIMPLE_TYPES.get(type(kind))
     if type_name is None:
-        raise DuckdbScanError(f"DuckDB has no faithful form of the type {kind}")
+        raise DuckdbScanError(f"DuckDB has no exact equivalent of the type {kind}")
     return SparkType(type_name)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from runnel.backoff import FailedAttempt, call_with_backoff, doubling_pauses, sleep_after
 from runnel.errors import CorruptData, RunnelError, Unreachable
 from runnel.lake.flow_state.sink_backlog import DeliveryStep, move_position, plan_delivery_steps
 from runnel.lake.flow_state.sink_positions import SinkLease, SinkPosition, lease_sink, read_positions, update_location
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.5
 _FROM_SCRATCH_WARNING = (
-    "the version that it had is gone, so everything was delivered again; rows that went meanwhile may remain there"
+    "the version that was delivered last is gone, so all rows were delivered again; "
+    "rows that were removed in the meantime may remain in the target"
 )
 Log = Callable[[str], None]
 
@@ -72,6 +74,7 @@ class _SinkDelivery:
         self._log = log
         self._rows = 0
         self._commits = 0
+        self._from_scratch = False  # whether everything is delivered again
         self._warning: str | None = None
 
     def deliver(self, *, check_target: bool) -> DeliveryResult:
@@ -109,33 +112,40 @@ class _SinkDelivery:
             return self.build_result("failed", error)
         text = str(error).splitlines()[0] if str(error) else ""
         what = f"the sink `{self._sink.name}` failed: {type(error).__name__}: {text}"
-        fix = "the log of the run has the whole trace; the next run goes on"
+        fix = "the log of the run has the full trace; the next run continues"
         return self.build_result("failed", RunnelError("SINK_FAILED", what, at=str(self._sink.place), fix=fix))
 
     def _deliver_with_retries(self, claim: SinkLease, head: Commit) -> None:
         """Deliver; retry transient errors a few times, for seconds only."""
         next_at, now = claim.read_position().next_at, self._store.db.read(self._store.db.now)
         # A sink that failed recently is tried once, so that runs don't wait for it again and again.
-        retries_left = 0 if next_at is not None and now < next_at else self._sink.retries
-        from_scratch, pause = False, _PAUSE_SECONDS
-        while True:
-            try:
-                self._deliver_to_head(claim, head, from_scratch=from_scratch)
-            except CorruptData:
-                if from_scratch:
-                    raise
-                from_scratch, self._warning = True, _FROM_SCRATCH_WARNING
-            except Unreachable as error:
-                if retries_left <= 0:
-                    raise
-                retries_left -= 1
-                self._report_event("retry", f"{error.what}; again in {pause:.1f} s")
-                time.sleep(pause)
-                pause *= 2
-            else:
-                return
+        retries = 0 if next_at is not None and now < next_at else self._sink.retries
 
-    def _deliver_to_head(self, claim: SinkLease, head: Commit, *, from_scratch: bool) -> None:
+        def wait(failed_attempt: FailedAttempt[Unreachable]) -> None:
+            text = f"{failed_attempt.error.what}; retrying in {failed_attempt.pause_seconds:.1f} s"
+            self._report_event("retry", text)
+            sleep_after(failed_attempt)
+
+        call_with_backoff(
+            lambda: self._deliver_or_start_over(claim, head),
+            Unreachable,
+            doubling_pauses(_PAUSE_SECONDS),
+            attempts=retries + 1,
+            wait=wait,
+        )
+
+    def _deliver_or_start_over(self, claim: SinkLease, head: Commit) -> None:
+        """Deliver to the head; from scratch if the version that the sink has can't be read."""
+        try:
+            self._deliver_to_head(claim, head)
+            return
+        except CorruptData:
+            if self._from_scratch:
+                raise
+        self._from_scratch, self._warning = True, _FROM_SCRATCH_WARNING
+        self._deliver_to_head(claim, head)
+
+    def _deliver_to_head(self, claim: SinkLease, head: Commit) -> None:
         """Deliver from the position of the sink to the head; from scratch if its version was removed."""
         from runnel.connect.sinks.sink_target import build_sink_target
 
@@ -143,21 +153,19 @@ class _SinkDelivery:
         with build_sink_target(self._sink, self._root, recorded.epoch, self._store.storage) as target:
             target_commit = target.delivered_commit(recorded.delivered)
             position = recorded if target_commit == recorded.delivered else self._move_position(recorded, target_commit)
-            if from_scratch:
+            if self._from_scratch:
                 position = self._move_position(position, None)
             for step in self._list_steps(position, head):
-                self._deliver_step(claim, target, step, position.epoch, from_scratch=from_scratch)
+                self._deliver_step(claim, target, step, position.epoch)
             if not self._commits and target_commit is not None and target_commit != recorded.delivered:
                 self._record_position(claim, position)
 
-    def _deliver_step(
-        self, claim: SinkLease, target: "SinkTarget", step: DeliveryStep, epoch: int, *, from_scratch: bool
-    ) -> None:
+    def _deliver_step(self, claim: SinkLease, target: "SinkTarget", step: DeliveryStep, epoch: int) -> None:
         from runnel.connect.sinks import failpoints
         from runnel.connect.sinks.table_change import open_change
 
         key = f"{self._sink.name}/{step.commit.id}"
-        key += f"/anew-{epoch}" if from_scratch else f"/{epoch}" if epoch else ""
+        key += f"/anew-{epoch}" if self._from_scratch else f"/{epoch}" if epoch else ""
         if step.is_full:
             claim.record_start(step.commit)
         self._report_event("start", "everything" if step.is_full else f"what commit {step.commit.id[:8]} changed")

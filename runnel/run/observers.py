@@ -57,7 +57,7 @@ class RunObservers:
             try:
                 observer.on_start(run_context)
             except Exception as error:
-                LOG.warning("a run is not followed", exc_info=error)
+                LOG.warning("could not report the start of a run", exc_info=error)
 
     def on_event(self, event: "Event") -> None:
         """Notify the observers of an event."""
@@ -65,7 +65,7 @@ class RunObservers:
             try:
                 observer.on_event(event)
             except Exception as error:
-                LOG.warning("what happened in a run is not told", exc_info=error)
+                LOG.warning("could not report an event of a run", exc_info=error)
 
     def on_end(self, run_end: RunEnd) -> None:
         """Notify the observers of the end."""
@@ -73,7 +73,7 @@ class RunObservers:
             try:
                 observer.on_end(run_end)
             except Exception as error:
-                LOG.warning("how a run ended is not told", exc_info=error)
+                LOG.warning("could not report the end of a run", exc_info=error)
 
 
 def build_observers(settings: "Settings") -> RunObservers:

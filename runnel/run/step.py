@@ -12,11 +12,12 @@ from runnel.model.table_version import TableVersion
 from runnel.plan.decisions.task import decide_task
 from runnel.plan.steps import PlanStep
 from runnel.run.results.run_result import Event, StepResult
-from runnel.run.retry import retry_transient
+from runnel.run.retry import describe_retry, retry_transient
 from runnel.run.task.compute import compute_task, describe_provenance
 from runnel.run.task_context import TaskRun
 
 if TYPE_CHECKING:
+    from runnel.backoff import FailedAttempt
     from runnel.declare.model.flow import Task
     from runnel.names import TableName
     from runnel.run.run_context import RunContext
@@ -33,7 +34,7 @@ def run_step(
         return ingest_source(run_context, step)
     task = run_context.flow.tasks[step.table]
     if task.options.stream:
-        return StepResult(task.table, "skip", "skipped", "a stream, which goes on by itself")
+        return StepResult(task.table, "skip", "skipped", "a stream, which runs continuously")
     fingerprint = run_context.fingerprints(task)
     spec = run_context.spec
     decided_step = decide_task(
@@ -72,11 +73,7 @@ def _compute_with_retries(task_run: TaskRun) -> StepResult:
     run_context, task, step = task_run.run_context, task_run.task, task_run.step
     run_context.report_event(Event("start", step.reason, task.table, step.action))
 
-    def report_retry(attempt_number: int, pause: float, error: BaseException) -> None:
-        text = (
-            f"attempt {attempt_number} failed "
-            f"({str(error).splitlines()[0][:200] if str(error) else type(error).__name__}); "
-        )
-        run_context.report_event(Event("retry", f"{text}again in {pause:.0f} s", task.table, step.action))
+    def report_retry(failed_attempt: "FailedAttempt[Exception]") -> None:
+        run_context.report_event(Event("retry", describe_retry(failed_attempt), task.table, step.action))
 
     return retry_transient(lambda: compute_task(task_run), task.options.retries, run_context.cancelled, report_retry)

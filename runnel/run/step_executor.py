@@ -87,7 +87,9 @@ class StepExecutor:
     def _abandon_step(self, table: TableName) -> None:
         """Stop waiting for a thread; the slot that it may still use is never used again."""
         self.run_context.step_threads.abandon(table, self._threads[table])
-        self.run_context.log.write(f"{table} does not stop; its thread is left behind, and its slot is not used again")
+        self.run_context.log.write(
+            f"{table} does not stop; Runnel no longer waits for its thread, and does not use its slot again"
+        )
         if self.run_context.slot_lease is not None:
             self.run_context.slot_lease.is_clean = False
 
@@ -104,7 +106,7 @@ class StepExecutor:
                 ):
                     continue
                 if self._is_blocked(table):
-                    self._settle_step(StepResult(table, step.action, "blocked", "what it needs has failed"))
+                    self._settle_step(StepResult(table, step.action, "blocked", "a table that it needs has failed"))
                     has_progressed = True
                 elif step.action == "skip" and not step.is_expected:
                     self._settle_step(StepResult(table, "skip", "skipped", step.reason))

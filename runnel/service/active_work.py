@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runnel.lake.catalog.database import parse_time
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry, run_queue
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
@@ -27,7 +27,7 @@ class RunUnderWay:
         selection = self.select or "everything"
         cause = "" if self.cause == "user" else f", {self.cause.replace('/', ' ', 1)}"
         seconds = int((datetime.now(UTC) - parse_time(self.started_at)).total_seconds())
-        return f"run {self.run} ({selection}{cause}), going on since {self.started_at[11:19]} UTC, {seconds} s"
+        return f"run {self.run} ({selection}{cause}), running since {self.started_at[11:19]} UTC, {seconds} s"
 
     def json(self) -> dict[str, Any]:
         """Return the run as JSON for scripts."""
@@ -36,7 +36,7 @@ class RunUnderWay:
 
 def list_runs_under_way(db: "Database", workers: "frozenset[str] | None" = None) -> list[RunUnderWay]:
     """Return the runs in progress, of the given workers or of all, the oldest first."""
-    running = db.read(lambda connection: run_queue.list_entries(connection, states=(run_queue.RUNNING,)))
+    running = db.read(lambda connection: run_queue.list_entries(connection, states=(queue_entry.RUNNING,)))
     return [
         RunUnderWay(
             entry.id,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry, run_claims, run_queue
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
 
 
 class StaleClaimReaper:
@@ -25,10 +25,10 @@ class StaleClaimReaper:
     def release_stale_claims(self) -> "list[QueueEntry]":
         """Release stale claims, and return their queue entries afterwards."""
         running_entries = self._db.read(
-            lambda connection: run_queue.list_entries(connection, states=(run_queue.RUNNING,))
+            lambda connection: run_queue.list_entries(connection, states=(queue_entry.RUNNING,))
         )
         now = self._clock()
         claims = [(entry.id, entry.renewed_at or "") for entry in running_entries]
         self._first_seen_at = {key: self._first_seen_at.get(key, now) for key in claims}
-        stale = [key for key, since in self._first_seen_at.items() if now - since > run_queue.CLAIM_SECONDS]
-        return run_queue.release_claims(self._db, stale=stale) if stale else []
+        stale = [key for key, since in self._first_seen_at.items() if now - since > run_claims.CLAIM_SECONDS]
+        return run_claims.release_claims(self._db, stale=stale) if stale else []

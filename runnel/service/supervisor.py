@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError
-from runnel.lake.control import run_queue, workers
+from runnel.lake.control import run_claims, workers
 from runnel.service.active_work import list_runs_under_way
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Supervisor:
                     _send_signal(worker, signal.SIGUSR1)
             waits_since = self._interrupted_at if child.kind == "worker" else stop_requested_at
             if waits_since is not None and now - waits_since > END_SECONDS:
-                self._report(f"the {child.kind} did not end in time, it is killed")
+                self._report(f"the {child.kind} did not end in time and is killed")
                 _send_signal(child, signal.SIGKILL)
             elif child.kind == "worker":
                 self._kill_if_silent(child, now)
@@ -136,8 +136,8 @@ class Supervisor:
         self._release_child(child)
         if now - child.started_at > _STABLE_SECONDS:
             child.pause_seconds = _MIN_PAUSE_SECONDS
-        LOG.error("the %s ended with %s; it is started again in %s s", child.kind, code, child.pause_seconds)
-        self._report(f"the {child.kind} has ended ({_describe_exit(code)}); it is started again")
+        LOG.error("the %s ended with %s; the supervisor restarts it in %s s", child.kind, code, child.pause_seconds)
+        self._report(f"the {child.kind} has ended ({_describe_exit(code)}); the supervisor restarts it")
         child.next_start_at, child.pause_seconds = (
             now + child.pause_seconds,
             min(2 * child.pause_seconds, _MAX_PAUSE_SECONDS),
@@ -163,8 +163,8 @@ class Supervisor:
         if heartbeat is not None and heartbeat != child.last_heartbeat:
             child.last_heartbeat, child.last_heartbeat_at = heartbeat, now
         elif now - child.last_heartbeat_at > (START_SECONDS if child.last_heartbeat is None else SILENCE_SECONDS):
-            LOG.error("the %s shows no sign of life", child.kind)
-            self._report(f"the {child.kind} shows no sign of life; it is killed")
+            LOG.error("the %s does not respond", child.kind)
+            self._report(f"the {child.kind} does not respond and is killed")
             _send_signal(child, signal.SIGKILL)
 
     def _release_child(self, child: ChildProcess) -> None:
@@ -175,7 +175,7 @@ class Supervisor:
         child.process = None
         if child.kind == "worker":
             with suppress(RunnelError):  # its claims expire by themselves then
-                run_queue.release_claims(self._db, worker=child.name)
+                run_claims.release_claims(self._db, worker=child.name)
                 workers.remove(self._db, child.name)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 
 _SQLITE_OPTIONS = "busy_timeout=30000&transaction_mode=IMMEDIATE"
 _POSTGRES_OPTIONS = {
@@ -59,7 +59,7 @@ def _build_database_conf(url: str) -> dict[str, str]:
         return {"uri": _build_sqlite_uri(url)}
     if kind in ("postgresql", "postgres"):
         return _build_postgres_conf(parts)
-    what = f"a lake's catalog cannot live in `{kind or 'nothing'}`"
+    what = f"a lake's catalog can't be stored in `{kind or 'nothing'}`"
     raise Mistake("SPARK_CATALOG_URL", what, fix="use sqlite:///PATH or postgresql://USER@HOST/DATABASE")
 
 
@@ -76,15 +76,14 @@ def _build_postgres_conf(parts: SplitResult) -> dict[str, str]:
     host = parts.hostname or url_options.pop("host", None) or "localhost"
     url_options.pop("host", None)
     if unquote(host).startswith("/"):
-        what = f"Spark cannot reach PostgreSQL through the socket folder {unquote(host)}: its driver speaks TCP only"
-        fix = "let the server listen on a TCP address (listen_addresses = '127.0.0.1') and name that instead"
+        what = f"Spark cannot reach PostgreSQL through the socket folder {unquote(host)}: its driver supports only TCP"
+        fix = "make the server listen on a TCP address (listen_addresses = '127.0.0.1') and name that instead"
         raise Mistake("SPARK_CATALOG_SOCKET", what, fix=fix)
     option_port = url_options.pop("port", 5432)
     port = parts.port or int(option_port)
     unknown = sorted(set(url_options) - set(_POSTGRES_OPTIONS))
     if unknown:
-        close = find_nearest(unknown[0], _POSTGRES_OPTIONS)
-        what = f"Spark cannot pass {join_names(unknown)} to PostgreSQL" + (f"; close: `{close}`" if close else "")
+        what = f"Spark cannot pass {join_names(unknown)} to PostgreSQL" + did_you_mean(unknown[0], _POSTGRES_OPTIONS)
         raise Mistake("SPARK_CATALOG_URL", what, fix=f"use only {join_names(_POSTGRES_OPTIONS, max_names=9)}")
     options = urlencode({_POSTGRES_OPTIONS[key]: value for key, value in url_options.items()}, quote_via=quote)
     address = f"[{host}]" if ":" in host else host

@@ -46,7 +46,7 @@ def build(java: Java, jars: Sequence[Path], *, wait: bool = True) -> Path | None
                 _build_archive(java, jars, path)
             except JvmStartError as start_error:
                 path.with_suffix(".failed").write_text(start_error.line)
-                raise RunnelError("SPARK_ARCHIVE", f"the archive was not made: {start_error.line}") from None
+                raise RunnelError("SPARK_ARCHIVE", f"the archive was not built: {start_error.line}") from None
             except OSError as error:
                 raise cache_dir.disk_error(error, archive_folder) from error
     return path

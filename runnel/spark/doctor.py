@@ -63,11 +63,11 @@ def _jars() -> DoctorFinding:
     wrong_names = [jar.file_name for jar in LAKE_JARS if _is_wrong(jar_folder / jar.file_name, jar)]
     if wrong_names:
         what = f"{', '.join(wrong_names)} in {jar_folder}: not what was published"
-        return DoctorFinding("jars", "fail", what, "delete it; the next start fetches it again")
+        return DoctorFinding("jars", "fail", what, "delete it; the next start downloads it again")
     if missing_names:
         fix = "they are downloaded at the first start; without network set RUNNEL_JARS to a folder that holds them"
         return DoctorFinding("jars", "warn", f"not there yet: {', '.join(missing_names)}", fix)
-    return DoctorFinding("jars", "ok", f"{len(LAKE_JARS)} jars in {jar_folder}, their sums are right")
+    return DoctorFinding("jars", "ok", f"{len(LAKE_JARS)} jars in {jar_folder}, their checksums match")
 
 
 def _is_wrong(path: Path, jar: Jar) -> bool:
@@ -81,20 +81,20 @@ def _archive() -> DoctorFinding:
     jars = tuple(jar_folder / jar.file_name for jar in LAKE_JARS)
     if not all(path.is_file() for path in jars):
         return DoctorFinding(
-            "archive", "warn", "waits for the jars", "it is made in the background after the first start"
+            "archive", "warn", "waits for the jars", "Runnel builds it in the background after the first start"
         )
     path = cds_archive.archive_path(find_java(), build_class_path(jars, {}))
     if path.is_file():
         return DoctorFinding("archive", "ok", f"{path}, {cache_dir.format_megabytes(path.stat().st_size)}")
     if cds_archive.is_building():
-        return DoctorFinding("archive", "ok", "is being made in the background; until then Spark starts more slowly")
+        return DoctorFinding("archive", "ok", "is being built in the background; until then Spark starts more slowly")
     reason = cds_archive.read_failure(path)
     if reason:
         return DoctorFinding(
-            "archive", "warn", f"could not be made: {reason}", "Spark works without it, but starts more slowly"
+            "archive", "warn", f"could not be built: {reason}", "Spark works without it, but starts more slowly"
         )
     return DoctorFinding(
-        "archive", "warn", "not there yet", "it is made in the background after the next start of Spark"
+        "archive", "warn", "not there yet", "Runnel builds it in the background after the next start of Spark"
     )
 
 
@@ -111,7 +111,7 @@ def _memory() -> DoctorFinding:
 def _disk() -> DoctorFinding:
     cache_path = cache_dir.cache_folder()
     free = cache_dir.free_bytes(cache_path)
-    what = f"{cache_dir.format_megabytes(free)} free where {cache_path} is"
+    what = f"{cache_dir.format_megabytes(free)} free on the disk of {cache_path}"
     if free < _LITTLE_DISK:
         return DoctorFinding("disk", "warn", what, "free some space, or set RUNNEL_CACHE to a folder on another disk")
     return DoctorFinding("disk", "ok", what)

@@ -94,7 +94,7 @@ class _MainThreadCalls:
             self._context.cancelAllJobs()
 
     def defer_interrupt(self) -> bool:
-        """Tell whether a call is in progress and will be interrupted when it ends; a second Ctrl-C does not wait."""
+        """Return whether a call is in progress and will be interrupted when it ends; a second Ctrl-C does not wait."""
         if not self._depth or self._pending_interrupt:
             return False
         # A call that is not a job, such as waiting for a stream, is not cancelled: interrupt it after a timeout.

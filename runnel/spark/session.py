@@ -154,7 +154,7 @@ def stop_spark() -> None:
 
 
 def _needs_clean_stop(settings: SparkSettings) -> bool:
-    """Tell whether Spark must be stopped orderly, which takes a second: on a cluster, or with an event log."""
+    """Return whether Spark must be stopped orderly, which takes a second: on a cluster, or with an event log."""
     return not is_local(settings.master) or settings.conf.get("spark.eventLog.enabled", "").lower() == "true"
 
 
@@ -262,7 +262,7 @@ def connect_session(settings: SparkSettings, jvm: Jvm) -> "SparkSession":
     except Py4JError as error:
         raise Unreachable(
             "SPARK_START",
-            "Spark's Java process went away while it was starting",
+            "Spark's Java process ended while it was starting",
             at=str(jvm.log),
             fix="read the log, then try again",
         ) from error

@@ -121,7 +121,7 @@ class _WarningExporter(SpanExporter):
         except Exception:  # no response may end the export thread
             result = SpanExportResult.FAILURE
         if result is not SpanExportResult.SUCCESS and not self._has_warned:
-            LOG.warning("traces don't arrive at their collector, and are dropped")
+            LOG.warning("traces do not reach their collector and are dropped")
         self._has_warned = result is not SpanExportResult.SUCCESS
         return result
 

@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.column_types import Column, SparkType, format_ddl, parse_json_type
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,8 +25,7 @@ def create_frame(
     columns_by_name = {column.name: column for column in columns}
     for column_name in dict.fromkeys(column_name for row in rows for column_name in row):
         if column_name not in columns_by_name:
-            close = find_nearest(column_name, columns_by_name)
-            what = f"`{name}` has no column `{column_name}`" + (f"; close: `{close}`" if close else "")
+            what = f"`{name}` has no column `{column_name}`" + did_you_mean(column_name, columns_by_name)
             raise Mistake("TEST_COLUMN", what, fix=f"its columns: {', '.join(columns_by_name)}")
     values = [tuple(_convert_cell(name, column, row.get(column.name)) for column in columns) for row in rows]
     return session.createDataFrame(
@@ -72,7 +71,7 @@ def _convert_cell(table: str, column: Column, value: Any) -> Any:
     try:
         return _convert_value(column.type, value)
     except (ValueError, TypeError, AttributeError, InvalidOperation) as error:
-        what = f"{value!r} is no {column.type.schema_text}, the type of `{table}.{column.name}`"
+        what = f"{value!r} does not fit {column.type.schema_text}, the type of `{table}.{column.name}`"
         raise Mistake("TEST_VALUE", what, fix="write the value as that type, or as text in its usual form") from error
 
 

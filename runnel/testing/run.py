@@ -12,7 +12,7 @@ from runnel.declare.model.flow import Task
 from runnel.declare.model.task_draft import TaskDraft
 from runnel.declare.registry import collect_declarations
 from runnel.declare.settings import find_root
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.names import TableName
 from runnel.testing.declared_schemas import find_declared_columns, resolve_input_table
 from runnel.testing.literal_rows import Row, collect_rows, create_frame
@@ -102,7 +102,7 @@ def _find_draft(task: "Callable[..., Any] | str | Path") -> tuple[TaskDraft, Pat
         return _load_sql_draft(Path(task)), Path(task)
     draft = getattr(task, "__runnel_task__", None)
     if not isinstance(draft, TaskDraft):
-        what = f"`{getattr(task, '__name__', task)}` is no task"
+        what = f"`{getattr(task, '__name__', task)}` is not a task"
         raise Mistake("TEST_NO_TASK", what, fix="pass a function under @rn.task, or the path of an SQL task")
     file = inspect.getsourcefile(inspect.unwrap(task))
     return draft, Path(file) if file else None
@@ -112,9 +112,9 @@ def _load_sql_draft(path: Path) -> TaskDraft:
     from runnel.declare.loading import sql_task
 
     if not path.is_file():
-        close = find_nearest(path.name, [sibling.name for sibling in path.parent.glob("*.sql")])
-        what = f"there is no SQL task {path}" + (f"; close: `{close}`" if close else "")
-        raise Mistake("TEST_NO_TASK", what, fix="give its path, such as flows/dws/day.sql")
+        sibling_names = [sibling.name for sibling in path.parent.glob("*.sql")]
+        what = f"there is no SQL task {path}" + did_you_mean(path.name, sibling_names)
+        raise Mistake("TEST_NO_TASK", what, fix="pass its path, such as flows/dws/day.sql")
     root = find_root(path.absolute().parent)
     with collect_declarations(str(root)) as registry:
         sql_task.declare(registry, path.absolute().relative_to(root).as_posix(), path.read_text(encoding="utf-8-sig"))
@@ -154,10 +154,7 @@ def _check_arguments(draft: TaskDraft, names: Sequence[str], arguments: Mapping[
     known_names = [*names, *(param.name for param in draft.params)]
     for name in arguments:
         if name not in known_names:
-            close = find_nearest(name, known_names)
-            what = f"task `{draft.display_name}` has no input or parameter `{name}`" + (
-                f"; close: `{close}`" if close else ""
-            )
+            what = f"task `{draft.display_name}` has no input or parameter `{name}`" + did_you_mean(name, known_names)
             raise Mistake("TEST_UNKNOWN_NAME", what, fix=f"it takes {join_names(known_names)}")
     missing = [name for name in names if name not in arguments]
     if missing:
@@ -178,7 +175,7 @@ def _build_input_frame(name: str, argument: Any, table: TableName, file: Path | 
     for row in argument:
         if not isinstance(row, Mapping):
             fix = f'write rows as dictionaries: {name}=[{{"order_id": 1}}]'
-            raise Mistake("TEST_ROWS", f"{row!r} is no row of `{name}`", fix=fix)
+            raise Mistake("TEST_ROWS", f"{row!r} is not a row of `{name}`", fix=fix)
     return create_frame(session(), name, argument, find_declared_columns(table, file))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import runnel as rn
 from runnel.lake.control import run_queue
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.model.worker_request import QueryRequest
 
 Run = Callable[..., "Done"]  # noqa: F821
@@ -109,7 +110,7 @@ def test_mistakes_say_what_to_do(shop: Run, words: tuple[str, ...], code: int, s
 
 def test_only_runs_are_retried(shop: Run, tmp_path: Path) -> None:
     with rn.open(tmp_path) as lake:
-        entry = run_queue.submit(lake.store.db, run_queue.QueueRequest(QueryRequest("select 1"), "ada"))
+        entry = run_queue.submit(lake.store.db, QueueRequest(QueryRequest("select 1"), "ada"))
     assert entry is not None and shop("cancel", entry).code == 0
     refused = shop("retry", entry)
     assert (refused.code, refused.out) == (2, "")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import runnel as rn
-from runnel.lake.leases.slots import list_slots_in_use
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.project.spark_session import FrameReader
-from tests.lake.factories import add, create, rows
+from tests.lake.factories import add, create, rows, slots_in_use
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +59,7 @@ def test_a_frame_stays_at_its_commit(both: Store, spark: "SparkSession") -> None
     assert frame.count() == 1, "the branch moved on, the frame did not"
     assert frames.read(TableName.parse("ods.orders"), "main").count() == 2
     frames.close()
-    assert both.db.read(list_slots_in_use) == []
+    assert slots_in_use(both) == []
 
 
 def test_spark_starts_in_a_fresh_project(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_changes(store: Store, monkeypatch: pytest.MonkeyPatch, scd: int, is_lar
     for batch in (((1, 1), (2, 1), (3, 1)), ((1, 2),), ((4, 3), (2, 3))):
         assert applying.log is not None
         metadata = table_metadata.load_metadata(store, applying.log.location)
-        written = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(table(*batch)))
+        written = parquet_writer.write_rows(store, metadata, table(*batch).to_batches())
         applying._edit(snapshots.VersionEdit(written), [file.file_path for file in written])
         done = stage_changes(store, source, applying.log, applying.head, None, report_progress=lambda *_: None)
         applying.head = TableVersion(done.location, compute_content_id(source, applying.log.content))

@@ -91,9 +91,7 @@ def pair(store: Store, branch: str = "main") -> Commit:
 
 
 def _appended(store: Store, name: TableName, location: str, data: pa.Table) -> CommitChange:
-    files = parquet_writer.write_rows(
-        store, table_metadata.load_metadata(store, location), parquet_writer.split_into_batches(data)
-    )
+    files = parquet_writer.write_rows(store, table_metadata.load_metadata(store, location), data.to_batches())
     return CommitChange(name, location, snapshots.stage_version(store, location, snapshots.VersionEdit(added=files)))
 
 

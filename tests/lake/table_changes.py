@@ -49,7 +49,7 @@ def files(store: Store, name: str, ref: str = "main", day: str | None = None) ->
 
 
 def written(store: Store, found: TableMetadata, rows: pa.Table) -> list[DataFile]:
-    return parquet_writer.write_rows(store, found, parquet_writer.split_into_batches(rows))
+    return parquet_writer.write_rows(store, found, rows.to_batches())
 
 
 def overwrite(

@@ -12,10 +12,11 @@ from runnel.lake.catalog.database import format_time
 from runnel.lake.history.branches import fork_branch
 from runnel.lake.history.commits import CommitChange, read_sequence
 from runnel.lake.iceberg import parquet_writer, table_metadata
+from runnel.lake.iceberg.snapshots import VersionEdit
 from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
-from runnel.lake.table_writer import append_files
+from runnel.lake.table_writer import publish_edit
 from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.erase.erasure import Erasure
 from runnel.lake.upkeep.erase.version_references import NewVersionAppeared, VersionSwap, read_references, swap_versions
@@ -59,11 +60,11 @@ def test_a_clock_that_is_set_back_does_not_sweep_an_open_write(both: Store) -> N
         late = schema.pins.update().where(schema.pins.c.id == pin).values(started_at=ahead)
         both.db.write(lambda connection: connection.execute(late))  # the pin was taken before the clock was set back
         files = parquet_writer.write_rows(
-            both, table_metadata.load_metadata(both, base), parquet_writer.split_into_batches(rows((2, "d2", 7)))
+            both, table_metadata.load_metadata(both, base), rows((2, "d2", 7)).to_batches()
         )
         for _ in range(2):
             gc(both, Retention(grace="0s"))
-        append_files(both, "main", TABLE, files, "late", base=base, pin=pin)
+        publish_edit(both, "main", TABLE, lambda _: VersionEdit(added=files), "late", pin=pin)
     assert len(read(both, "ods.orders")) == 2
 
 

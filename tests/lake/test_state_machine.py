@@ -163,9 +163,7 @@ class LakeMachine(RuleBasedStateMachine):
         def edit(version: TableVersion) -> VersionEdit:
             metadata = table_metadata.load_metadata(self.store, version.location)
             gone = [entry for entry in read_entries(self.store, metadata) if entry.file.partition[0] == day]
-            return VersionEdit(
-                parquet_writer.write_rows(self.store, metadata, parquet_writer.split_into_batches(rows(new))), gone
-            )
+            return VersionEdit(parquet_writer.write_rows(self.store, metadata, rows(new).to_batches()), gone)
 
         made = publish_edit(self.store, branch, TableName.parse(table), edit, f"overwrite {day}")
         kept = frozenset(row for row in self.model.state(branch)[table] if row[1] != day)

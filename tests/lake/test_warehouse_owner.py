@@ -75,7 +75,7 @@ OTHERS: dict[str, tuple[Callable[[Path], str], str]] = {
     "a copy": (copied, "not to the catalog sqlite:///{folder}/copy.db, which is a copy of it"),
     "a typo beside files that nobody owns": (unnamed, "holds files, but the catalog sqlite:///{folder}/typo.db is"),
     "an empty catalog of an older Runnel": (blank_from_before, "holds files, but the catalog sqlite:///{folder}/typo"),
-    "a catalog that was lost, and made anew": (lost, "what is now at that address is another database"),
+    "a catalog that was lost, and made anew": (lost, "the database at that address is now a different one"),
 }
 
 

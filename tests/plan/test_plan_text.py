@@ -23,7 +23,7 @@ def skipped(number: int) -> list[PlanStep]:
 MIXED = plan(
     step("ods.orders", "ingest", "1 new file", bytes=3_565_158),
     step("ods.rates", "skip", "no file matches data/rates/*.csv; its rows stay"),
-    step("ods.sellers", "reuse", "1 changed file, known from before"),
+    step("ods.sellers", "reuse", "1 changed file, already ingested"),
     step("dwd.orders", "rows", "ods.orders gets 1 new file", is_expected=True),
     step("dws.seller_day", "full", "its code changed at flows/orders.py:31", rows=1204, bytes=20_480),
     step("dws.x", "full", "ods.y gained the column `note`", rows=1, bytes=100, analyse=True),
@@ -42,14 +42,14 @@ def test_a_plan():
         ods.orders      ingest  3.4 MiB               1 new file
         ods.rates       skip                          no file matches data/rates/*.csv;
                                                       its rows stay
-        ods.sellers     reuse                         1 changed file, known from before
+        ods.sellers     reuse                         1 changed file, already ingested
         dwd.orders      ~rows                         ods.orders gets 1 new file
         dws.seller_day  full    1,204 rows, 20.0 KiB  its code changed at
                                                       flows/orders.py:31
         dws.x           full?   1 row, 100 B          ods.y gained the column `note`
 
-        ~ expected: decided again when its inputs are there
-        ? analysed first: skipped where the task does not use what changed
+        ~ expected: decided again when its inputs are ready
+        ? analysed first: skipped if the task does not use what changed
 
         3 to compute, 1 to ingest, 1 reused, 13 skipped; reads at least 1,205 rows,
           3.4 MiB; starts Spark

@@ -91,7 +91,7 @@ def test_data_that_comes_back_is_recognised_before_anything_is_read():
     facts.arrives("ods.orders", changed=1, content="1", existing_version=head("ods.orders", "1"))
     plan = planned(SHOP, facts)
     assert lines(plan) == [
-        "ods.orders reuse: 1 changed file, known from before",
+        "ods.orders reuse: 1 changed file, already ingested",
         "dwd.orders reuse: known since run r1",
         "dws.day reuse: known since run r1",
         "ads.top reuse: known since run r1",
@@ -114,7 +114,7 @@ def test_results_of_predicted_contents_are_used_but_decided_again():
 def test_a_renamed_file():
     facts = done().arrives("ods.orders", new=1, content="1", existing_version=head("ods.orders", "1"))
     assert lines(planned(SHOP, facts))[:2] == [
-        "ods.orders reuse: 1 new file, with what it holds already",
+        "ods.orders reuse: 1 new file, with the rows that it already has",
         "dwd.orders skip: nothing changed",
     ]
 
@@ -167,8 +167,8 @@ def test_rows_below_rows():
     facts = Known().has("ods.orders").computed(CLEAN).computed(below).arrives("ods.orders", new=1)
     assert lines(planned(flow(ORDERS, CLEAN, below), facts))[2] == "dws.day ~rows: dwd.orders is computed"
     assert lines(planned(flow(ORDERS, CLEAN, below), facts, full_refresh=True))[1:] == [
-        "dwd.orders ~full: asked for by --full-refresh",
-        "dws.day ~full: asked for by --full-refresh",
+        "dwd.orders ~full: requested by --full-refresh",
+        "dws.day ~full: requested by --full-refresh",
     ]
 
 
@@ -195,9 +195,9 @@ def test_full_refresh_reads_no_source_again():
     plan = planned(SHOP, done(), full_refresh=True)
     assert lines(plan) == [
         "ods.orders skip: no new files",
-        "dwd.orders full: asked for by --full-refresh",
-        "dws.day ~full: asked for by --full-refresh",
-        "ads.top ~full: asked for by --full-refresh",
+        "dwd.orders full: requested by --full-refresh",
+        "dws.day ~full: requested by --full-refresh",
+        "ads.top ~full: requested by --full-refresh",
     ]
 
 

@@ -143,7 +143,7 @@ def test_malformed(text, what):
 
 
 def test_modified_needs_something_to_compare_with():
-    with pytest.raises(Mistake, match="nothing here to compare with"):
+    with pytest.raises(Mistake, match="nothing to compare with"):
         chosen(["state:modified"], modified=None)
 
 

@@ -155,11 +155,11 @@ def test_a_syntax_error_tells_the_place() -> None:
 LENIENT = {
     "a comma too many": (
         "select a,\nfrom x.y",
-        ("nothing stands between the comma and 'from'", "line 1, column 9", "remove the comma"),
+        ("there is nothing between the comma and 'from'", "line 1, column 9", "remove the comma"),
     ),
     "EXCEPT without brackets": (
         "select * except a from x.y",
-        ("the columns after EXCEPT stand in brackets", "line 1, column 10", "write * EXCEPT (a, b)"),
+        ("the columns after EXCEPT must be in parentheses", "line 1, column 10", "write * EXCEPT (a, b)"),
     ),
 }
 

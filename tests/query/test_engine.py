@@ -160,7 +160,7 @@ def test_mistakes_name_what_was_meant(store: Store, sql: str, code: str, message
 
 
 NEEDS_SPARK: dict[str, tuple[str, str]] = {
-    "no faithful form": (f"select percentile_approx(amount, 0.5) from {T}", "percentile_approx"),
+    "no exact equivalent": (f"select percentile_approx(amount, 0.5) from {T}", "percentile_approx"),
     "an error on the way": (f"select cast(day as int) from {T}", "DuckDB failed: "),
     "overflow": (f"select amount + 9223372036854775807 from {T}", "DuckDB failed: Out of Range Error"),
     "a column out of reach": (f"select o.id from {T} p", "`o.id` is not known"),

@@ -90,7 +90,7 @@ def test_a_task_that_returns_a_reserved_name(project: Project, name: str) -> Non
         assert str(error) == (
             "RUN_COLUMN_NAME: task `dws.day` returns a column '_Pos', which is the name of a column of Iceberg's own: "
             "Spark could not read the table\n  at flows/flow.py:7\n"
-            '  fix: name it otherwise: F.col("`_Pos`").alias("...")'
+            '  fix: rename it: F.col("`_Pos`").alias("...")'
         )
 
 

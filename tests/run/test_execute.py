@@ -7,11 +7,11 @@ import pytest
 
 from runnel.errors import Cancelled, Mistake, RunnelError, Unreachable, VersionConflict
 from runnel.lake.flow_state import runs
-from runnel.lake.leases.slots import list_slots_in_use
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import run_project
 from runnel.run.results.run_result import Event
 from runnel.run.retry import retry_transient
+from tests.lake.factories import slots_in_use
 from tests.run.project import Project, did
 
 DAYS = """
@@ -103,7 +103,7 @@ def test_nothing_is_left_behind(project: Project) -> None:
     project.orders("a", (1, "2026-01-01", 5))
     done = project.run()
     with project.open() as lake:
-        assert lake.store.db.read(list_slots_in_use) == []
+        assert slots_in_use(lake.store) == []
         (known,) = lake.store.db.read(runs.list_runs)
         assert (known.id, known.state, known.commit) == (done.run, "succeeded", done.commit)
         commit = lake.log(limit=1)[0]
@@ -147,8 +147,8 @@ def test_a_lost_connection_is_tried_again() -> None:
             raise Unreachable("DATABASE_UNREACHABLE", "gone")
         return 7
 
-    assert retry_transient(work, 2, threading.Event(), lambda number, pause, error: paused.append((number, pause))) == 7
-    assert paused == [(1, 1.0), (2, 2.0)]
+    assert retry_transient(work, 2, threading.Event(), paused.append) == 7
+    assert [(failed_attempt.number, failed_attempt.pause_seconds) for failed_attempt in paused] == [(1, 1.0), (2, 2.0)]
 
 
 @pytest.mark.parametrize("error", [Mistake("RUN_COLUMN_UNKNOWN", "no such column"), RunnelError("CHECK_FAILED", "x")])

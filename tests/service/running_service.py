@@ -258,7 +258,7 @@ class Up:
     def spark_is_hindered(self) -> bool:
         """Kill Spark's process if it is there, and tell whether it was said that it could not start."""
         self.kill_spark()
-        return "Spark did not start, it is tried again" in self.said()
+        return "Spark did not start; the worker tries again" in self.said()
 
     def died(self, seconds: float) -> None:
         """Wait until it has killed itself, at a failpoint, and see that nothing stays behind."""

@@ -69,7 +69,7 @@ def test_what_goes_on_by_itself_goes_on_when_there_is_room(tmp_path: Path) -> No
         part = Full(lake, told)
     part.start()
     assert part.join(30) and part.looks == 2
-    assert [one.partition(":")[0] for one in told] == ["ods.orders waits", "ods.orders goes on"]
+    assert [one.partition(":")[0] for one in told] == ["ods.orders waits", "ods.orders continues"]
 
 
 def test_no_run_fails_for_its_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from runnel.client.lake import Lake
 from runnel.lake.author import default_author
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import run_queue, schedules, workers
+from runnel.lake.control import queue_entry, run_queue, schedules, workers
 from runnel.model.run_request import RunRequest
 from runnel.project import instance_file
 from runnel.project.execution.local_handover import hand_over_run
@@ -99,12 +99,12 @@ class Shop:
     def there(self, kind: str = workers.WORKER) -> list[str]:
         return [one.id for one in self.lake.store.db.read(lambda connection: workers.list_alive(connection, kind))]
 
-    def entry(self, name: str) -> run_queue.QueueEntry:
+    def entry(self, name: str) -> queue_entry.QueueEntry:
         return self.lake.store.db.read(lambda connection: run_queue.find(connection, name))
 
     def begin(self, table: str, **options: Any) -> str:
         """Queue a run, and return its id when a worker is at it."""
-        entry = run_queue.QueueRequest(RunRequest((table,)), "ada", **options)
+        entry = queue_entry.QueueRequest(RunRequest((table,)), "ada", **options)
         run_queue.submit(self.lake.store.db, entry)
         until(lambda: self.entry(entry.id).state == "running", 60, lambda: f"nobody took it\n{tail(self.log)}")
         return entry.id
@@ -142,7 +142,7 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     assert len(status["services"]) == len(status["workers"]) == 1
     assert cli("schedules", "pause", "often").code == 0
     until(
-        lambda: not shop.lake.store.db.read(lambda c: run_queue.list_entries(c, states=run_queue.OPEN_STATES)),
+        lambda: not shop.lake.store.db.read(lambda c: run_queue.list_entries(c, states=queue_entry.OPEN_STATES)),
         30,
         lambda: "runs stay open",
     )
@@ -167,10 +167,10 @@ def test_it_answers_schedules_and_stops(shop: Shop, cli: Cli) -> None:
     again = cli("up")
     assert (again.code, "UP_ALREADY" in again.err) == (1, True), again
     stopped = cli("down")
-    assert (stopped.code, "it is down" in stopped.out) == (0, True), stopped
+    assert (stopped.code, "the service has stopped" in stopped.out) == (0, True), stopped
     assert shop.up.process.wait(30) == 0
     assert hand_over_run(here, RunRequest()) is None
-    assert shop.there() == [] and "nothing is up here" in cli("down").out
+    assert shop.there() == [] and "no service of this project is running" in cli("down").out
 
 
 def test_a_command_stops_its_run_by_ctrl_c_and_follows_it_when_the_service_is_gone(shop: Shop) -> None:
@@ -196,12 +196,12 @@ def test_down_waits_for_what_is_under_way_or_interrupts_and_names_it(shop: Shop)
     shop.has(1)
     finished = shop.begin("ods.slow")
     with shop.command("down.txt", "down") as waiting:
-        until(lambda: f"waiting for run {finished} (ods.slow), going on since" in waiting.said(), 30, waiting.said)
+        until(lambda: f"waiting for run {finished} (ods.slow), running since" in waiting.said(), 30, waiting.said)
         until(lambda: not shop.there(workers.SERVICE), 30, lambda: "the service goes on")
         assert shop.up.is_alive and waiting.process.poll() is None
         (shop.root / "gate").touch()
         assert waiting.process.wait(60) == 0, waiting.said()
-    assert "it is down" in waiting.said() and "interrupted" not in waiting.said()
+    assert "the service has stopped" in waiting.said() and "interrupted" not in waiting.said()
     assert (shop.up.process.wait(30), shop.entry(finished).state) == (0, "succeeded")
     (shop.root / "gate").unlink()
     shop.up = Up(shop.root, shop.log)
@@ -246,7 +246,7 @@ def test_a_killed_supervisor_takes_its_children_along(shop: Shop) -> None:
 def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Shop) -> None:
     shop.has(1)
     worker = shop.child("worker --watched")
-    entry = run_queue.submit(shop.lake.store.db, run_queue.QueueRequest(RunRequest(("ods.slow",)), "ada"))
+    entry = run_queue.submit(shop.lake.store.db, queue_entry.QueueRequest(RunRequest(("ods.slow",)), "ada"))
     assert entry is not None
     find = lambda: shop.lake.store.db.read(lambda connection: run_queue.find(connection, entry))  # noqa: E731
     until(lambda: find().state == "running", 30, lambda: "nobody took it")
@@ -324,10 +324,10 @@ class _Command:
     def said(self) -> str:
         return self._log.read_text()
 
-    def entry(self) -> run_queue.QueueEntry:
+    def entry(self) -> queue_entry.QueueEntry:
         return next(one for one in self._entries() if one.id == self._entry)
 
-    def _entries(self) -> list[run_queue.QueueEntry]:
+    def _entries(self) -> list[queue_entry.QueueEntry]:
         found = self._shop.lake.store.db.read(lambda connection: run_queue.list_entries(connection))
         return [one for one in found if one.cause == "user"]
 
@@ -337,7 +337,7 @@ def _lost(lake: Lake) -> list[str]:
     open_ = {
         one.run
         for one in lake.store.db.read(
-            lambda connection: run_queue.list_entries(connection, states=run_queue.OPEN_STATES)
+            lambda connection: run_queue.list_entries(connection, states=queue_entry.OPEN_STATES)
         )
     }
     return [one.id for one in lake.runs() if one.state == "running" and one.id not in open_]

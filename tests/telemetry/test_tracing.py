@@ -129,7 +129,7 @@ def test_a_collector_in_trouble_holds_up_nothing(
                 return
             project.orders("b", (2, "2026-01-01", 5))
             assert project.run().state == "succeeded" and tracing.flush(30)
-    assert [one.message for one in caplog.records] == ["traces don't arrive at their collector, and are dropped"]
+    assert [one.message for one in caplog.records] == ["traces do not reach their collector and are dropped"]
 
 
 def test_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

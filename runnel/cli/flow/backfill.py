@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 @command()
-@click.option("-s", "--select", multiple=True, required=True, metavar="SEL", help="Which tables: dws.*, tag:daily.")
+@click.option("-s", "--select", multiple=True, required=True, metavar="SEL", help="Tables, such as dws.* or tag:daily.")
 @click.option("--from", "first", required=True, metavar="DAY", help="The first day.")
 @click.option("--to", "last", required=True, metavar="DAY", help="The last day, which is included.")
-@click.option("--chunk", default=None, metavar="DAYS", help="How many days a run and a commit have, such as 7d.")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="Set a parameter of tasks.")
+@click.option("--chunk", default=None, metavar="DAYS", help="Days per run and commit, such as 7d.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
+@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="Value of a keyword parameter of tasks.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--local", is_flag=True, help="Compute in this process, also when a worker is there.")
-@click.option("--wait/--no-wait", default=True, help="Wait until a worker has done it; the default.")
+@click.option("--local", is_flag=True, help="Compute in this process, even if a worker is running.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the backfill has ended; the default.")
 def backfill(
     select: tuple[str, ...],
     first: str,
@@ -54,9 +54,7 @@ def backfill(
         with watch_run(quiet=as_json) as watch:
             backfill_id = None if local else _submit_to_worker(project_lake, request, days_per_chunk, values)
             if backfill_id is not None and not wait:
-                print_json({"backfill": backfill_id}) if as_json else click.echo(
-                    f"backfill {backfill_id} waits to be computed"
-                )
+                print_json({"backfill": backfill_id}) if as_json else click.echo(f"backfill {backfill_id} is queued")
                 return
             if backfill_id is not None:
                 result = _follow_on_worker(project_lake, request, days_per_chunk, backfill_id, watch)
@@ -88,7 +86,7 @@ def backfills(action: str | None, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(entries[0].json() if action else [entry.json() for entry in entries])
     elif not entries:
-        click.echo("no backfills yet; `runnel backfill` queues one where a worker is there")
+        click.echo("no backfills yet; `runnel backfill` queues one if a worker is running")
     else:
         rows = [_build_row(entry) for entry in entries]
         click.echo(format_table(["backfill", "state", "branch", "days", "chunks done", "by", "selects"], rows))
@@ -166,5 +164,5 @@ def _show_result(result: "BackfillResult") -> None:
         finished_count = sum(run.state in ("succeeded", "nothing") for run in result.runs)
         print_to_stderr(
             f"{finished_count} of {format_count(len(result.chunks), 'chunk')} "
-            f"finished; go on with --from {result.next.first}"
+            f"finished; continue with --from {result.next.first}"
         )

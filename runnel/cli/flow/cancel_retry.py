@@ -9,9 +9,9 @@ from runnel.cli.output import command, open_lake, print_json, print_to_stderr
 
 @command()
 @click.argument("name", metavar="RUN")
-@click.option("--wait/--no-wait", default=True, help="Wait until it has stopped; the default.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the run has stopped; the default.")
 def cancel(name: str, wait: bool, as_json: bool) -> None:
-    """Stop a run that waits or goes on; nothing of it is published."""
+    """Stop a queued or running run; it publishes nothing."""
     from runnel.lake.control import run_queue
     from runnel.project.execution.follow_run import cancel_run as stop
 
@@ -21,16 +21,16 @@ def cancel(name: str, wait: bool, as_json: bool) -> None:
     if as_json:
         print_json({"run": entry.id, "state": entry.state, "commit": entry.commit})
     elif not previous.is_open:
-        click.echo(f"run {entry.id} had ended before: {entry.state}")
+        click.echo(f"run {entry.id} had already ended: {entry.state}")
     else:
-        messages = {"cancelled": "is cancelled; nothing of it was published", "running": "is told to stop"}
+        messages = {"cancelled": "is cancelled; nothing of it was published", "running": "was asked to stop"}
         click.echo(f"run {entry.id} {messages.get(entry.state, f'has {entry.state}: it was too late to stop it')}")
 
 
 @command()
 @click.argument("name", metavar="RUN")
 def retry(name: str, as_json: bool) -> None:
-    """Run again what a run was asked for; what it finished is known."""
+    """Repeat a run; tables that it finished are not computed again."""
     from runnel.cli.flow.run import show_run
     from runnel.cli.run_progress import watch_run
     from runnel.project.execution.dispatch import retry_run as again

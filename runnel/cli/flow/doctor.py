@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @command()
 def doctor(as_json: bool) -> None:
-    """Say what is installed, reachable, wrong; starts no Spark."""
+    """Check what is installed and reachable, without starting Spark."""
     from runnel.spark.doctor import diagnose_spark
 
     all_facts = [*diagnose_spark(), *_check_project()]

@@ -12,7 +12,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 _TEMPLATE_KINDS = {
     "shop": ("tasks in Python and SQL over two CSV sources", "select * from ads.top_sellers order by place"),
     "sql": ("the same, all tasks in SQL", "select * from dws.seller_day order by name, day"),
-    "empty": ("nothing but a place to begin", ""),
+    "empty": ("an empty project", ""),
 }
 _GITIGNORE = ".runnel/\n__pycache__/\n.pytest_cache/\n"
 _OTHER_FOLDER_FIX = "choose another folder: runnel init DIR"
@@ -28,7 +28,7 @@ _OTHER_FOLDER_FIX = "choose another folder: runnel init DIR"
 )
 @click.option("--name", default=None, help="The project's name; by default the folder's.")
 def init(folder: Path, template: str, name: str | None, as_json: bool) -> None:
-    """Make a project that runs at once."""
+    """Create a project that is ready to run."""
     folder = folder.absolute()
     if (folder / "runnel.toml").exists():
         raise Mistake("INIT_EXISTS", f"{folder} is a project already", fix=_OTHER_FOLDER_FIX)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("table", metavar="TABLE")
-@click.option("--up", is_flag=True, help="Only what it is made from.")
-@click.option("--down", is_flag=True, help="Only what is made from it.")
+@click.option("--up", is_flag=True, help="Only the tables that it is made from.")
+@click.option("--down", is_flag=True, help="Only the tables that are made from it.")
 def lineage(table: str, up: bool, down: bool, as_json: bool) -> None:
     """Show the graph around a table: what it is made from, and what is made from it."""
     with open_lake() as project_lake:

@@ -17,11 +17,19 @@ F = TypeVar("F", bound=Callable[..., None])
 def _add_selection_options(function: F) -> F:
     """Add the options that say what to plan or run."""
     options = (
-        click.option("-s", "--select", multiple=True, metavar="SEL", help="Which tables: dws.*, +x, x+, tag:daily."),
-        click.option("--exclude", multiple=True, metavar="SEL", help="Which tables not."),
-        click.option("--branch", default="main", metavar="B", help="Which branch; main by default."),
+        click.option(
+            "-s",
+            "--select",
+            multiple=True,
+            metavar="SEL",
+            help="Only these tables, such as dws.*, +x, x+ or tag:daily.",
+        ),
+        click.option("--exclude", multiple=True, metavar="SEL", help="Leave these tables out."),
+        click.option("--branch", default="main", metavar="B", help="Branch; main by default."),
         click.option("--full-refresh", is_flag=True, help="Compute tasks in full; sources are not read again."),
-        click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="Set a parameter of tasks."),
+        click.option(
+            "--set", "values", multiple=True, metavar="NAME=VALUE", help="Value of a keyword parameter of tasks."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -30,7 +38,7 @@ def _add_selection_options(function: F) -> F:
 
 @command()
 @_add_selection_options
-@click.option("--all", "all_steps", is_flag=True, help="Show skipped tables one by one, too.")
+@click.option("--all", "all_steps", is_flag=True, help="Also list skipped tables.")
 def plan(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -56,9 +64,9 @@ def plan(
 
 @command()
 @_add_selection_options
-@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("-m", "--message", default=None, help="Message of the commit.")
 @click.option("--verify", is_flag=True, help="Compare every table with a full computation before publishing.")
-@click.option("--local", is_flag=True, help="Compute in this process, also when a service runs.")
+@click.option("--local", is_flag=True, help="Compute in this process, even if a service is running.")
 def run(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -118,12 +126,15 @@ def show_run(result: "RunResult") -> None:
         click.echo(what)
         for step in result.steps:
             if step.reason == RUN_BY_SERVICE:
-                click.echo(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` says how it is")
+                click.echo(f"{step.table}: {RUN_BY_SERVICE}; `runnel status` shows its state")
     elif result.state == "cancelled":
-        print_to_stderr("CANCELLED: nothing was published; what was finished is known when you run it again")
+        print_to_stderr(
+            "CANCELLED: nothing was published; finished tables are not computed again when you run it again"
+        )
     else:
         print_to_stderr(
-            f"\nnothing was published; what was finished is kept: correct it and run again\nlog: {result.log}"
+            "\nnothing was published; correct the error and run again: finished tables are not computed again\n"
+            f"log: {result.log}"
         )
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("name", metavar="[RUN]", required=False)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of runs."
+)
 def runs(name: str | None, limit: int, as_json: bool) -> None:
     """List runs, newest first; with RUN what it did to which table, and where its time went."""
     with open_lake() as project_lake:

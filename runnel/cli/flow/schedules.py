@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.argument("action", required=False, type=click.Choice(["pause", "resume"]))
 @click.argument("name", required=False)
 def schedules(action: str | None, name: str | None, as_json: bool) -> None:
-    """List schedules with when each is due next; pause or resume one."""
+    """List schedules and when each is due next; pause or resume one."""
     if action is not None and name is None:
         raise click.UsageError(f"which schedule? write `runnel schedules {action} NAME`")
     with open_lake() as project_lake:
@@ -26,7 +26,7 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
     elif action is not None:
         click.echo(f"{name} is {'paused' if action == 'pause' else 'resumed'}")
     elif not statuses:
-        click.echo('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file makes one')
+        click.echo('no schedules yet: rn.schedule("nightly", cron="0 2 * * *") in a flow file declares one')
     else:
         rows = [_build_row(status) for status in statuses]
         click.echo(format_table(["schedule", "when", "selects", "next (UTC)", "last", "state"], rows))

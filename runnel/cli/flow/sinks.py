@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("action", required=False, type=click.Choice(["deliver", "reset"]), metavar="[deliver|reset]")
 @click.argument("name", required=False, metavar="[NAME]")
 def sinks(action: str | None, name: str | None, as_json: bool) -> None:
-    """List sinks and how far they have come; `deliver` delivers what they lack, `reset` all again.
+    """List sinks and their progress; `deliver` delivers what they lack, `reset` starts them again from the beginning.
 
     NAME is a sink, or a table that has one sink.
     """
@@ -70,7 +70,7 @@ def _deliver_to_sinks(project_lake: "Lake", name: str | None, as_json: bool) -> 
         print_json([delivery.json() for delivery in deliveries])
     else:
         if not deliveries:
-            click.echo("every sink has everything")
+            click.echo("every sink is up to date")
         show_deliveries(deliveries)
         for delivery in deliveries:
             if delivery.error is not None:
@@ -82,12 +82,19 @@ def _reset_sink(project_lake: "Lake", name: str | None, as_json: bool) -> None:
     from runnel.project.execution.deliver_sinks import reset_sink
 
     if name is None:
-        raise Mistake("SINK_UNNAMED", "which sink is to begin anew?", fix="`runnel sinks` lists them: reset NAME")
+        raise Mistake(
+            "SINK_UNNAMED",
+            "which sink should be reset?",
+            fix="write `runnel sinks reset NAME`; `runnel sinks` lists the names",
+        )
     sink = reset_sink(project_lake, name)
     if as_json:
         print_json({"sink": sink.name, "state": "reset"})
     else:
-        click.echo(f"{sink.name} begins anew: the next run, or `runnel sinks deliver`, delivers everything again")
+        click.echo(
+            f"{sink.name} starts again from the beginning: "
+            "the next run, or `runnel sinks deliver`, delivers all rows again"
+        )
 
 
 def deliver_after_command(project_lake: "Lake", branch: str, *, quiet: bool) -> "tuple[DeliveryResult, ...]":
@@ -100,7 +107,7 @@ def deliver_after_command(project_lake: "Lake", branch: str, *, quiet: bool) -> 
             deliveries = deliver_after_commit(project_lake, branch, watch)
     except Exception as error:
         what = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
-        print_to_stderr(f"warning: nothing was delivered to sinks, the next run goes on: {what}")
+        print_to_stderr(f"warning: nothing was delivered to sinks; the next run tries again: {what}")
         return ()
     if not quiet:
         show_deliveries(deliveries)
@@ -119,9 +126,9 @@ def show_deliveries(deliveries: "Sequence[DeliveryResult]") -> None:
         if delivery.warning:
             print_to_stderr(f"warning: {delivery.sink}: {delivery.warning}")
         if delivery.state == "failed" and delivery.error is not None:
-            print_to_stderr(f"warning: {delivery.sink} failed, and goes on with the next run: {delivery.error.what}")
+            print_to_stderr(f"warning: {delivery.sink} failed; the next run tries again: {delivery.error.what}")
         if delivery.state == "held":
-            print_to_stderr(f"{delivery.sink}: another process delivers to it now")
+            print_to_stderr(f"{delivery.sink}: another process is delivering to it")
 
 
 def _describe_state(sink_state: "SinkState") -> str:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @command()
 @click.option("--branch", default=None, metavar="B", help="Only this branch.")
-@click.option("--series", "table", default=None, metavar="TABLE", help="What each batch of a table did.")
-@click.option("--minutes", default=60, metavar="N", help="How far back a series goes; 60 by default.")
+@click.option("--series", "table", default=None, metavar="TABLE", help="Show what each batch of this table did.")
+@click.option("--minutes", default=60, metavar="N", help="Minutes that --series covers; 60 by default.")
 def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -> None:
-    """Show how the service, streams, and sources that are read on and on, are doing, and what is wrong."""
+    """Show the state of the service, of streams and continuously read sources, and open alarms."""
     with open_lake() as project_lake:
         if table is not None:
             from runnel.names import TableName
@@ -43,7 +43,7 @@ def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -
     for line in [*presence.lines(), *(line for entry in alarms for line in [*entry.lines(), ""])]:
         click.echo(line)
     if not streams and presence.is_empty:
-        click.echo("nothing goes on by itself yet: `runnel up` schedules, computes, and keeps streams going")
+        click.echo("no service is running: `runnel up` starts schedules, workers and streams")
     if not streams:
         return
     rows = [_build_row(entry) for entry in streams]
@@ -63,10 +63,10 @@ def stream() -> None:
 
 @stream.command("reset")
 @click.argument("task")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def reset(task: str, branch: str, as_json: bool) -> None:
-    """Let the stream that makes the table TASK begin anew, with all rows that are there."""
+    """Restart the stream of the table TASK from the beginning, with all existing rows."""
     from runnel.project.execution.run_streams import reset_stream
 
     with open_lake() as project_lake:
@@ -75,8 +75,8 @@ def reset(task: str, branch: str, as_json: bool) -> None:
         print_json({"table": str(stream_task.table), "branch": branch, "state": "reset"})
     else:
         click.echo(
-            f"{stream_task.table} begins anew: the next run, or `runnel up`, reads all rows that are there\n"
-            "and puts what it makes of them in the place of the rows that it has made so far"
+            f"{stream_task.table} starts again from the beginning: the next run, or `runnel up`, "
+            "reads all existing rows\nand replaces the rows that the stream has written so far"
         )
 
 

@@ -9,7 +9,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 
 @click.group("token", context_settings={"help_option_names": ["-h", "--help"]})
 def token() -> None:
-    """Make, list and revoke tokens that open the service."""
+    """Create, list and revoke tokens for the service."""
 
 
 @token.command()
@@ -19,7 +19,7 @@ def token() -> None:
 @click.option("--branch", default=None, metavar="B", help="Only this branch; for scope read.")
 @_AS_JSON
 def create(name: str, scope: str, tables: tuple[str, ...], branch: str | None, as_json: bool) -> None:
-    """Make a token called NAME, and print its text, which is never shown again."""
+    """Create a token called NAME and print its text, which is never shown again."""
     from runnel.lake.control import tokens
 
     patterns = tuple(pattern for text in tables for pattern in text.replace(",", " ").split())
@@ -30,7 +30,7 @@ def create(name: str, scope: str, tables: tuple[str, ...], branch: str | None, a
     if as_json:
         print_json({**created.json(), "secret": secret})
         return
-    print_to_stderr(f"token {name} may {created.permissions_text}; this is the only time that it is shown:")
+    print_to_stderr(f"token {name} may {created.permissions_text}; it is shown only this once:")
     click.echo(secret)
 
 
@@ -45,20 +45,20 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
-        click.echo("no tokens yet; `runnel token create NAME` makes one")
+        click.echo("no tokens yet; `runnel token create NAME` creates one")
     else:
         rows = [
             [entry.name, entry.permissions_text, format_time(entry.made_at), format_time(entry.revoked_at or "")]
             for entry in entries
         ]
-        click.echo(format_table(["token", "may", "made (UTC)", "revoked (UTC)"], rows))
+        click.echo(format_table(["token", "may", "created (UTC)", "revoked (UTC)"], rows))
 
 
 @token.command()
 @click.argument("name")
 @_AS_JSON
 def revoke(name: str, as_json: bool) -> None:
-    """Let the token NAME open nothing any more, from now on."""
+    """Revoke the token NAME; the service refuses it from then on."""
     from runnel.lake.control import tokens
 
     with open_lake() as project_lake:

@@ -23,7 +23,7 @@ _MAKER_TEXTS = {
     "merge": "a merge that put the changes of both branches together",
     "revert": "a revert that kept later changes",
     "erase": "an erasure of rows",
-    "outside": "another engine, straight in the catalog",
+    "outside": "another engine, directly in the catalog",
     "write": "{message}",
 }
 _FAILED_ROW_TEXTS = {"drop": "dropped", "quarantine": "put into quarantine", "warn": "warned of"}
@@ -37,9 +37,9 @@ _STEP_TEXTS = {
 
 @command()
 @click.argument("table", metavar="TABLE")
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
 def why(table: str, ref: str, as_json: bool) -> None:
-    """Show why a table holds what it holds: inputs, code, parameters, run, checks."""
+    """Show the provenance of a table: inputs, code, parameters, run, checks."""
     with open_lake() as project_lake:
         provenance = project_lake.why(table, at=ref)
     if as_json:
@@ -81,7 +81,7 @@ def _describe_parts(provenance: "Provenance") -> Iterator[tuple[str, Sequence[st
         yield (
             "again",
             [
-                f"run {provenance.later_result.run} came to the same rows, "
+                f"run {provenance.later_result.run} computed the same rows, "
                 f"{format_time(provenance.later_result.made_at)} UTC"
             ],
         )

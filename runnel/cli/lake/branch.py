@@ -9,7 +9,13 @@ from runnel.errors import Mistake
 
 @command()
 @click.argument("name", required=False)
-@click.option("--from", "ref", default="main", metavar="REF", help="Where a new branch starts; main by default.")
+@click.option(
+    "--from",
+    "ref",
+    default="main",
+    metavar="REF",
+    help="Branch, tag, commit or main@TIME where a new branch starts; main by default.",
+)
 @click.option("-d", "--delete", is_flag=True, help="Delete the branch.")
 def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
     """List branches; with NAME create one, or delete it with -d."""
@@ -41,7 +47,7 @@ def branch(name: str | None, ref: str, delete: bool, as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.argument("ref", required=False, default="main")
 @click.option("-d", "--delete", is_flag=True, help="Delete the tag.")
-@click.option("--force", is_flag=True, help="Move a tag that exists.")
+@click.option("--force", is_flag=True, help="Move an existing tag.")
 def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) -> None:
     """List tags; with NAME tag REF (main by default), or delete it with -d."""
     from runnel.lake.history import tags
@@ -53,7 +59,7 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
             if as_json:
                 print_json([tag_json(entry) for entry in entries])
             elif not entries:
-                click.echo("no tags yet; `runnel tag NAME` makes one")
+                click.echo("no tags yet; `runnel tag NAME` creates one")
             else:
                 rows = [[entry.name, entry.commit[:8], format_time(entry.at), entry.author] for entry in entries]
                 click.echo(format_table(["tag", "commit", "tagged (UTC)", "author"], rows))
@@ -65,4 +71,6 @@ def tag(name: str | None, ref: str, delete: bool, force: bool, as_json: bool) ->
             if as_json:
                 print_json(tag_json(created))
             else:
-                click.echo(f"tagged {created.commit[:8]} as {created.name}; it is kept as long as the tag")
+                click.echo(
+                    f"tagged {created.commit[:8]} as {created.name}; the commit is kept as long as the tag exists"
+                )

@@ -17,9 +17,16 @@ from runnel.names import TableName
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.argument("table", metavar="[TABLE]", required=False)
-@click.option("--rows", "by_rows", is_flag=True, help="Show the rows that differ, by key where the table has one.")
+@click.option("--rows", "by_rows", is_flag=True, help="Show the rows that differ, by key if the table has one.")
 @click.option("--key", multiple=True, metavar="COLUMN", help="With --rows: the columns that identify a row.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="With --rows: how many.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="With --rows: maximum number of rows.",
+)
 def diff(a: str, b: str, table: str | None, by_rows: bool, key: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Compare two versions of the lake: tables, schemas, counts, rows."""
     from runnel.lake.diff.lake_diff import diff_commits as compare

@@ -12,9 +12,9 @@ from runnel.names import TableName
 @command()
 @click.argument("table", metavar="TABLE")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-@click.option("--prefix", default="", metavar="FOLDER", help="The folder in the table to put them in.")
-@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
+@click.option("--prefix", default="", metavar="FOLDER", help="Folder in the table for these files.")
+@click.option("-m", "--message", default=None, help="Message of the commit.")
 def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: str | None, as_json: bool) -> None:
     """Put files and folders into a file table, in one commit."""
     from runnel.lake.files.put import put_files
@@ -54,9 +54,11 @@ def put(table: str, paths: tuple[str, ...], branch: str, prefix: str, message: s
 @command()
 @click.argument("table", metavar="TABLE")
 @click.argument("glob", metavar="[GLOB]", required=False)
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Where to write them.")
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are there with other contents.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder to write the files to."
+)
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files that have other contents.")
 def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_json: bool) -> None:
     """Get files out of a file table; every one is verified."""
     from runnel.lake.files.get import get_files
@@ -83,7 +85,7 @@ def get(table: str, glob: str | None, out: Path, ref: str, overwrite: bool, as_j
 @command()
 @click.argument("table", metavar="TABLE")
 @click.argument("glob", metavar="[GLOB]", required=False)
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
 def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
     """List the files of a file table; `*` stays within a folder, `**` crosses folders."""
     from runnel.lake.files.ls import list_files
@@ -110,9 +112,9 @@ def ls(table: str, glob: str | None, ref: str, as_json: bool) -> None:
 @command()
 @click.argument("table", metavar="TABLE")
 @click.argument("glob", metavar="GLOB")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-@click.option("-m", "--message", default=None, help="What the commit says.")
-@click.option("--dry-run", is_flag=True, help="Only say which files would be removed.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
+@click.option("-m", "--message", default=None, help="Message of the commit.")
+@click.option("--dry-run", is_flag=True, help="Only show which files would be removed.")
 def rm(table: str, glob: str, branch: str, message: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove files from a file table, in one commit; older commits keep them."""
     from runnel.lake.files.remove import remove_files

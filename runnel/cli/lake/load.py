@@ -17,33 +17,41 @@ if TYPE_CHECKING:
 @command()
 @click.argument("table", metavar="TABLE")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice(FORMATS),
     default=None,
-    help="By default from the file's name.",
+    help="File format; by default from the file's name.",
 )
-@click.option("--schema", default=None, metavar="TYPES", help='Types instead of inferred ones: "id long, day date".')
-@click.option("--partition", multiple=True, metavar="COLUMN", help="For a new table: day, month(ts), bucket(16, id).")
-@click.option("--key", multiple=True, metavar="COLUMN", help="For a new table: what identifies a row, for diffs.")
+@click.option(
+    "--schema", default=None, metavar="TYPES", help='Column types, instead of inferred ones: "id long, day date".'
+)
+@click.option(
+    "--partition", multiple=True, metavar="COLUMN", help="For a new table: partition by day, month(ts), bucket(16, id)."
+)
+@click.option("--key", multiple=True, metavar="COLUMN", help="For a new table: columns that identify a row, for diffs.")
 @click.option("--replace", is_flag=True, help="Replace all rows of the table instead of adding.")
 @click.option("--in-place", is_flag=True, help="Register Parquet files where they are, without copying.")
-@click.option("--on-new-column", type=click.Choice(["add", "ignore", "stop"]), default="add", show_default=True)
+@click.option(
+    "--on-new-column",
+    type=click.Choice(["add", "ignore", "stop"]),
+    default="add",
+    show_default=True,
+    help="What to do with columns that the table lacks.",
+)
 @click.option(
     "--on-bad", type=click.Choice(["stop", "drop"]), default="stop", show_default=True, help="What to do with bad rows."
 )
-@click.option("--delimiter", default=None, help="CSV: what separates columns; by default from the ending.")
+@click.option("--delimiter", default=None, help="CSV: column separator; by default from the file's extension.")
 @click.option("--no-header", is_flag=True, help="CSV: the first line is data.")
-@click.option(
-    "--null", "null_text", default="", metavar="TEXT", help="CSV: what stands for no value; empty by default."
-)
-@click.option("--quote", default='"', show_default=True, help="CSV: what quotes values.")
-@click.option("--encoding", default="utf-8", show_default=True, help="How text is encoded.")
-@click.option("--records", default=None, metavar="PATH", help="JSON: where the rows stand, such as data.items.")
-@click.option("--row-tag", default=None, metavar="NAME", help="XML: which element is a row.")
-@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("--null", "null_text", default="", metavar="TEXT", help="CSV: text that means null; empty by default.")
+@click.option("--quote", default='"', show_default=True, help="CSV: quote character.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
+@click.option("--records", default=None, metavar="PATH", help="JSON: path of the rows, such as data.items.")
+@click.option("--row-tag", default=None, metavar="NAME", help="XML: element that is a row.")
+@click.option("-m", "--message", default=None, help="Message of the commit.")
 def load(
     table: str,
     files: tuple[str, ...],
@@ -66,9 +74,9 @@ def load(
     message: str | None,
     as_json: bool,
 ) -> None:
-    """Add data by hand: CSV, JSON, Parquet, Avro, ORC, XML ..., all of it or nothing.
+    """Add data by hand from CSV, JSON, Parquet, Avro, ORC, XML and other files, all or nothing.
 
-    Globs are fine, quoted. An undeclared table is created. See docs/load.md.
+    FILE may be a quoted glob. A table that does not exist is created. See docs/load.md.
     """
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
     from runnel.connect.load.load import LoadOptions, load_files

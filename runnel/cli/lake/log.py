@@ -14,9 +14,17 @@ from runnel.names import TableName
 
 @command()
 @click.argument("name", metavar="[TABLE]", required=False)
-@click.option("--at", "ref", default="main", metavar="REF", help="Where to start; main by default.")
-@click.option("--graph", is_flag=True, help="Draw branches and merges, of all branches.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=None, help="How many commits; all by default.")
+@click.option(
+    "--at",
+    "ref",
+    default="main",
+    metavar="REF",
+    help="Branch, tag, commit or main@TIME to start from; main by default.",
+)
+@click.option("--graph", is_flag=True, help="Draw the graph of all branches and merges.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=None, help="Maximum number of commits; all by default."
+)
 def log(name: str | None, ref: str, graph: bool, limit: int | None, as_json: bool) -> None:
     """Show the history, newest first; with TABLE only what changed it."""
     with open_lake() as project_lake:

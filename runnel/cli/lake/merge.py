@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 @command()
 @click.argument("branch")
 @click.option("--into", default="main", metavar="B", help="The branch to merge into; main by default.")
-@click.option("--run", "computes", is_flag=True, help="Compute what tasks must make anew, into the same commit.")
+@click.option(
+    "--run", "computes", is_flag=True, help="Compute the tables that tasks must compute again, in the same commit."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done to which table.")
-@click.option("-m", "--message", default=None, help="What the commit says.")
+@click.option("-m", "--message", default=None, help="Message of the commit.")
 def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | None, as_json: bool) -> None:
-    """Merge a branch: tables that only it changed are taken as they are, others are replayed or reported."""
+    """Merge a branch. Tables that only the branch changed are taken as they are; others are merged or reported."""
     from runnel.lake.merge.merge_plan import plan_merge
 
     with open_lake() as project_lake:
@@ -45,8 +47,8 @@ def merge(branch: str, into: str, computes: bool, dry_run: bool, message: str | 
 
 @command()
 @click.argument("commit")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-@click.option("-m", "--message", default=None, help="What the new commit says.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
+@click.option("-m", "--message", default=None, help="Message of the new commit.")
 def revert(commit: str, branch: str, message: str | None, as_json: bool) -> None:
     """Undo a commit with a new one; history stays."""
     from runnel.lake.merge.revert import revert_commit
@@ -86,7 +88,7 @@ def _show_steps(
     if commit is not None:
         click.echo(f"merged {branch} into {into}, commit {commit.id[:8]}")
     elif not dry_run or not steps:
-        click.echo(f"nothing to merge: {into} has all of {branch}")
+        click.echo(f"nothing to merge: {into} has all commits of {branch}")
 
 
 def _exit_on_conflict(steps: "list[MergeDecision]") -> None:

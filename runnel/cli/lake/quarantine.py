@@ -19,10 +19,10 @@ _MAX_ROW_LENGTH = 60
 @click.argument("table", required=False)
 @click.argument("action", required=False, type=click.Choice(["release"]), metavar="[release]")
 @click.argument("corrected", required=False, metavar="[FILE]")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
 @click.option("--file", default=None, metavar="NAME", help="Only rows that came from this file.")
 @click.option("--limit", default=20, show_default=True, help="How many rows to show; 0 shows all.")
-@click.option("--raw", is_flag=True, help="Print the rows as they came, to correct them.")
+@click.option("--raw", is_flag=True, help="Print the rows as they arrived, so that you can correct them.")
 def quarantine(
     table: str | None,
     action: str | None,
@@ -33,9 +33,9 @@ def quarantine(
     raw: bool,
     as_json: bool,
 ) -> None:
-    """Show the rows of TABLE that were set aside, and why; `release` sends them through again.
+    """Show the rows of TABLE that were set aside, and why; `release` processes them again.
 
-    With FILE the rows in it take their place, corrected. Without TABLE, list what is set aside.
+    With FILE, `release` processes the corrected rows in it instead. Without TABLE, list all tables with such rows.
     """
     with open_lake() as project_lake:
         if table is None:
@@ -51,10 +51,10 @@ def _list_tables(project_lake: "Lake", branch: str, as_json: bool) -> None:
     if as_json:
         print_json([entry.json() for entry in entries])
     elif not entries:
-        click.echo("nothing is set aside")
+        click.echo("no rows are set aside")
     else:
         rows = [[entry.table, format_count(entry.rows), entry.quarantine] for entry in entries]
-        click.echo(format_table(["table", "rows", "they are in"], rows, right_aligned=[1]))
+        click.echo(format_table(["table", "rows", "quarantine table"], rows, right_aligned=[1]))
 
 
 def _show_rows(
@@ -76,7 +76,7 @@ def _show_rows(
     click.echo(format_table(["set aside (UTC)", "why", "row"], cells))
     if len(visible_rows) < len(rows):
         click.echo(f"{len(rows) - len(visible_rows):,} more; --limit 0 shows all")
-    click.echo(f"`runnel quarantine {table} release` sends them through again, with a FILE those in it instead")
+    click.echo(f"`runnel quarantine {table} release` processes them again, or the corrected rows of a FILE instead")
 
 
 def _release_rows(

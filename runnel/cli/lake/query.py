@@ -22,17 +22,28 @@ _ENDINGS = {"table": (".txt",), "csv": (".csv",), "jsonl": (".jsonl", ".ndjson")
 
 @command()
 @click.argument("sql")
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
-@click.option("--engine", type=click.Choice(["auto", "duckdb", "spark"]), default="auto", show_default=True)
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
 @click.option(
-    "--format", "format_", type=click.Choice(list(_ENDINGS)), default=None, help="By default from -o, else table."
+    "--engine", type=click.Choice(["auto", "duckdb", "spark"]), default="auto", show_default=True, help="Query engine."
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(list(_ENDINGS)),
+    default=None,
+    help="Output format; by default from the extension of -o, else table.",
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Write to a file.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows shown as a table."
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Maximum number of rows in a table.",
 )
 def query(sql: str, ref: str, engine: str, format_: str | None, out: Path | None, limit: int, as_json: bool) -> None:
-    """Ask the lake, in Spark SQL; `-` reads the query from standard input."""
+    """Query the lake in Spark SQL; `-` reads the query from standard input."""
     text = sys.stdin.read() if sql == "-" else sql
     format_ = _choose_format(format_, out, as_json)
     with open_lake() as project_lake, project_lake.query(text, at=ref, engine=engine) as result:  # type: ignore[arg-type]
@@ -62,7 +73,9 @@ def _choose_format(requested: str | None, out: Path | None, as_json: bool) -> st
         (name for name, endings in _ENDINGS.items() if out.suffix.lower() in endings), None
     )
     if chosen_format is None:
-        raise Mistake("QUERY_OUT", f"{out.name} does not say its format", fix="add --format csv, jsonl or parquet")
+        raise Mistake(
+            "QUERY_OUT", f"the extension of {out.name} names no format", fix="add --format csv, jsonl or parquet"
+        )
     return chosen_format
 
 

@@ -9,10 +9,10 @@ from runnel.errors import plural
 @command()
 @click.argument("source")
 @click.option("--to", required=True, metavar="REF", help="The commit, tag or time to go back to.")
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be read again.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be read again.")
 def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> None:
-    """Take a source's table and position back to REF: the next run reads again what came since."""
+    """Set a source's table and position back to REF; the next run reads again what arrived since."""
     from runnel.project.execution.rewind import rewind as go_back
 
     with open_lake() as project_lake:
@@ -23,7 +23,7 @@ def rewind(source: str, to: str, branch: str, dry_run: bool, as_json: bool) -> N
             {"source": source, "to": result.to.id, "commit": commit, "files": result.files, "state": result.has_state}
         )
         return
-    reread_text = plural(result.files, "file") if not result.has_state else "what came since"
+    reread_text = plural(result.files, "file") if not result.has_state else "what arrived since"
     state_text = "is empty" if result.drops else f"is as it was at {result.to.id[:8]}"
     if result.commit is None:
         click.echo(f"would rewind {source} to {result.to.id[:8]}; the next run would read {reread_text} again")

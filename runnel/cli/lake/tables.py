@@ -7,7 +7,7 @@ from runnel.client.json_views.table import size_json
 
 
 @command()
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
 def tables(ref: str, as_json: bool) -> None:
     """List the tables, with their rows and sizes."""
     with open_lake() as project_lake:
@@ -16,7 +16,7 @@ def tables(ref: str, as_json: bool) -> None:
     if as_json:
         print_json(table_sizes)
     elif not table_sizes:
-        click.echo("no tables yet; `runnel load ods.orders FILE` makes one")
+        click.echo("no tables yet; `runnel load ods.orders FILE` creates one")
     else:
         rows = [
             [entry["table"], format_count(entry["rows"]), format_size(entry["bytes"]), format_count(entry["files"])]
@@ -27,8 +27,8 @@ def tables(ref: str, as_json: bool) -> None:
 
 @command()
 @click.argument("name", metavar="NAME")
-@click.option("--at", "ref", default="main", metavar="REF", help="Which version; main by default.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=5, help="How many versions to show.")
+@click.option("--at", "ref", default="main", metavar="REF", help="Branch, tag, commit or main@TIME; main by default.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=5, help="Maximum number of versions.")
 def table(name: str, ref: str, limit: int, as_json: bool) -> None:
     """Show one table: schema, partitions, size, newest versions."""
     with open_lake() as project_lake:

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 
 @command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option(
-    "--grace", default=None, metavar="TIME", help="Instead of retention.grace. 0s is safe only if nobody else works."
+    "--grace",
+    default=None,
+    metavar="TIME",
+    help="Grace period instead of retention.grace; 0s is safe only if nothing else uses the lake.",
 )
 def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
     """Remove files that no retained version needs.
 
-    The first run lists them; a later one, after the grace period, looks again and deletes.
+    The first gc lists them; a later gc, after the grace period, checks again and deletes them.
     """
     from runnel.lake.upkeep.gc.collect import gc as sweep
 
@@ -46,7 +49,7 @@ def gc(dry_run: bool, grace: str | None, as_json: bool) -> None:
     )
     click.echo(f"{format_count(result.expired_commits, 'commit')} {would}expired{squashed}")
     if result.pruned_events:
-        click.echo(f"{format_count(result.pruned_events, 'event')}, taken in long ago, {would}removed from the inbox")
+        click.echo(f"{format_count(result.pruned_events, 'event')}, ingested long ago, {would}removed from the inbox")
     click.echo(f"{format_count(result.deleted, 'file')} ({format_size(result.deleted_bytes)}) {would}deleted")
     candidates_text = f"{format_count(result.candidates, 'file')} ({format_size(result.candidate_bytes)})"
     click.echo(f"{candidates_text} {would}listed for a later gc, {format_count(result.waiting)} waiting")
@@ -62,7 +65,7 @@ def _build_retention(settings: "Settings", grace: str | None) -> "Retention":
 
 @command()
 @click.argument("table", metavar="[TABLE]", required=False)
-@click.option("--branch", default="main", metavar="B", help="Which branch; main by default.")
+@click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
 @click.option("--force", is_flag=True, help="Also rewrite files that were registered in place.")
 def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
     """Rewrite small files into large ones; the rows stay the same."""
@@ -93,10 +96,10 @@ def compact(table: str | None, branch: str, force: bool, as_json: bool) -> None:
 @command()
 @click.argument("table", metavar="TABLE")
 @click.option("--where", required=True, metavar="SQL", help='Which rows, such as "customer_id = 17".')
-@click.option("--dry-run", is_flag=True, help="Only say how many rows would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only show how many rows would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def erase(table: str, where: str, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Remove rows through all retained versions: branches, tags and old commits. This can't be undone."""
+    """Remove rows from all retained versions: branches, tags and old commits. This can't be undone."""
     from runnel.lake.upkeep.erase.erase import erase as remove
 
     name = TableName.parse(table)
@@ -130,7 +133,9 @@ def _format_erasure(erased: "ErasureResult", *, is_done: bool = False) -> str:
         lines.append(f"  {erased.quarantine.fix}")
     for derived in erased.downstream:
         where = ", ".join(derived.branches)
-        lines.append(f"left: {derived.table} on {where}, which was computed from it and may hold what came of the rows")
+        lines.append(
+            f"left: {derived.table} on {where}, which was computed from it and may hold data derived from the rows"
+        )
         lines.append(f"  {derived.fix}")
     lines += [f"left: what sink {sink} has delivered, outside the lake" for sink in erased.sinks]
     if erased.left:
@@ -144,8 +149,10 @@ def _format_copies(number: int) -> str:
 
 @command()
 @click.option("--deep", is_flag=True, help="Also read the contents: row counts and checksums.")
-@click.option("--relocate", is_flag=True, help="Mend a lake whose folder was moved.")
-@click.option("--adopt", is_flag=True, help="Let this catalog own the warehouse, whichever owned it before.")
+@click.option("--relocate", is_flag=True, help="Repair a lake whose folder was moved.")
+@click.option(
+    "--adopt", is_flag=True, help="Make this catalog the owner of the warehouse, whichever catalog owned it before."
+)
 def fsck(deep: bool, relocate: bool, adopt: bool, as_json: bool) -> None:
     """Check that every retained commit is readable, and name what is wrong."""
     from runnel.lake.upkeep.fsck.fsck import fsck as check
@@ -166,7 +173,7 @@ def fsck(deep: bool, relocate: bool, adopt: bool, as_json: bool) -> None:
         print_json({"relocated": relocation, **_report_json(fsck_report)})
     else:
         if relocation is not None:
-            click.echo(f"relocated: {format_count(relocation['files'], 'file')} written anew")
+            click.echo(f"relocated: {format_count(relocation['files'], 'file')} rewritten")
         _show_findings(fsck_report)
     if any(finding.severity == "error" for finding in fsck_report.findings):
         sys.exit(1)

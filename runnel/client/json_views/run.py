@@ -7,8 +7,8 @@ from runnel.lake.catalog.database import parse_time
 from runnel.run.metrics.phase_times import sum_run_phases
 
 if TYPE_CHECKING:
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.control.run_history import RunRecord
-    from runnel.lake.control.run_queue import QueueEntry
     from runnel.lake.flow_state.runs import Run
 
 

@@ -14,12 +14,14 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
-from runnel.client.remote.problem import build_error, is_service_away, not_runnel_error
+from runnel.backoff import FailedAttempt, call_with_backoff, sleep_after
+from runnel.client.remote.problem import UNREACHABLE_CODE, build_error, not_runnel_error
 from runnel.errors import RunnelError, Unreachable
 
 PATIENCE_SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
-_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # after the first attempt, the second, and so on
+_UNDER_WAY_CODE = "KEY_UNDER_WAY"  # an earlier attempt with the same key is still being executed
 _PREFIX = "/api/v1"
 _KEEP_ALIVE = (("SO_KEEPALIVE", 1), ("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 Params = Mapping[str, str | int | None]
@@ -75,33 +77,32 @@ class ServiceConnection:
         **options: Any,
     ) -> requests.Response:
         """Send a request, with retries, and return its response or raise; `data` opens the body for each attempt."""
-        query_params = {name: value for name, value in (params or {}).items() if value is not None}
+        options["params"] = {name: value for name, value in (params or {}).items() if value is not None}
         deadline = time.monotonic() + self.patience_seconds
-        for pause in _iter_pauses():
-            try:
-                body: dict[str, Any] = {} if data is None else {"data": data()}
-                request_options: dict[str, Any] = {"timeout": (_CONNECT_SECONDS, None), "allow_redirects": False}
-                response = self._session.request(
-                    method, self._build_url(path), params=query_params, **request_options, **body, **options
-                )
-            except requests.RequestException as error:
-                self._wait_or_raise(pause, deadline, self.unreachable_error(error), error)
-                continue
-            if response.status_code < 300:
-                return response
-            service_error = build_error(self.url, response)
-            if is_service_away(response):
-                self._wait_or_raise(pause, deadline, service_error)
-            elif service_error.code == "KEY_UNDER_WAY":  # an earlier attempt with this key is still being executed
-                time.sleep(pause)
-            else:
-                raise service_error
-        raise AssertionError("unreachable")
+
+        def is_repeated(error: RunnelError) -> bool:
+            return error.code == _UNDER_WAY_CODE or (self._was_reached and error.code == UNREACHABLE_CODE)
+
+        def wait(failed_attempt: FailedAttempt[RunnelError]) -> None:
+            is_late = time.monotonic() + failed_attempt.pause_seconds > deadline
+            if is_late and failed_attempt.error.code == UNREACHABLE_CODE:
+                raise failed_attempt.error
+            sleep_after(failed_attempt)
+
+        return call_with_backoff(
+            lambda: self._send_once(method, path, data, options),
+            RunnelError,
+            lambda number, _error: _PAUSES[min(number, len(_PAUSES)) - 1],
+            is_repeated=is_repeated,
+            wait=wait,
+        )
 
     def unreachable_error(self, error: Exception) -> Unreachable:
         """Return the error for a service that does not answer."""
         what = f"{self.url} does not answer: {_describe_error(error)}"
-        return Unreachable("REMOTE_UNREACHABLE", what, fix="check the address, and that it is up: `runnel up`")
+        return Unreachable(
+            UNREACHABLE_CODE, what, fix="check the address, and that the service is running: `runnel up` starts it"
+        )
 
     def check_service(self) -> Mapping[str, Any]:
         """Check that a Runnel service answers and accepts the token, and return what the token allows."""
@@ -119,19 +120,24 @@ class ServiceConnection:
         try:
             return response.json()
         except ValueError as error:
-            description = f"{response.headers.get('content-type', 'something')} where JSON should be"
+            description = f"{response.headers.get('content-type', 'something')} instead of JSON"
             raise not_runnel_error(self.url, description) from error
 
     def _build_url(self, path: str) -> str:
         return f"{self.url}{_PREFIX}{path}"
 
-    def _wait_or_raise(
-        self, pause: float, deadline: float, failure: RunnelError, cause: Exception | None = None
-    ) -> None:
-        """Wait before the next attempt, or raise if the service was never reached or the deadline has passed."""
-        if not self._was_reached or time.monotonic() + pause > deadline:
-            raise failure from cause
-        time.sleep(pause)
+    def _send_once(
+        self, method: str, path: str, data: Callable[[], Any] | None, options: Mapping[str, Any]
+    ) -> requests.Response:
+        body: dict[str, Any] = {} if data is None else {"data": data()}
+        request_options: dict[str, Any] = {"timeout": (_CONNECT_SECONDS, None), "allow_redirects": False}
+        try:
+            response = self._session.request(method, self._build_url(path), **request_options, **body, **options)
+        except requests.RequestException as error:
+            raise self.unreachable_error(error) from error
+        if response.status_code >= 300:
+            raise build_error(self.url, response)
+        return response
 
 
 class _BearerAuth(AuthBase):
@@ -156,12 +162,6 @@ class _KeepAliveAdapter(HTTPAdapter):
         keep_alive_options = [(levels[name[0]], getattr(socket, name), value) for name, value in supported]
         base_options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
         super().init_poolmanager(*args, **options, socket_options=base_options + keep_alive_options)
-
-
-def _iter_pauses() -> Iterator[float]:
-    yield from _PAUSES
-    while True:
-        yield _PAUSES[-1]
 
 
 def _describe_error(error: Exception) -> str:

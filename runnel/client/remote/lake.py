@@ -66,7 +66,7 @@ class RemoteLake(RemoteLakeReader):
     @property
     def spark(self) -> NoReturn:
         """Refuse: Spark runs on the workers."""
-        raise self._unsupported_error("spark", "lake.query(SQL) asks the workers' Spark where it is needed")
+        raise self._unsupported_error("spark", "lake.query(SQL) uses the workers' Spark if it is needed")
 
     def query(
         self, sql: str, *, at: str = "main", engine: Literal["auto", "duckdb", "spark"] = "auto"

@@ -138,7 +138,7 @@ class RemoteLakeReader:
 
     def _unsupported_error(self, operation: str, instead: str) -> Mistake:
         """Return the error for an operation that needs the project's folder."""
-        message = f"`{operation}` works on a project's folder, and this lake is behind {self.url}"
+        message = f"`{operation}` needs a project's folder, but this lake is served by {self.url}"
         return Mistake("REMOTE_UNSUPPORTED", message, fix=instead)
 
 
@@ -151,5 +151,5 @@ def _normalize_url(url: str) -> str:
         is_valid = False
     if not is_valid or parts.query or parts.fragment or parts.username:
         fix = "write http://HOST:PORT or https://HOST; the token goes into token="
-        raise Mistake("OPEN_ADDRESS", f"{quote_value(url)} is no address of a service", fix=fix)
+        raise Mistake("OPEN_ADDRESS", f"{quote_value(url)} is not the address of a service", fix=fix)
     return url.rstrip("/").removesuffix("/api/v1")

@@ -8,6 +8,7 @@ import requests
 from runnel.errors import Mistake, RunnelError, Unreachable, error_from_json
 from runnel.names import TableName
 
+UNREACHABLE_CODE = "REMOTE_UNREACHABLE"  # of errors that mean that the service is not there now
 _GATEWAY_STATUSES = (502, 503, 504)  # responses of a proxy while the service behind it is unreachable
 
 
@@ -17,19 +18,14 @@ def build_error(url: str, response: requests.Response) -> RunnelError:
     if problem is not None:
         return _build_problem_error(problem)
     if response.status_code in _GATEWAY_STATUSES:
-        what = f"{url} is not there now: {response.status_code} {response.reason}"
-        return Unreachable("REMOTE_UNREACHABLE", what, fix="`runnel up` starts it")
+        what = f"{url} is unavailable: {response.status_code} {response.reason}"
+        return Unreachable(UNREACHABLE_CODE, what, fix="`runnel up` starts it")
     return not_runnel_error(url, f"{response.status_code} {response.reason}")
-
-
-def is_service_away(response: requests.Response) -> bool:
-    """Return whether a proxy answered that the service is unreachable."""
-    return response.status_code in _GATEWAY_STATUSES and _parse_problem(response) is None
 
 
 def not_runnel_error(url: str, description: str) -> Mistake:
     """Return the error for a server that is not a Runnel service."""
-    fix = "check the address: `runnel up` says where it answers"
+    fix = "check the address: `runnel up` prints the address of the service"
     return Mistake("REMOTE_NOT_RUNNEL", f"{url} answers, but not as a Runnel service does: {description}", fix=fix)
 
 

@@ -16,8 +16,8 @@ def run_query(connection: "ServiceConnection", request: "QueryRequest", started:
     response = connection.send("POST", "/query", json=request.to_body(), headers={"Accept": MEDIA_TYPE}, stream=True)
 
     def cut_off_error(_error: Exception) -> Unreachable:
-        what = f"{connection.url} stopped in the middle of the answer"
-        return Unreachable("REMOTE_CUT", what, fix="ask again")
+        what = f"{connection.url} closed the connection in the middle of the answer"
+        return Unreachable("REMOTE_CUT", what, fix="run the query again")
 
     stream = ReceivedStream(response.raw, response.close, cut_off_error)
     return QueryResult(stream, at=stream.at, started_at=started, reason=stream.reason, switch_to_spark=_refuse_handover)

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from runnel.lake.control.run_queue import OPEN_STATES
+from runnel.lake.control.queue_entry import OPEN_STATES
 from runnel.project.following.run_follower import FinishedRun, FollowedItem, NumberedEvent, poll_run
 
 if TYPE_CHECKING:

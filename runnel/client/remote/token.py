@@ -14,10 +14,10 @@ def find_token(url: str, explicit_token: str | None) -> str:
     """Return the explicit token, else that of the environment, else that of the current project's `runnel up`."""
     token = explicit_token or os.environ.get(VARIABLE) or _read_local_token(url)
     if not token:
-        fix = f"pass token=..., or set {VARIABLE}; `runnel token create NAME` makes one"
+        fix = f"pass token=..., or set {VARIABLE}; `runnel token create NAME` creates one"
         raise Mistake("TOKEN_MISSING", f"{url} needs a token", fix=fix)
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise Mistake("TOKEN_INVALID", "this is no token", fix="copy it whole, and nothing beside it")
+        raise Mistake("TOKEN_INVALID", "this is not a token", fix="copy the whole token, and nothing else")
     return token
 
 

@@ -206,4 +206,4 @@ def _describe_duckdb_errors(source: Source) -> Iterator[None]:
         raise CorruptData("LAKE_FILE_UNREADABLE", what, fix="run `runnel fsck` to see which commits need it") from error
     except duckdb.Error as error:
         what = f"`delete_when` of `{source.table}` fails for a row of its log: {str(error).splitlines()[0]}"
-        raise RunnelError("CHANGES_CONDITION", what, at=at, fix="write it so that it holds for every row") from error
+        raise RunnelError("CHANGES_CONDITION", what, at=at, fix="write it so that it works for every row") from error

@@ -114,7 +114,7 @@ def build_change_rule(source: Source, schema: "Schema", delete_condition: str | 
     )
     if changes.scd == 2 and (reserved_names := [name for name in VALIDITY_COLUMNS if name in fields]):
         what = f"the log of `{source.table}` has a column `{reserved_names[0]}`, which scd=2 adds"
-        raise Mistake("CHANGES_COLUMN", what, at=str(source.place), fix="name the log's column otherwise")
+        raise Mistake("CHANGES_COLUMN", what, at=str(source.place), fix="rename the column of the log")
     return ChangeRule(schema.fields, list_column_names(key), list_column_names(sequence), changes.scd, delete_condition)
 
 

@@ -63,7 +63,10 @@ class FunctionFeed:
         except Exception as error:
             what = f"the source `{self._source.table}` failed: {type(error).__name__}: {error}"
             raise RunnelError(
-                "SOURCE_FUNCTION", what, at=str(self._source.place), fix="correct it, or what it asks"
+                "SOURCE_FUNCTION",
+                what,
+                at=str(self._source.place),
+                fix="correct the function, or the system that it reads",
             ) from error
         if inspect.isgenerator(result):
             result = list(result)
@@ -99,13 +102,13 @@ def _write_rows(rows: Any, folder: Path, name: str, source: Source) -> tuple[Fet
         pq.write_table(table, path, compression="zstd")
         return FetchedFile(path, name, "parquet"), _hash_file(path)
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        what = f"the source `{source.table}` returned {quote_value(rows)}, which is no rows"
+        what = f"the source `{source.table}` returned {quote_value(rows)}, which are not rows"
         raise Mistake("SOURCE_ROWS", what, at=str(source.place), fix=_FIX)
     path = folder / "rows.jsonl"
     with path.open("w") as out:
         for row in rows:
             if not isinstance(row, Mapping):
-                what = f"the source `{source.table}` returned the row {quote_value(row)}, which is no mapping"
+                what = f"the source `{source.table}` returned the row {quote_value(row)}, which is not a mapping"
                 raise Mistake("SOURCE_ROWS", what, at=str(source.place), fix="yield rows such as {'id': 1}")
             out.write(json.dumps(dict(row), default=str) + "\n")
     if not path.stat().st_size:

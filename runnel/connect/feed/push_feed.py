@@ -98,8 +98,8 @@ class PushFeed:
 
     def _expired_events_error(self, count: int) -> RunnelError:
         table = self._source.table
-        what = f"{plural(count, 'event')} of `{table}` that this branch has not read are gone: the inbox"
-        what += " keeps events for a while after main has taken them in, and no longer"
+        what = f"{plural(count, 'event')} of `{table}` that this branch has not read are no longer available: the inbox"
+        what += " keeps events only for a while after main has ingested them"
         fix = f"merge main into this branch, or runnel rewind {table} --to REF, a later commit"
         return RunnelError("SOURCE_PUSH_GONE", what, at=str(self._source.place), fix=fix)
 

@@ -66,7 +66,7 @@ def describe_read_errors(name: str, path: str) -> Iterator[None]:
             raise
         text = str(error)
         is_truncated = isinstance(error, EOFError) or "Truncated" in text or "end-of-stream" in text
-        what = f"{name} is not a whole {compression} file: {'it ends too early' if is_truncated else text}"
+        what = f"{name} is not a complete {compression} file: {'it ends too early' if is_truncated else text}"
         raise Mistake(_CODES.get(compression, "LOAD_PACKED"), what, at=name, fix="copy or download it again") from error
 
 

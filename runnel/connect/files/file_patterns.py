@@ -70,11 +70,11 @@ def detect_format(files: Sequence[LocalFile], requested_format: str | None = Non
     formats = {file.name: ENDINGS.get(file.extension) for file in files}
     unknown = [name for name, format in formats.items() if format is None]
     if unknown:
-        what = f"the format of {join_names(unknown)} does not show in the name"
-        raise Mistake("LOAD_FORMAT", what, fix=f"say it: --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        what = f"the name of {join_names(unknown)} does not show the format"
+        raise Mistake("LOAD_FORMAT", what, fix=f"name it: --format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     if len(set(formats.values())) > 1:
         examples = {format: name for name, format in reversed(formats.items())}
-        what = "one load takes files of one format, but these mix them: " + join_names(
+        what = "one load reads files of one format, but these have several: " + join_names(
             f"{name} ({format})" for format, name in examples.items()
         )
         raise Mistake("LOAD_FORMATS_MIXED", what, fix="load each format by itself, or narrow the glob")
@@ -122,7 +122,7 @@ def _describe_no_match(pattern: str, *, is_glob: bool) -> Mistake:
     close = find_nearest(Path(pattern).name, file_names) or (file_names[0] if file_names else None)
     what = f"no file matches {quote_value(pattern)}" if is_glob else f"there is no file {quote_value(pattern)}"
     hint = f"; the folder {folder} has `{close}`" if close else f"; the folder {folder} has no files"
-    return Mistake("LOAD_NO_FILE", what + hint, fix="check the path; quote a glob so that the shell leaves it alone")
+    return Mistake("LOAD_NO_FILE", what + hint, fix="check the path; quote a glob so that the shell does not expand it")
 
 
 def _list_file_names(folder: Path) -> list[str]:

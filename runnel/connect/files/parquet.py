@@ -112,7 +112,7 @@ def read_footer(file: LocalFile) -> FileFooter:
         with pq.ParquetFile(file.path) as parquet_file:
             metadata, schema = parquet_file.metadata, parquet_file.schema_arrow
     except (pa.ArrowException, OSError, ValueError) as error:
-        what = f"{file.name} is not a whole Parquet file: {str(error).splitlines()[0]}"
+        what = f"{file.name} is not a complete Parquet file: {str(error).splitlines()[0]}"
         fix = "copy or write it again; --format names the format if it is another"
         raise Mistake("LOAD_NOT_PARQUET", what, at=file.name, fix=fix) from error
     has_broken_column = CONVERTED_FILE_METADATA.items() <= (schema.metadata or {}).items()
@@ -172,4 +172,6 @@ def _describe_type_conflict(
         )
 
     what = f"the column `{name}` is {describe_side(first)}, but {describe_side(second)}"
-    return Mistake("LOAD_TYPE", what, at=second[0], fix="load the files one after the other, or write them alike")
+    return Mistake(
+        "LOAD_TYPE", what, at=second[0], fix="load the files one after the other, or write them with the same type"
+    )

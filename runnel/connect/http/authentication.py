@@ -135,7 +135,7 @@ class ApiAccess:
         if not text.isascii() or not text.isprintable():
             subject = f"{value} holds" if isinstance(value, Secret) else "it has"
             what = f"the header `{name}` can't be sent: {subject} a character that headers can't have"
-            raise Mistake("HTTP_HEADER", what, at=self._at, fix="set it anew, without line breaks")
+            raise Mistake("HTTP_HEADER", what, at=self._at, fix="set it again, without line breaks")
         return text
 
     def _add_authorization(self) -> None:
@@ -151,7 +151,7 @@ class ApiAccess:
     def _check_url(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            what = f"{self._origin.url} does not hold an address of HTTP"
+            what = f"{self._origin.url} does not hold an HTTP address"
             raise Mistake("HTTP_ADDRESS", what, at=self._at, fix="set it to https://host/path")
 
 

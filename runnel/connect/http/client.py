@@ -11,10 +11,11 @@ import requests
 import urllib3
 
 from runnel import __version__
+from runnel.backoff import call_with_backoff, doubling_pauses
 from runnel.connect.http import http_errors
 from runnel.connect.http.authentication import ApiAccess, resolve_link
 from runnel.connect.http.http_errors import RequestFailure
-from runnel.connect.http.rate_limit import backoff_seconds, block_host, blocked_seconds, reserve_slot
+from runnel.connect.http.rate_limit import block_host, blocked_seconds, reserve_slot
 from runnel.declare.model.endpoints import Http
 from runnel.declare.model.flow import Source
 from runnel.errors import Mistake, RunnelError, Unreachable
@@ -25,8 +26,9 @@ MAX_BODY_BYTES = 512 * 2**20
 _CHUNK_BYTES = 64 * 1024
 _MAX_TIMEOUTS = 20  # a body must arrive within this many timeouts: one sent byte by byte would never end
 _MAX_REDIRECTS = 10
+_BACKOFF = doubling_pauses(0.5, 30.0)  # unless the API asks for another pause
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-_UNENCRYPTED_REASON = "where what is sent can be read by others"
+_UNENCRYPTED_REASON = "to an address without encryption"
 _ERROR_EXCERPT_BYTES = 400
 logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)  # at DEBUG it logs URLs, which hold secrets
 
@@ -71,24 +73,30 @@ class ApiClient:
 
     def send(self, request: ApiRequest) -> ApiResponse:
         """Return the complete response to a request. Retries transient failures, so that callers need not."""
-        attempt, host = 0, self.access.host
+        host = self.access.host
         if (seconds := blocked_seconds(host, time.monotonic())) is not None:
             raise _mark_as_retried(http_errors.asks_to_wait(seconds, self.access.display_url, self._at).error)
-        while True:
+
+        def send_once() -> ApiResponse:
             outcome = self._send_with_redirects(request)
-            if isinstance(outcome, ApiResponse):
-                return outcome
-            if outcome.retry_after_seconds is not None and not outcome.is_transient:
-                block_host(
-                    host, outcome.retry_after_seconds, time.monotonic()
-                )  # a run that starts before then sends nothing
-            if not outcome.is_transient or attempt >= self._origin.retries:
-                raise _mark_as_retried(outcome.error)
-            self._wait(
-                backoff_seconds(attempt) if outcome.retry_after_seconds is None else outcome.retry_after_seconds,
-                f"again: {outcome.error.what}",
+            if isinstance(outcome, RequestFailure):
+                raise _FailedRequest(outcome)
+            return outcome
+
+        try:
+            return call_with_backoff(
+                send_once,
+                _FailedRequest,
+                _choose_pause,
+                is_repeated=lambda error: error.failure.is_transient,
+                attempts=self._origin.retries + 1,
+                wait=lambda attempt: self._wait(attempt.pause_seconds, f"again: {attempt.error.failure.error.what}"),
             )
-            attempt += 1
+        except _FailedRequest as error:
+            failure = error.failure
+        if failure.retry_after_seconds is not None and not failure.is_transient:
+            block_host(host, failure.retry_after_seconds, time.monotonic())  # a run that starts before sends nothing
+        raise _mark_as_retried(failure.error)
 
     def _wait(self, seconds: float, reason: str) -> None:
         """Wait in steps of one second, so that a run can be cancelled meanwhile."""
@@ -104,11 +112,11 @@ class ApiClient:
             access.build_first_url(request.params) if request.link is None else access.resolve_next_page(*request.link)
         )
         if url is None:
-            what = f"{access.display_url} names a next page that has no address of HTTP"
-            return RequestFailure(Mistake("HTTP_PAGING", what, at=self._at, fix="see where it stands: next=..."))
+            what = f"{access.display_url} names a next page that has no HTTP address"
+            return RequestFailure(Mistake("HTTP_PAGING", what, at=self._at, fix="name its path: next=..."))
         if urlsplit(access.url).scheme == "https" and urlsplit(url).scheme == "http":
             return http_errors.refused_redirect(
-                f"for its next page, {_UNENCRYPTED_REASON}", access.display_url, self._at
+                f"for its next page {_UNENCRYPTED_REASON}", access.display_url, self._at
             )
         for _ in range(_MAX_REDIRECTS):
             self._wait(reserve_slot(access.host, self._origin.rate, time.monotonic()), "waiting, by `rate`")
@@ -117,12 +125,12 @@ class ApiClient:
                 return outcome
             target, display_url = resolve_link(url, outcome.headers.get("Location", "")), access.redact_url(url)
             if target is None:
-                return http_errors.refused_redirect("but does not say where to", display_url, self._at)
+                return http_errors.refused_redirect("without saying where to", display_url, self._at)
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme == "http":
                 return http_errors.refused_redirect(_UNENCRYPTED_REASON, display_url, self._at)
             if method == "POST" and outcome.status in (301, 302, 303):
                 return http_errors.refused_redirect(
-                    f"where a POST does not go (status {outcome.status})", display_url, self._at
+                    f"in a way that a POST can't follow (status {outcome.status})", display_url, self._at
                 )
             url = target
         return http_errors.refused_redirect(f"more than {_MAX_REDIRECTS} times", access.display_url, self._at)
@@ -175,6 +183,18 @@ class ApiClient:
                 self._report_progress("reading an answer", 0, None)
                 reported_at = now
         return b"".join(chunks)
+
+
+class _FailedRequest(Exception):
+    """Carries the failure of a request to the loop that repeats it."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        self.failure = failure
+
+
+def _choose_pause(attempt_number: int, error: _FailedRequest) -> float:
+    seconds = error.failure.retry_after_seconds
+    return _BACKOFF(attempt_number, error) if seconds is None else seconds
 
 
 def _mark_as_retried(error: RunnelError) -> RunnelError:

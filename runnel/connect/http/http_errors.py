@@ -18,7 +18,7 @@ from runnel.names import quote_value
 _BUSY_STATUSES = (408, 425, 429)
 _PERMANENT_STATUSES = (501, 505)  # server errors that a retry does not change
 _INVALID_URL_ERRORS = ("InvalidURL", "InvalidSchema", "MissingSchema", "LocationParseError", "LocationValueError")
-_LATER_FIX = "see that it runs and that the address is right; then run it again"
+_LATER_FIX = "check that it is running and that the address is right; then run it again"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def from_exception(error: BaseException, access: ApiAccess, origin: Http, at: st
             RunnelError("HTTP_UNTRUSTED", what, at=at, fix="name its authority: export REQUESTS_CA_BUNDLE=...")
         )
     if any(isinstance(cause, UnicodeError) or type(cause).__name__ in _INVALID_URL_ERRORS for cause in chain):
-        what = f"{access.display_url} is no address of HTTP"
+        what = f"{access.display_url} is not an HTTP address"
         return RequestFailure(Mistake("HTTP_ADDRESS", what, at=at, fix="correct the address in rn.http(...)"))
     reason, fix = _explain_failure(chain, origin)
     return RequestFailure(
@@ -69,14 +69,14 @@ def from_status(
     if status in (404, 410):
         what = f"there is nothing at {display_url} (status {status})"
         return RequestFailure(Mistake("HTTP_NOT_FOUND", what, at=at, fix="correct the address in rn.http(...)"))
-    what = f"{display_url} refuses what it was asked (status {status}){excerpt}"
+    what = f"{display_url} refuses the request (status {status}){excerpt}"
     return RequestFailure(Mistake("HTTP_REFUSED", what, at=at, fix="correct params, headers or json in rn.http(...)"))
 
 
 def refused_redirect(reason: str, display_url: str, at: str) -> RequestFailure:
     """Return the failure of a redirect that is not followed."""
     fix = "correct the address in rn.http(...)"
-    return RequestFailure(Mistake("HTTP_REDIRECT", f"{display_url} sends us elsewhere, {reason}", at=at, fix=fix))
+    return RequestFailure(Mistake("HTTP_REDIRECT", f"{display_url} redirects {reason}", at=at, fix=fix))
 
 
 def too_large(display_url: str, max_bytes: int, at: str) -> RequestFailure:
@@ -87,25 +87,28 @@ def too_large(display_url: str, max_bytes: int, at: str) -> RequestFailure:
 
 def too_slow(display_url: str, seconds: float, at: str) -> RequestFailure:
     """Return the failure of a response that arrives too slowly. It is not retried: a retry would take as long."""
-    what = f"an answer of {display_url} does not end: it came for {seconds:g} s"
+    what = f"an answer of {display_url} does not end: it has been arriving for {seconds:g} s"
     fix = "run it again later, ask for smaller pages: size=..., or wait longer: timeout=..."
     return RequestFailure(Unreachable("HTTP_UNREACHABLE", what, at=at, fix=fix))
 
 
 def asks_to_wait(seconds: float, display_url: str, at: str) -> RequestFailure:
     """Return the failure of an API that asks to wait for longer than a run waits."""
-    what, fix = f"{display_url} asks to wait {seconds:,.0f} s", 'run it again then; ask less often: rate="1 per second"'
+    what, fix = (
+        f"{display_url} asks to wait {seconds:,.0f} s",
+        'run it again then; send fewer requests: rate="1 per second"',
+    )
     return RequestFailure(Unreachable("HTTP_BUSY", what, at=at, fix=fix), retry_after_seconds=seconds)
 
 
 def _transient_failure(
     status: int, wait_seconds: float | None, excerpt: str, display_url: str, at: str
 ) -> RequestFailure:
-    what = f"{display_url} is too busy for us" if status in _BUSY_STATUSES else f"{display_url} failed"
+    what = f"{display_url} is too busy" if status in _BUSY_STATUSES else f"{display_url} failed"
     if wait_seconds is not None and wait_seconds > MAX_WAIT_SECONDS:
         return asks_to_wait(wait_seconds, display_url, at)
     code = "HTTP_BUSY" if status in _BUSY_STATUSES else "HTTP_FAILED"
-    fix = 'ask less often: rate="1 per second"' if status in _BUSY_STATUSES else "run it again later"
+    fix = 'send fewer requests: rate="1 per second"' if status in _BUSY_STATUSES else "run it again later"
     return RequestFailure(Unreachable(code, f"{what} (status {status}){excerpt}", at=at, fix=fix), True, wait_seconds)
 
 
@@ -114,9 +117,9 @@ def _suggest_credentials(access: ApiAccess, url: str) -> str:
         return f"this is not the host that was named ({access.host}): no secrets are sent there"
     names = access.secret_names()
     if not names:
-        return 'say who asks: token=rn.secret("API_TOKEN")'
+        return 'authenticate: token=rn.secret("API_TOKEN")'
     verb = "holds" if len(names) == 1 else "hold"
-    return f"see that {join_names(names)} {verb} what the API gave you: export {names[0]}=..."
+    return f"check that {join_names(names)} {verb} what the API gave you: export {names[0]}=..."
 
 
 def _walk_causes(error: BaseException) -> Iterator[BaseException]:
@@ -136,20 +139,20 @@ def _explain_failure(chain: list[BaseException], origin: Http) -> tuple[str, str
     names = [type(cause).__name__ for cause in chain]
     for cause in chain:
         if isinstance(cause, socket.gaierror):
-            return "nobody knows its name", _LATER_FIX
+            return "its host name is unknown", _LATER_FIX
         if isinstance(cause, http.client.IncompleteRead):
-            return "what it sent was cut off", "run it again"
+            return "its answer is incomplete", "run it again"
         if isinstance(cause, http.client.RemoteDisconnected):
-            return "it hung up", _LATER_FIX
+            return "it closed the connection", _LATER_FIX
         if isinstance(cause, http.client.BadStatusLine):
-            return "what it sends is not HTTP", _LATER_FIX
+            return "its answer is not HTTP", _LATER_FIX
         if isinstance(cause, ConnectionRefusedError):
             return "it refuses the connection", _LATER_FIX
     if any("Timeout" in name or name == "timeout" for name in names):
-        return f"nothing came for {origin.timeout_seconds:g} s", "run it again later, or wait longer: timeout=..."
+        return f"nothing arrived for {origin.timeout_seconds:g} s", "run it again later, or wait longer: timeout=..."
     if "ProxyError" in names:
-        return "the proxy refuses", "see what HTTP_PROXY and HTTPS_PROXY say"
+        return "the proxy refuses", "check HTTP_PROXY and HTTPS_PROXY"
     if "ContentDecodingError" in names or "DecodeError" in names:
-        return "what it sent is packed, and broken", "run it again"
+        return "its compressed answer is damaged", "run it again"
     system_message = next((cause.strerror for cause in chain if isinstance(cause, OSError) and cause.strerror), None)
     return system_message.lower() if isinstance(system_message, str) else "the connection was lost", _LATER_FIX

@@ -117,8 +117,8 @@ class _Pagination:
         if not exists and self._is_typo(path, document):
             raise self._missing_path_error("next", path, document)
         if value and not isinstance(value, str):
-            what = f"`{path}` in an answer of {self._client.access.display_url} is no address"
-            raise Mistake("HTTP_PAGING", what, at=self._at, fix='of a cursor write paging="cursor", cursor=...')
+            what = f"`{path}` in an answer of {self._client.access.display_url} is not an address"
+            raise Mistake("HTTP_PAGING", what, at=self._at, fix='for a cursor, write paging="cursor", cursor=...')
         return value or None
 
     def _find_cursor(self, number: int, document: Any, records: list[Any]) -> Any:
@@ -132,16 +132,18 @@ class _Pagination:
         if value is None or value is False or value == "":
             return None
         if isinstance(value, dict | list):
-            what = f"`{path}` in an answer of {self._client.access.display_url} is no text or number"
-            raise Mistake("HTTP_PAGING", what, at=self._at, fix="say where the next cursor itself stands: cursor=...")
+            what = f"`{path}` in an answer of {self._client.access.display_url} is not a text or number"
+            raise Mistake("HTTP_PAGING", what, at=self._at, fix="name the path of the next cursor itself: cursor=...")
         self._refuse_repeated_page(str(value))
         return value
 
     def _refuse_repeated_page(self, text: str) -> str:
         digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:24]
         if digest in self._seen_pages:
-            what = f"{self._client.access.display_url} goes in circles: it names a next page that was read already"
-            raise self.endless_error(what, "see whether `param` is what the API takes, or tell who runs it")
+            what = f"{self._client.access.display_url} repeats pages: it names a next page that was read already"
+            raise self.endless_error(
+                what, "check that `param` is the parameter of the API, or report this to its operator"
+            )
         self._seen_pages.add(digest)
         return text
 
@@ -150,7 +152,7 @@ class _Pagination:
             param = self._origin.param
             what = f"{self._client.access.display_url} has the same records on page {number} as on the page before"
             raise self.endless_error(
-                what, f"see whether it takes `{param}`, or say what tells that there is more: more=..."
+                what, f"check that it takes `{param}`, or name the field that says whether there is more: more=..."
             )
         self._previous_records = records
 
@@ -163,7 +165,7 @@ class _Pagination:
     def _missing_path_error(self, option: str, path: str, document: Any) -> Mistake:
         keys_text = self.reader.describe_keys(document, path)
         what = f"an answer of {self._client.access.display_url} has no `{path}`; {keys_text}"
-        return Mistake("HTTP_PAGING", what, at=self._at, fix=f"say where it stands: {option}=...")
+        return Mistake("HTTP_PAGING", what, at=self._at, fix=f"name its path: {option}=...")
 
     def endless_error(self, what: str, fix: str) -> Mistake:
         """Return the error for pagination that would never end."""

@@ -7,7 +7,6 @@ from email.utils import parsedate_to_datetime
 
 MAX_WAIT_SECONDS = 120.0
 """A run never waits longer than this, whatever an API asks for."""
-_FIRST_SECONDS, _MAX_BACKOFF_SECONDS = 0.5, 30.0
 _reserved_at: dict[str, float] = {}
 _blocked_until: dict[str, float] = {}
 _lock = threading.Lock()
@@ -37,15 +36,6 @@ def blocked_seconds(host: str, now: float) -> float | None:
     with _lock:
         blocked_until = _blocked_until.get(host, now)
     return blocked_until - now if blocked_until > now else None
-
-
-def backoff_seconds(failures: int) -> float:
-    """Return the seconds to wait after the n-th failure, from 0 on.
-
-    >>> [backoff_seconds(failures) for failures in (0, 1, 2, 20)]
-    [0.5, 1.0, 2.0, 30.0]
-    """
-    return float(min(_FIRST_SECONDS * 2.0 ** min(failures, 20), _MAX_BACKOFF_SECONDS))
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -58,7 +58,7 @@ class ResponseReader:
             if reason == "Extra data" and "\n" in text.strip():
                 return self._parse_lines(text, response, content_type)
         raise self._not_json_error(
-            text, response, content_type, f"{reason[0].lower()}{reason[1:]}" if reason else "no memory holds it"
+            text, response, content_type, f"{reason[0].lower()}{reason[1:]}" if reason else "it is too large"
         )
 
     def find_records(self, document: Any, path: str | None) -> list[Any]:
@@ -86,7 +86,7 @@ class ResponseReader:
         exists, value = find_path(document, path)
         if exists:
             return value
-        fix = _suggest_records_path(document) or "see what it answers, and say where the records stand"
+        fix = _suggest_records_path(document) or "look at its answer, and name the path of the records"
         what = f"an answer of {self._access.display_url} has no `{path}`; {self.describe_keys(document, path)}"
         raise Mistake("HTTP_RECORDS", what, at=self._at, fix=fix)
 
@@ -119,11 +119,11 @@ class ResponseReader:
         try:
             return body.decode("utf-8-sig" if charset in _UTF8 else charset)
         except LookupError:
-            reason = f"it says that it is {quote_value(charset)}, which nobody knows"
+            reason = f"its charset {quote_value(charset)} is unknown"
         except UnicodeDecodeError as error:
             reason = f"byte 0x{body[error.start]:02x} at position {error.start} is not {charset}"
         what = f"an answer of {self._access.display_url} can't be read: {reason}"
-        raise RunnelError("HTTP_ENCODING", what, at=self._at, fix="the API must send what it says that it sends")
+        raise RunnelError("HTTP_ENCODING", what, at=self._at, fix="the API must send the charset that it declares")
 
     def _parse_lines(self, text: str, response: ApiResponse, content_type: str) -> NdjsonDocument:
         records: list[Any] = []
@@ -133,7 +133,7 @@ class ResponseReader:
             except _PARSE_ERRORS:
                 records.append(InvalidLine(line))
         if records and all(isinstance(entry, InvalidLine) for entry in records):
-            raise self._not_json_error(text, response, content_type, "none of its lines is")
+            raise self._not_json_error(text, response, content_type, "none of its lines is JSON")
         return NdjsonDocument(tuple(records))
 
     def _not_json_error(self, text: str, response: ApiResponse, content_type: str, reason: str) -> RunnelError:

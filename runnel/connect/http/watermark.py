@@ -53,8 +53,8 @@ class HttpWatermark:
         self._at = at
         self._is_strict = is_strict
         if is_strict and state and state.get("by") != field:
-            what = f"the rows of `{table}` were not read by `{field}`: what of the API is new can't be told"
-            fix = "give `since` its field again, or a `key`; or declare another table"
+            what = f"the rows of `{table}` were not read by `{field}`: Runnel can't tell what is new in the API"
+            fix = "set the field of `since` again, or a `key`; or declare another table"
             raise Mistake("HTTP_POSITION", what, at=at, fix=fix)
         position = state if state.get("by") == field else {}
         self.value: Any = position.get("since")
@@ -89,9 +89,9 @@ class HttpWatermark:
             if self._is_strict:
                 what = (
                     f"more than {MAX_SAME_VALUE:,} records have the greatest "
-                    f"`{self.field}`: which are new can't be told"
+                    f"`{self.field}`: Runnel can't tell which are new"
                 )
-                raise Mistake("HTTP_SINCE", what, at=self._at, fix="choose a finer field, or give a `key`")
+                raise Mistake("HTTP_SINCE", what, at=self._at, fix="choose a finer field, or set a `key`")
             self._greatest_digests.clear()
         value = str(self.value) if isinstance(self.value, Decimal) else self.value
         return {"by": self.field, "since": value, "at": sorted(self._greatest_digests)}
@@ -99,10 +99,10 @@ class HttpWatermark:
     def _refuse_missing_value(self, record: Any) -> None:
         if not self._is_strict or not isinstance(record, Mapping):
             return
-        what = f"a record has no `{self.field}`, by which new ones are told" + did_you_mean(
+        what = f"a record has no `{self.field}`, which shows what is new" + did_you_mean(
             self.field, [str(name) for name in record]
         )
-        fix = f"its fields: {', '.join(map(str, record))}; or give a `key`"
+        fix = f"its fields: {', '.join(map(str, record))}; or set a `key`"
         raise Mistake("HTTP_SINCE", what, at=self._at, fix=fix)
 
     def _refuse_mixed_types(self, value_rank: tuple[str, Any], value: Any) -> None:

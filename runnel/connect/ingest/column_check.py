@@ -68,7 +68,5 @@ def _describe_missing_columns(file: LocalFile, missing: Sequence[str], others: S
 def _describe_new_columns(file: LocalFile, new_columns: Sequence[str], existing_columns: Sequence[str]) -> RunnelError:
     hint = did_you_mean(new_columns[0], existing_columns)
     what = f"{file.name} has {join_names(new_columns)}, which the source does not declare{hint}"
-    fix = (
-        'correct the name or declare it, take new columns in with on_new_column="add", or leave them out with "ignore"'
-    )
+    fix = 'correct the name or declare it, add new columns with on_new_column="add", or leave them out with "ignore"'
     return RunnelError("SOURCE_NEW_COLUMN", what, at=f"{file.name}:1", fix=fix)

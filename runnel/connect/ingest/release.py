@@ -20,7 +20,7 @@ from runnel.connect.load import quarantine
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Source, quarantine_table_of
-from runnel.errors import Mistake, VersionConflict, plural
+from runnel.errors import Mistake, plural
 from runnel.lake.diff.content_id import content_of_files
 from runnel.lake.flow_state.ingest_position import ProcessedFile
 from runnel.lake.flow_state.ingest_positions import read_position
@@ -30,7 +30,7 @@ from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.model.table_version import TableVersion
 
 if TYPE_CHECKING:
@@ -61,13 +61,9 @@ def release_rows(
     """Read `chosen_rows` through the source again, or in their place the rows of the file `corrected`."""
     with temp_dirs.create_scoped("release") as folder, acquire_pin(store.db, "write") as pin:
         files, release_source = _prepare_files(source, root, chosen_rows, corrected, Path(folder))
-        for attempt in range(_ATTEMPTS):
-            try:
-                return _release_once(store, release_source, files, chosen_rows, branch=branch, pin=pin)
-            except VersionConflict:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-    raise AssertionError("unreachable")
+        return retry_on_conflict(
+            lambda: _release_once(store, release_source, files, chosen_rows, branch=branch, pin=pin), _ATTEMPTS
+        )
 
 
 def _release_once(

@@ -105,6 +105,9 @@ def _list_files_of_others(old: ProcessedFile, processed_files: Iterable[Processe
 
 
 def _describe_rewritten(old: ProcessedFile) -> RunnelError:
-    what = f"the rows of {old.path} that were read before can't be told from others: the table's files were rewritten"
+    what = (
+        f"the rows of {old.path} that were read before can't be distinguished from others: "
+        "the table's files were rewritten"
+    )
     fix = "revert the commit that rewrote the table's files, and run again"
     return RunnelError("SOURCE_ROWS_REWRITTEN", what, at=old.path, fix=fix)

@@ -57,8 +57,8 @@ def evolve_target(store: "Store", source: Source, choices: Sequence[ColumnChoice
     metadata = table_metadata.load_metadata(store, base)
     if not is_same_partitioning(metadata.spec(), parse_partition_spec(source.partition, metadata.schema())):
         parts = ", ".join(f"{part.transform}({part.name})" for part in metadata.spec().fields) or "not at all"
-        what = f"`{source.table}` is partitioned otherwise than its source says: {parts}"
-        fix = "declare the partition that it has; it changes only where all rows can be read again"
+        what = f"`{source.table}` is partitioned differently than its source says: {parts}"
+        fix = "declare the partition that it has; it changes only if all rows can be read again"
         raise Mistake("SOURCE_PARTITION", what, at=str(source.place), fix=fix)
     updates = schema_updates.plan_schema_updates(store, source.table, base, choices)
     metadata = schema_updates.apply_updates(metadata, updates)

@@ -20,7 +20,7 @@ def check_bad_rows(inspection: TableInspection, bad: "Sequence[QuarantinedRow]")
     if not bad or inspection.source.on_bad != "stop":
         return tuple(bad)
     count = len(bad)
-    head = f"{plural(count, 'row')} of {inspection.name} can't be read; nothing was taken in"
+    head = f"{plural(count, 'row')} of {inspection.name} can't be read; nothing was ingested"
     lines = [f"    {bad_row.reason}, in the row {quote_value(bad_row.raw, 120)}" for bad_row in bad[:_MAX_SHOWN]]
     more = [f"    ... and {count - _MAX_SHOWN:,} more"] if count > _MAX_SHOWN else []
     fix = 'correct them in the database, or set them aside with on_bad="quarantine"'

@@ -11,7 +11,7 @@ _MAX_MESSAGE_LENGTH = 300
 def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
     """Return the error of a database that does not answer."""
     what = f"{address.product_name} at {address} does not answer: {first_error_line(address, error)}"
-    fix = "look whether it runs, and whether this machine may reach it; then run again"
+    fix = "check that it is running and that this machine can reach it; then run again"
     return Unreachable("SOURCE_UNREACHABLE", what, at=at, fix=fix)
 
 
@@ -46,7 +46,7 @@ def wrong_query(address: DatabaseAddress, error: BaseException, at: str) -> Mist
 def failed(address: DatabaseAddress, error: BaseException, at: str) -> RunnelError:
     """Return the error of a query that failed in the database."""
     what = f"{address.product_name} at {address} failed: {first_error_line(address, error)}"
-    return RunnelError("SOURCE_DATABASE", what, at=at, fix="look into the database's log; then run again")
+    return RunnelError("SOURCE_DATABASE", what, at=at, fix="read the database's log; then run again")
 
 
 def first_error_line(address: DatabaseAddress, error: BaseException) -> str:

@@ -108,5 +108,5 @@ def _check_overlap(watermark_column: DatabaseColumn, overlap: str, database: Sou
     what = f"`overlap` is {overlap}, but the watermark `{watermark_column.name}` is {watermark_column.database_type}"
     fix = "write overlap=100, a number" if is_number else 'write overlap="10 minutes"'
     if watermark_column.family == "other":
-        fix = "leave overlap= out, or take a watermark that is a number or a time"
+        fix = "leave overlap= out, or choose a watermark that is a number or a time"
     raise Mistake("SOURCE_OVERLAP", what, at=at, fix=fix)

@@ -56,13 +56,13 @@ def parse_address(origin: Jdbc, root: Path, at: str) -> DatabaseAddress:
     kind = _KINDS.get(parts.scheme.lower())
     if kind is None:
         fix = "start it with postgresql://, mysql://, mariadb:// or sqlite:///"
-        raise Mistake("SOURCE_DATABASE_URL", "the url names no database that is known", at=at, fix=fix)
+        raise Mistake("SOURCE_DATABASE_URL", "the url names no database that Runnel supports", at=at, fix=fix)
     if kind == "sqlite":
         return DatabaseAddress(kind, "", 0, str(_sqlite_path(parts.netloc + parts.path, root)))
     try:
         port = parts.port or _PORTS[kind]
     except ValueError:
-        what = "the port in the url is no number up to 65535"
+        what = "the port in the url is not a number up to 65535"
         raise Mistake("SOURCE_DATABASE_URL", what, at=at, fix="write postgresql://host:5432/database") from None
     options = dict(parse_qsl(parts.query))
     user = reveal_if_secret(origin.user, at) or options.pop("user", None) or _decode_part(parts.username)

@@ -101,7 +101,7 @@ class KafkaClient:
             return client_class(settings)
         except (KafkaException, ValueError, TypeError) as error:
             text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-            what = f"Kafka's client can't be made: {self.hide_secrets(text)}"
+            what = f"Kafka's client can't be created: {self.hide_secrets(text)}"
             raise Mistake("KAFKA_OPTIONS", what, at=self.at, fix="correct options= of rn.kafka") from None
 
     def fetch_metadata(self, admin: "AdminClient") -> "ClusterMetadata":
@@ -122,18 +122,18 @@ class KafkaClient:
     def translate_error(self, error: "KafkaError | None") -> RunnelError:
         """Return the error for users that corresponds to a Kafka error."""
         if error is not None and error.name() in _AUTHORIZATION_ERRORS:
-            what = f"Kafka at {self.servers} refuses us: {self.hide_secrets(error.str())}"
-            fix = "look at options= of rn.kafka: the user, the password, and what this user may read and write"
+            what = f"Kafka at {self.servers} refuses access: {self.hide_secrets(error.str())}"
+            fix = "check options= of rn.kafka: the user, the password, and what this user may read and write"
             return Mistake("KAFKA_REFUSED", what, at=self.at, fix=fix)
         if error is not None and _UNTRUSTED in error.str():
             what = f"the certificate of Kafka at {self.servers} is not trusted, or is for another host"
-            fix = 'name its authority: options={"ssl.ca.location": "/path/of/ca.pem"}; see that servers= has its name'
+            fix = 'name its authority: options={"ssl.ca.location": "/path/of/ca.pem"}; check that servers= has its name'
             return RunnelError("KAFKA_UNTRUSTED", what, at=self.at, fix=fix)
         reason = " in time"
         if error is not None and error.name() != "_ALL_BROKERS_DOWN":  # whose text only says how many brokers are down
             reason = f": {self.hide_secrets(error.str()).partition(' (after ')[0]}"
         what = f"Kafka at {self.servers} does not answer{reason}"
-        fix = "look whether it runs, and whether servers= and the security.protocol of options= fit"
+        fix = "check that it is running, and that servers= and the security.protocol of options= are right"
         return Unreachable("KAFKA_UNREACHABLE", what, at=self.at, fix=fix)
 
     def hide_secrets(self, text: str) -> str:

@@ -159,9 +159,7 @@ class _ConsumerLoop:
             if error.retriable() or "AUTH" in name or name == "_SSL":
                 raise self._client.translate_error(error)
             what = f"{location} can't be read: {self._client.hide_secrets(error.str())}"
-            raise RunnelError(
-                "SOURCE_KAFKA_MESSAGE", what, at=self._client.at, fix="look at the topic and at Kafka's log"
-            )
+            raise RunnelError("SOURCE_KAFKA_MESSAGE", what, at=self._client.at, fix="check the topic and Kafka's log")
 
     def _check_brokers(self) -> None:
         """Raise if no broker answers or a topic was deleted. Otherwise keep waiting: another broker may take over."""
@@ -180,5 +178,5 @@ class _ConsumerLoop:
             for partition_id, span in self._spans.items()
             if self._next_offsets[partition_id] < span.end
         ]
-        what = f"nothing came from {', '.join(unfinished[:5])} for {_STALLED_SECONDS:.0f} seconds"
-        return Unreachable("KAFKA_UNREACHABLE", what, at=self._client.at, fix="look at Kafka's log")
+        what = f"nothing arrived from {', '.join(unfinished[:5])} for {_STALLED_SECONDS:.0f} seconds"
+        return Unreachable("KAFKA_UNREACHABLE", what, at=self._client.at, fix="check Kafka's log")

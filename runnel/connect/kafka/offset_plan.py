@@ -77,7 +77,7 @@ def refuse_recreated(source: Source, state: FeedState | None, topic_offsets: Top
         has_new_id = topic in topic_offsets.ids and ids.get(topic, topic_offsets.ids[topic]) != topic_offsets.ids[topic]
         if behind or has_new_id:
             reason = f": {'; '.join(behind[:_MAX_LISTED])}" if behind else ", so its offsets mean other messages now"
-            what = f"the topic `{topic}` was deleted and made anew since it was read{reason}"
+            what = f"the topic `{topic}` was deleted and created again since it was read{reason}"
             fix = (
                 f"runnel rewind {source.table} --to REF, a commit before its first load, reads the new topic from its "
                 "beginning without the old rows; or declare another table for it"
@@ -90,7 +90,7 @@ def refuse_expired(source: Source, origin: Kafka, lost: Mapping[PartitionId, int
     if not lost or origin.expired == "skip":
         return
     fix = (
-        'go on with what is left: rn.kafka(..., expired="skip"); or start over: '
+        'continue with the messages that are left: rn.kafka(..., expired="skip"); or start over: '
         f"runnel rewind {source.table} --to REF, a commit before its first load, reads all that is still there"
     )
     raise RunnelError("SOURCE_KAFKA_EXPIRED", f"{describe_expired(lost)}", at=str(source.place), fix=fix)

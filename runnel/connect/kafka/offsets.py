@@ -102,7 +102,7 @@ def fetch_topic_ids(client: KafkaClient, admin: "AdminClient", names: list[str])
 def topic_deleted_error(client: KafkaClient, topic: str) -> Mistake:
     """Return the error of a topic that was deleted a moment ago."""
     what = f"the topic `{topic}` was deleted from Kafka at {client.servers} just now"
-    return Mistake("SOURCE_KAFKA_TOPIC", what, at=client.at, fix="make it again, or take it out of rn.kafka")
+    return Mistake("SOURCE_KAFKA_TOPIC", what, at=client.at, fix="create it again, or remove it from rn.kafka")
 
 
 def _wait_for_result(client: KafkaClient, topic: str, future: "Future[Any]") -> Any:
@@ -127,7 +127,7 @@ def _select_topics(origin: Kafka, existing: list[str], client: KafkaClient) -> l
         pattern = re.compile(origin.pattern)
         matching = [name for name in visible if pattern.fullmatch(name)]
         if not matching:
-            what = f"no topic of Kafka at {client.servers} fits the pattern {origin.pattern!r}"
+            what = f"no topic of Kafka at {client.servers} matches the pattern {origin.pattern!r}"
             raise Mistake("SOURCE_KAFKA_TOPIC", what, at=client.at, fix=_suggest_topics(visible))
         return matching
     missing = [name for name in origin.topics if name not in existing]
@@ -139,5 +139,5 @@ def _select_topics(origin: Kafka, existing: list[str], client: KafkaClient) -> l
 
 def _suggest_topics(visible: list[str]) -> str:
     if not visible:
-        return "make it, or let this user see it: there is none that it may see"
-    return f"correct its name, or make it; there are {join_names(visible, 8)}"
+        return "create it, or give this user access: the user can see no topic"
+    return f"correct its name, or create it; there are {join_names(visible, 8)}"

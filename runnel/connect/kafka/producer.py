@@ -109,16 +109,16 @@ class Producer:
         if not isinstance(error, KafkaError):
             what = self._client.hide_secrets(str(raised))
         elif error.name() in ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE"):
-            what = "a message is larger than the topic takes; its max.message.bytes says how large one may be"
+            what = "a message is larger than max.message.bytes of the topic"
         elif error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "TOPIC_EXCEPTION"):
-            what = "there is no such topic, and this user can't make it"
+            what = "there is no such topic, and this user can't create it"
         elif error.retriable() or error.name() in ("_MSG_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"):
             return self._client.translate_error(self._client.last_error or error)
         elif "AUTH" in error.name():
             return self._client.translate_error(error)
         else:
             what = self._client.hide_secrets(error.str())
-        fix = "look at the topic's settings, and run it again: what was sent is sent again"
+        fix = "check the topic's settings, and run it again: all messages are sent again"
         return RunnelError(
-            "KAFKA_WRITE", f"the topic `{self._topic}` took not all: {what}", at=self._client.at, fix=fix
+            "KAFKA_WRITE", f"the topic `{self._topic}` did not accept all messages: {what}", at=self._client.at, fix=fix
         )

@@ -264,14 +264,14 @@ def _refuse_missing_columns(
             f"{files_label} has none of the table's columns: it has {join_names(present)}, "
             f"the table {join_names(_list_column_names(table))}"
         )
-        fix = "is it the right table? For CSV without a header say --no-header"
+        fix = "is it the right table? For CSV without a header, use --no-header"
         raise Mistake("LOAD_COLUMNS_UNKNOWN", what, at=files_label, fix=fix)
     if not choices:
         raise Mistake(
             "LOAD_COLUMNS_UNKNOWN",
-            f"{files_label} has no column that could be loaded",
+            f"{files_label} has no column that can be loaded",
             at=files_label,
-            fix="look into it",
+            fix="check the file",
         )
 
 
@@ -286,7 +286,7 @@ def _refuse_reserved(choices: Sequence[ColumnChoice], files_label: str) -> None:
 
 def _describe_unknown_columns(unknown: Sequence[str], known_names: Sequence[str], files_label: str) -> Mistake:
     what = f"{files_label} has columns that the table does not have: {join_names(unknown)}"
-    fix = "correct the name, or take them in with --on-new-column add, or leave them out with ignore"
+    fix = "correct the name, or add them with --on-new-column add, or leave them out with ignore"
     return Mistake("LOAD_NEW_COLUMN", what + did_you_mean(unknown[0], known_names), at=files_label, fix=fix)
 
 

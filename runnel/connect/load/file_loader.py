@@ -142,8 +142,8 @@ def _check_partitions(request: LoadRequest, metadata: "TableMetadata", path_colu
         metadata.spec(), parse_partition_spec(request.partition, metadata.schema())
     ):
         parts = ", ".join(f"{part.transform}({part.name})" for part in metadata.spec().fields) or "not at all"
-        what = f"`{request.table}` is partitioned otherwise: {parts}"
-        raise Mistake("LOAD_PARTITION", what, fix="leave --partition out: it counts when a table is created")
+        what = f"`{request.table}` is partitioned differently: {parts}"
+        raise Mistake("LOAD_PARTITION", what, fix="leave --partition out: it applies only when a table is created")
     partition_names = {part.name.lower() for part in metadata.spec().fields}
     unpartitioned = [name for name in path_columns if name.lower() not in partition_names]
     if unpartitioned:

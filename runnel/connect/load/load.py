@@ -24,7 +24,7 @@ from runnel.lake.iceberg import table_metadata, table_properties
 from runnel.lake.iceberg.manifests import read_entries
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.lake.table_writer import publish_edit
 from runnel.model.progress import Progress
 from runnel.model.table_version import TableVersion
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-ATTEMPTS = 20
+_ATTEMPTS = 20
 MAX_NAMED_FILES = 1000
 
 
@@ -96,12 +96,14 @@ def load_files(
     if options.in_place:
         request = register_parquet.prepare_request(store, request)
     with acquire_pin(store.db, "write") as pin:
-        for _ in range(ATTEMPTS):
+
+        def load_once() -> LoadResult:
             try:
                 return _load_once(store, request, options.message, pin, progress)
-            except (_TableChanged, VersionConflict):
-                continue
-        raise VersionConflict(branch, [str(table)])
+            except _TableChanged as error:
+                raise VersionConflict(branch, [str(table)]) from error
+
+        return retry_on_conflict(load_once, _ATTEMPTS)
 
 
 def _build_request(table: "TableName", patterns: Sequence[str], options: LoadOptions) -> LoadRequest:

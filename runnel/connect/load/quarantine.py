@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-COLUMNS = "raw string, reason string, file string, run string, at timestamp"
 SCHEMA = Schema(
     NestedField(1, "raw", StringType(), required=False),
     NestedField(2, "reason", StringType(), required=False),

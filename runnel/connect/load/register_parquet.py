@@ -39,7 +39,7 @@ def prepare_request(store: "Store", load_request: LoadRequest) -> LoadRequest:
     for file in load_request.files:
         path = os.path.realpath(file.path)
         if root and path.startswith(root):
-            what = f"{file.name} lies in the lake's own warehouse, whose files come and go with their tables"
+            what = f"{file.name} is in the lake's own warehouse, whose files are removed with their tables"
             raise Mistake("LOAD_IN_PLACE", what, at=file.name, fix="copy it elsewhere, or " + IN_PLACE_FIX)
         real_files.append(replace(file, path=path))
     return replace(load_request, files=tuple(real_files))
@@ -55,7 +55,7 @@ def check_registrable(footers: Iterable[FileFooter], choices: Sequence[ColumnCho
                 f"{footer.file.name} can't be registered without its columns {join_names(left_out)}: some readers fail"
             )
             raise Mistake(
-                "LOAD_IN_PLACE", what, at=footer.file.name, fix="take them in: --on-new-column add, or " + IN_PLACE_FIX
+                "LOAD_IN_PLACE", what, at=footer.file.name, fix="add them: --on-new-column add, or " + IN_PLACE_FIX
             )
         for position in range(footer.metadata.num_columns):
             column = footer.metadata.schema.column(position)

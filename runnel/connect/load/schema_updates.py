@@ -70,7 +70,7 @@ def build_key_property(key: Sequence[str], schema: Schema) -> dict[str, str]:
     names = {field.name.lower(): field.name for field in schema.fields}
     unknown = [column for column in key if column.lower() not in names]
     if unknown:
-        what = f"the key names {join_names(unknown)}, which is no column" + did_you_mean(unknown[0], names.values())
+        what = f"the key names {join_names(unknown)}, which is not a column" + did_you_mean(unknown[0], names.values())
         raise Mistake("LOAD_KEY", what, fix=f"choose among {join_names(names.values())}")
     columns_with_comma = [column for column in key if "," in column]
     if columns_with_comma:

@@ -38,7 +38,7 @@ class FileLocation(Protocol):
 class LocalFolder:
     """A local folder. Staged files are in `staging_name` inside it, so that they can be renamed atomically."""
 
-    fix = "check the folder, its permissions and the space left; the next run goes on"
+    fix = "check the folder, its permissions and the space left; the next run continues"
 
     def __init__(self, root: Path, staging_name: str) -> None:
         self._root = root
@@ -96,7 +96,7 @@ class LocalFolder:
 class ObjectStoreFolder:
     """A folder of an object store: an object becomes visible only when it is complete."""
 
-    fix = "check the address, and [lake.storage] of runnel.toml; the next run goes on"
+    fix = "check the address, and [lake.storage] of runnel.toml; the next run continues"
 
     def __init__(self, address: str, storage: Mapping[str, str]) -> None:
         self._address = address
@@ -133,7 +133,7 @@ class ObjectStoreFolder:
         target, size = f"{root}/{name}", file.stat().st_size
         copy_files(str(file), target, source_filesystem=LocalFileSystem(), destination_filesystem=system)
         if system.get_file_info(target).size != size:  # the upload was cut off
-            raise OSError(f"not all of {name} has arrived")
+            raise OSError(f"{name} was not written completely")
         return name
 
     def remove(self, names: Iterable[str]) -> None:

@@ -60,6 +60,6 @@ class FunctionSink(StatelessSink):
         except Exception as error:
             name = getattr(self._function, "__name__", "function")
             what = f"`{name}` failed: {type(error).__name__}: {error}"
-            fix = "correct it, or what it calls; the next run goes on"
+            fix = "correct it, or what it calls; the next run continues"
             # It is unknown whether the failure is transient, so it is retried as if it were.
             raise Unreachable("SINK_FUNCTION", what, at=str(self._sink.place), fix=fix) from error

@@ -122,11 +122,11 @@ class WebhookSink(StatelessSink):
             raise self._unreachable_error(f"answered {response.status_code}")
         if response.status_code >= 300:
             what = f"{self._display_url} answered {response.status_code} to a change of `{self._sink.table}`"
-            fix = "correct the url, or what answers there; the next run goes on"
+            fix = "correct the url, or the service there; the next run continues"
             raise RunnelError("SINK_REFUSED", what, at=str(self._sink.place), fix=fix)
 
     def _unreachable_error(self, what: str) -> Unreachable:
-        fix = "look whether it runs; the next run goes on"
+        fix = "check that it is running; the next run continues"
         return Unreachable("SINK_UNREACHABLE", f"{self._display_url} {what}", at=str(self._sink.place), fix=fix)
 
     @property

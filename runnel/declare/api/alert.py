@@ -71,7 +71,7 @@ def alert(
 def _check_channels(reader: OptionReader, values: Mapping[str, Any]) -> None:
     chosen = [name for name in _CHANNELS if values[name] is not None]
     if len(chosen) != 1:
-        what = f"it has {' and '.join(chosen)}, but needs one of them" if chosen else "it does not say how to tell"
+        what = f"it has {' and '.join(chosen)}, but needs one of them" if chosen else "it names no channel"
         reader.reject("webhook", what, 'write webhook="https://...", email="ada@example.org" or command="notify.sh"')
         return
     for name, channel in _CHANNEL_OF_OPTION.items():
@@ -94,7 +94,7 @@ def _check_url(reader: OptionReader, url: object) -> str | Secret | None:
     """Check a webhook address; messages don't show it, because it may contain a secret."""
     if url is None or isinstance(url, Secret) or (isinstance(url, str) and _URL.match(url)):
         return url
-    fix = 'write webhook="https://host/path", or webhook=rn.secret("HOOK_URL") where the address is a secret'
+    fix = 'write webhook="https://host/path", or webhook=rn.secret("HOOK_URL") if the address is a secret'
     reader.reject("webhook", "the address must start with http:// or https://, and have no password", fix)
     return None
 
@@ -102,9 +102,7 @@ def _check_url(reader: OptionReader, url: object) -> str | Secret | None:
 def _check_addresses(reader: OptionReader, name: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
     for address in addresses:
         if not _ADDRESS.match(address):
-            reader.reject(
-                name, f"{quote_value(address)} is not an address of e-mail", f'write {name}="ada@example.org"'
-            )
+            reader.reject(name, f"{quote_value(address)} is not an e-mail address", f'write {name}="ada@example.org"')
     return addresses
 
 
@@ -122,7 +120,7 @@ def _check_password(reader: OptionReader, password: object) -> Secret | None:
     if password is None or isinstance(password, Secret):
         return password
     fix = 'write password=rn.secret("SMTP_PASSWORD")'
-    reader.reject("password", "`password` is a secret, which must not stand in a file", fix)
+    reader.reject("password", "`password` is a secret, which must not be in a file", fix)
     return None
 
 
@@ -132,5 +130,5 @@ def _read_command(reader: OptionReader) -> str | None:
         if command is not None:
             shlex.split(command)
     except ValueError as error:
-        reader.reject("command", f"{quote_value(command)} can't be read: {str(error).lower()}", "close what is quoted")
+        reader.reject("command", f"{quote_value(command)} can't be read: {str(error).lower()}", "close the quotes")
     return command

@@ -87,7 +87,7 @@ def add_change_logs(sources: Iterable[Source], reject: Callable[[Source, str, st
                 what = f"the name of `{source.table}` is too long: its log is `{log_table_of(source.table)}`"
                 reject(source, what, f"use at most {_MAX_NAME_LENGTH} characters after the layer")
             if source.key and source.key != origin.key:
-                reject(source, f"the key of `{source.table}` is that of its changes", "leave out key= of rn.source")
+                reject(source, f"the key of `{source.table}` is the key of its changes", "leave out key= of rn.source")
             yield _derive_log_source(source, log_table_of(source.table), origin)
         yield source
 
@@ -111,7 +111,7 @@ def _read_origin(
         function_origin = read_function_origin(source, reader)
         return function_origin if isinstance(function_origin, Function) else None
     if schema is not None:
-        reader.reject("schema", "`schema` is that of a function; an origin has its own", 'rn.files(..., schema="...")')
+        reader.reject("schema", "`schema` is only for functions; an origin has its own", 'rn.files(..., schema="...")')
     if isinstance(source, _LOG_ORIGINS):
         return source
     if isinstance(source, Manual | Changes):
@@ -142,7 +142,7 @@ def _check_columns(reader: OptionReader, declaration: Changes) -> Changes:
     for name in VALIDITY_COLUMNS if declaration.scd == 2 else ():
         if name in columns:
             what = f"the log has a column `{name}`, which scd=2 adds"
-            reader.reject("scd", what, "name the log's column otherwise")
+            reader.reject("scd", what, "rename the column of the log")
     if declaration.delete_when is not None:
         for name in _find_condition_columns(reader, declaration.delete_when):
             if not has_unlisted_columns and name.lower() not in columns:

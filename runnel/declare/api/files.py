@@ -77,5 +77,5 @@ def _infer_format(reader: OptionReader, glob: Any) -> str | None:
     format_name = infer_format(glob)
     if format_name is None:
         names = ", ".join(f'"{name}"' for name in FORMATS[:-1])
-        reader.reject("format", "the format does not show in the ending", f'say it: format={names} or "{FORMATS[-1]}"')
+        reader.reject("format", "the file extension does not show the format", f'add format={names} or "{FORMATS[-1]}"')
     return format_name

@@ -84,7 +84,7 @@ def _read_http(reader: OptionReader, values: Mapping[str, Any]) -> Http:
     paging = reader.choice("paging", ("page", "offset", "cursor", "link"), "none") or "none"
     schema = reader.schema()
     if values["keep"] is not None:
-        reader.reject("keep", "`keep` is about events that are pushed", "leave it out, or the address")
+        reader.reject("keep", "`keep` applies only to pushed events", "leave it out, or the address")
     return Http(
         url=read_url(reader, values["url"]),
         schema=schema,
@@ -118,7 +118,7 @@ def _describe_url(url: object) -> str:
 def _read_path(reader: OptionReader, name: str) -> str | None:
     path = reader.text(name)
     if path is not None and not all(part.strip() for part in path.split(".")):
-        reader.reject(name, f"`{name}` can't be {quote_value(path)}", f'write where it stands: {name}="data.items"')
+        reader.reject(name, f"`{name}` can't be {quote_value(path)}", f'write its path: {name}="data.items"')
     return path
 
 
@@ -126,11 +126,11 @@ def _read_paging_options(reader: OptionReader, values: Mapping[str, Any], paging
     for name, kinds in _PAGING_OF_OPTION.items():
         if values[name] is not None and paging not in kinds:
             fix = f'write paging="{kinds[0]}", or leave `{name}` out'
-            reader.reject(name, f"`{name}` is about paging by {' or '.join(kinds)}", fix)
+            reader.reject(name, f"`{name}` applies only to paging by {' or '.join(kinds)}", fix)
     if paging in ("none", "link") and values["param"] is not None:
-        reader.reject("param", "`param` is about paging by page, offset or cursor", "leave it out")
+        reader.reject("param", "`param` applies only to paging by page, offset or cursor", "leave it out")
     if paging == "cursor" and values["cursor"] is None:
-        fix = 'say where the next cursor stands in an answer: cursor="meta.next_cursor"'
+        fix = 'name the path of the next cursor in an answer: cursor="meta.next_cursor"'
         reader.reject("cursor", 'paging="cursor" needs `cursor`', fix)
     return {name: _read_path(reader, name) for name in ("cursor", "next", "more")}
 

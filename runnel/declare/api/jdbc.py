@@ -95,17 +95,17 @@ def _check_url(reader: OptionReader, url: object) -> None:
     scheme = _SCHEME.match(url)
     name = scheme[1].lower() if scheme else ""
     if _ALIASES.get(name, name) not in SCHEMES:
-        what = f"`{name}` is no database that it knows" if name else "the address does not name a database"
+        what = f"`{name}` is not a supported database" if name else "the address does not name a database"
         fix = "start the url with postgresql://, mysql://, mariadb:// or sqlite:///"
         reader.reject("url", what + did_you_mean(name, SCHEMES), fix)
     elif _WITH_PASSWORD.search(url):
         fix = 'take it out, and pass password=rn.secret("PG_PASSWORD"), or the whole url as rn.secret("DATABASE_URL")'
-        reader.reject("url", "a password stands in the url", fix)
+        reader.reject("url", "a password is in the url", fix)
 
 
 def _check_secrets(reader: OptionReader, user: object, password: object) -> None:
     if password is not None and not isinstance(password, Secret):
-        reader.reject("password", "`password` stands in the file as text", 'write password=rn.secret("PG_PASSWORD")')
+        reader.reject("password", "`password` is in the file as text", 'write password=rn.secret("PG_PASSWORD")')
     if user is not None and not isinstance(user, Secret) and not (isinstance(user, str) and user):
         reader.reject("user", f"`user` must be text, not {quote_value(user)}", 'write user="reader"')
 
@@ -119,7 +119,7 @@ def _read_overlap(reader: OptionReader, value: object) -> str | None:
     try:
         parse_duration(value)
     except Mistake:
-        fix = "write a duration such as 10 minutes, or a number where the watermark is one"
+        fix = "write a duration such as 10 minutes, or a number if the watermark is a number"
         reader.reject("overlap", f"`overlap` can't be {quote_value(value)}", fix)
         return None
     return str(value)
@@ -138,12 +138,12 @@ def _check_combination(reader: OptionReader, origin: Jdbc, removed: object) -> N
     if origin.table is None and origin.query is None:
         reader.reject("table", "it has neither `table` nor `query`", 'write table="orders" or query="select ..."')
     if origin.overlap is not None and origin.watermark is None:
-        reader.reject("overlap", "`overlap` is about a watermark, and there is none", 'add watermark="updated_at"')
+        reader.reject("overlap", "`overlap` needs a watermark", 'add watermark="updated_at"')
     elif origin.overlap is not None and not origin.key and origin.mode is None:
-        what = "`overlap` reads rows again, and without a `key` they would be there twice"
+        what = "`overlap` reads rows again, and without a `key` they would be in the table twice"
         reader.reject("overlap", what, 'add key="id"')
     if removed is not None and not origin.key:
-        reader.reject("removed", "`removed` is about rows that a `key` identifies, and there is none", 'add key="id"')
+        reader.reject("removed", "`removed` needs a `key` that identifies rows", 'add key="id"')
     if origin.mode == "upsert" and not origin.key:
         reader.reject("mode", 'mode="upsert" needs to know which rows are the same', 'add key="id"')
     if origin.mode is not None and origin.query is not None:

@@ -91,7 +91,7 @@ def kafka(
         options=_read_client_options(reader),
     )
     if wire is not None and kind != "avro":
-        reader.reject("wire", f"`wire` is about Avro, but this is {kind}", "leave it out")
+        reader.reject("wire", f"`wire` applies only to Avro, but this is {kind}", "leave it out")
     for mistake in mistakes:
         registry.report_mistake(mistake, place)
     return InvalidEndpoint() if mistakes else origin
@@ -108,7 +108,9 @@ def _read_topics(reader: OptionReader, topic: object, pattern: object) -> tuple[
     for name in topics:
         if not _TOPIC.match(name):
             fix = (
-                f"for all topics that fit, write pattern={quote_value(name)}" if re.search(r"[*+?|\[(]", name) else None
+                f"for all topics that match, write pattern={quote_value(name)}"
+                if re.search(r"[*+?|\[(]", name)
+                else None
             )
             reader.reject(
                 "topic", f"{quote_value(name)} is not a topic's name", fix or "use letters, digits, `.`, `_` and `-`"
@@ -161,7 +163,7 @@ def _read_schema(reader: OptionReader, kind: str, include: tuple[str, ...]) -> t
     for column in included_columns:
         if column.name in [declared.name.lower() for declared in declared_columns]:
             reader.reject(
-                "schema", f"`{column.name}` comes by `include`; it is also in the schema", "leave it out there"
+                "schema", f"`{column.name}` comes from `include`, but it is also in the schema", "leave it out there"
             )
     return (*declared_columns, *included_columns)
 
@@ -170,7 +172,7 @@ def _read_avro(reader: OptionReader, avro: object, kind: str) -> str | None:
     fix = 'write avro="schemas/click.avsc", or the schema itself: {"type": "record", "name": "Click", "fields": [...]}'
     if avro is None:
         if kind == "avro":
-            reader.reject("avro", "it reads Avro, and `avro` does not say by which schema it was written", fix)
+            reader.reject("avro", "it reads Avro, but `avro` does not name the schema that it was written with", fix)
         return None
     if kind != "avro":
         reader.reject("avro", f"`avro` is given, but the format is {kind}", 'leave it out, or write format="avro"')
@@ -218,7 +220,7 @@ def _read_client_options(reader: OptionReader) -> tuple[tuple[str, str | Secret]
             reader.reject("options", f"`options` can't have `{name}`", _RESERVED_OPTIONS[name])
         elif _SECRET_OPTION.search(name) and not isinstance(value, Secret):
             fix = f'write options={{"{name}": rn.secret("KAFKA_PASSWORD")}}, and set that variable'
-            reader.reject("options", f"`{name}` stands in the flow file; it is a secret", fix)
+            reader.reject("options", f"`{name}` is in the flow file, but it is a secret", fix)
         else:
             text = str(value).lower() if isinstance(value, bool) else value
             pairs.append((name, text if isinstance(text, Secret) else str(text)))

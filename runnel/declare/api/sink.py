@@ -93,7 +93,7 @@ def sink(table: str, target: object = None, **options: Any) -> Callable[[F], F] 
 
 
 def _accepts_rows(target: Files | Jdbc | Kafka | Webhook, reader: OptionReader) -> bool:
-    """Tell whether a target accepts rows; report a mistake if it does not."""
+    """Return whether a target accepts rows; report a mistake if it does not."""
     problem: tuple[str, str, str] | None = None
     if isinstance(target, Files):
         problem = _check_files(target)
@@ -126,14 +126,14 @@ def _check_files(target: Files) -> tuple[str, str, str] | None:
     if not path.endswith("/") and target.partition:
         return "path", f"a partitioned sink is a folder, but {quote_value(path)} is a file", f'write "{path}/"'
     if not path.endswith("/") and target.compress:
-        return "compress", "`compress` is for folders", f'let the ending say it: "{path}.{target.compress}"'
+        return "compress", "`compress` is for folders", f'use the file extension: "{path}.{target.compress}"'
     if path.endswith((".bz2", ".xz")):
-        return "path", f"{quote_value(path)}: files are packed as .gz or .zst", "choose one of them"
+        return "path", f"{quote_value(path)}: files are compressed as .gz or .zst", "choose one of them"
     if target.format not in ("csv", "jsonl", "json", "parquet"):
         return "format", f"a sink can't write {target.format}", "use csv, jsonl, json or parquet"
     unsupported = [name for name, _ in target.options if name not in ("delimiter", "header", "null", "quote", "escape")]
     if unsupported:
-        return unsupported[0], f"`{unsupported[0]}` is about reading", "leave it out"
+        return unsupported[0], f"`{unsupported[0]}` applies only to sources", "leave it out"
     if target.format == "parquet" and (target.compress or path.endswith((".gz", ".zst"))):
         return "compress", "Parquet is compressed already", "leave it out"
     return None
@@ -143,7 +143,7 @@ def _check_jdbc(target: Jdbc) -> tuple[str, str, str] | None:
     if target.query is not None or target.table is None:
         return "table", "rows go to a table", 'name it: rn.jdbc("postgresql://...", table="seller_day", ...)'
     if target.table.rpartition(".")[2].strip('"`').lower().startswith(_RESERVED_PREFIX):
-        what = f"{quote_value(target.table)}: tables of that name are where Runnel notes its deliveries in the database"
+        what = f"{quote_value(target.table)}: Runnel records its deliveries in tables of that name"
         return "table", what, f"choose a name that does not begin with {_RESERVED_PREFIX}"
     if target.mode is None and not target.key:
         return "mode", "`mode` is missing", 'write mode="upsert", key=[...], or mode="overwrite", or mode="append"'
@@ -182,7 +182,7 @@ def _has_row_parameter(function: Callable[..., Any], reader: OptionReader) -> bo
     if len(required) == 1 and set(required_keywords) <= {"change"}:
         return True
     name = getattr(function, "__name__", "?")
-    what = f"`{name}` is called with the rows that came, and `change` if it has that keyword parameter"
+    what = f"`{name}` is called with the new rows, and with `change` if it has that keyword parameter"
     reader.reject("function", what, f"write def {name}(rows): ... or def {name}(rows, *, change): ...")
     return False
 
@@ -203,7 +203,7 @@ def _default_name(table: TableName, target: Target) -> str:
 
 
 def _strip_credentials(url: str | Secret) -> str:
-    """Return an address without the name and the password in it.
+    """Return an address without its user name and password.
 
     >>> _strip_credentials("postgresql://ada:secret@host/db")
     'postgresql://host/db'

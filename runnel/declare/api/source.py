@@ -114,7 +114,7 @@ def read_function_origin(function: Callable[..., Any], reader: OptionReader) -> 
         required = []
     if len(required) > 1:
         name = getattr(function, "__name__", "?")
-        what = f"`{name}` takes {len(required)} parameters, but a source takes its last state alone"
+        what = f"`{name}` takes {len(required)} parameters, but a source takes only its last state"
         reader.reject("function", what, "write def rates(state): ... and return rows, state")
         return InvalidEndpoint()
     return Function(function, columns)
@@ -158,11 +158,11 @@ def _register_source(
         registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
     if isinstance(read_origin, Files) and (read_origin.partition or read_origin.compress):
         option = "partition" if read_origin.partition else "compress"
-        reader.reject(option, f"rn.files(..., {option}=...) is about sinks", "leave it out")
+        reader.reject(option, f"rn.files(..., {option}=...) applies only to sinks", "leave it out")
     if isinstance(origin, Files) and key:
-        what = "`key` has no effect on files: rows with equal keys in two files would both be there"
+        what = "`key` has no effect on files: rows with equal keys in two files would both be kept"
         fix = f'rn.changes(rn.files(...), key="{key[0]}", sequence_by="...") keeps the last row of each key'
-        reader.reject("key", what, f"{fix}; else leave `key` out")
+        reader.reject("key", what, f"{fix}; otherwise leave `key` out")
     _refuse_unknown_keys(declaration, reader)
     registry.add(declaration)
 

@@ -38,7 +38,7 @@ def webhook(
     reader.reject_unknown(list(unknown), list(values)[1:])
     for name in ("token", "secret"):
         if values[name] is not None and not isinstance(values[name], Secret):
-            reader.reject(name, f"`{name}` is a secret, which must not stand in a file", f'{name}=rn.secret("HOOK")')
+            reader.reject(name, f"`{name}` is a secret, which must not be in a file", f'{name}=rn.secret("HOOK")')
             return InvalidEndpoint()
     if not isinstance(url, Secret) and not (isinstance(url, str) and _URL.match(url)):
         reader.reject("url", "the url must start with http:// or https://", 'write rn.webhook("https://host/path")')

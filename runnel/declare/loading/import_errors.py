@@ -30,17 +30,17 @@ def to_mistake(error: BaseException, file: str, root: str) -> RunnelError:
         return Mistake("DECLARE_EXIT", f"{what} while it is imported", at=str(place), fix=fix)
     if is_missing_session(error):
         what = f"{place.file} needs a Spark session while it is imported"
-        fix = "move it into the task's function, where the session is there"
+        fix = "move it into the task's function, where the session exists"
         return Mistake("DECLARE_NEEDS_SPARK", what, at=str(place), fix=fix)
     fix = "correct that line; `python` on the file shows the same"
     if isinstance(error, ModuleNotFoundError):
-        fix = "install the package, or correct the name; modules are found from the project's folder and flows/ on"
+        fix = "install the package, or correct the name; modules are found in the project's folder and in flows/"
     what = f"{relative_path(file, root)} can't be imported: {type(error).__name__}: {_first_line(error)}"
     return Mistake("DECLARE_IMPORT", what, at=str(place), fix=fix)
 
 
 def is_missing_session(error: BaseException) -> bool:
-    """Tell whether PySpark raised an error because there is no session, as for `F.col("x")` outside a function."""
+    """Return whether PySpark raised an error because there is no session, as for `F.col("x")` outside a function."""
     pyspark = sys.modules.get("pyspark")
     if pyspark is None or pyspark.SparkContext._active_spark_context is not None:
         return False
@@ -63,8 +63,8 @@ def find_project_line(error: BaseException, root: str) -> SourceLocation | None:
 def _describe_recursion(project_lines: list[tuple[SourceLocation, str]], place: SourceLocation) -> Mistake:
     counts = Counter(project_lines)
     (at, name), _ = counts.most_common(1)[0] if counts else ((place, "?"), 1)
-    what = f"the template `{name}` calls itself without end"
-    return Mistake("DECLARE_RECURSION", what, at=str(at), fix="let it stop: a template needs a case without a call")
+    what = f"the template `{name}` calls itself endlessly"
+    return Mistake("DECLARE_RECURSION", what, at=str(at), fix="add a case in which the template does not call itself")
 
 
 def _first_line(error: BaseException) -> str:

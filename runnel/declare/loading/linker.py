@@ -52,9 +52,9 @@ def link_flow(
     *,
     is_complete: bool = True,
 ) -> tuple[Flow, list[Mistake]]:
-    """Return the flow that a registry holds, with the mistakes that show only when all is known.
+    """Return the flow that a registry holds, with the mistakes that only the complete flow shows.
 
-    `params` are the project's values for keyword parameters, `origins` say where each of them stands. Unless the
+    `params` are the project's values for keyword parameters, `origins` say where each of them is set. Unless the
     registry `is_complete`, a value that no task takes may be for one that could not be read.
     """
     linker = _Linker(registry.claimed)

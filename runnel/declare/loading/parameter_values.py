@@ -47,7 +47,7 @@ def resolve_value(param: Param, settings: Mapping[str, Any], owner: str, *, is_h
 
 
 def infer_type(param: Param) -> type | None:
-    """Return the type that a parameter asks for, by its annotation or else its default; None for any.
+    """Return the type of a parameter, from its annotation or else its default; None for any type.
 
     >>> infer_type(Param("a", 0, "float | None")), infer_type(Param("a", 0)), infer_type(Param("a", None))
     (<class 'float'>, <class 'int'>, None)
@@ -69,7 +69,7 @@ def infer_type(param: Param) -> type | None:
 
 
 def convert_value(value: Any, kind: type | None) -> Any:
-    """Return a value as one of a kind, or raise ValueError.
+    """Convert a value to a type, or raise ValueError.
 
     >>> convert_value("5", int), convert_value(1, float), convert_value("2026-01-02", date)
     (5, 1.0, datetime.date(2026, 1, 2))

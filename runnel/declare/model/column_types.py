@@ -46,22 +46,22 @@ class SparkType:
 
     @property
     def is_integral(self) -> bool:
-        """Tell whether it is an integer type."""
+        """Return whether it is an integer type."""
         return self.kind in INTEGRAL_DIGITS
 
     @property
     def is_floating(self) -> bool:
-        """Tell whether it is a float or a double."""
+        """Return whether it is a float or a double."""
         return self.kind in ("float", "double")
 
     @property
     def is_numeric(self) -> bool:
-        """Tell whether it is a number."""
+        """Return whether it is a number."""
         return self.kind == "decimal" or self.kind in INTEGRAL_DIGITS or self.is_floating
 
     @property
     def is_atomic(self) -> bool:
-        """Tell whether it is not an array, a map or a struct."""
+        """Return whether it is not an array, a map or a struct."""
         return self.kind not in ("array", "map", "struct")
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     seen_names: set[str] = set()
     for column in parsed_columns:
         if column.name.lower() in seen_names:
-            raise parser.syntax_error(f"the column {quote_value(column.name)} stands twice in the schema")
+            raise parser.syntax_error(f"the column {quote_value(column.name)} is in the schema twice")
         seen_names.add(column.name.lower())
     return parsed_columns
 
@@ -278,7 +278,7 @@ class _SchemaParser:
             self.expect(")")
         if not 1 <= precision <= MAX_DIGITS or scale > precision:
             raise self.syntax_error(
-                f"decimal({precision},{scale}) is no type: 1 to {MAX_DIGITS} digits, scale within them"
+                f"decimal({precision},{scale}) is not a type: 1 to {MAX_DIGITS} digits, scale within them"
             )
         return decimal(precision, scale)
 

@@ -40,7 +40,7 @@ class Check:
 
     @property
     def is_row_check(self) -> bool:
-        """Tell whether the check applies to each row by itself."""
+        """Return whether the check applies to each row separately."""
         return self.condition is not None
 
 
@@ -141,7 +141,7 @@ class Sink:
 
     @property
     def needs_each_commit(self) -> bool:
-        """Tell whether the sink needs the change of each commit separately; otherwise it follows the newest version."""
+        """Return whether the sink needs the change of each commit separately; if not, it follows the newest version."""
         return isinstance(self.target, Kafka | Webhook | Function)
 
 
@@ -220,7 +220,7 @@ class Flow:
         return (log_table_of(table),) if source is not None and isinstance(source.origin, Changes) else ()
 
     def is_derived(self, table: TableName) -> bool:
-        """Tell whether a table is computed from others: by a task, or by applying a change log."""
+        """Return whether a table is computed from others: by a task, or by applying a change log."""
         return table in self.tasks or bool(self.inputs_of(table))
 
 
@@ -229,7 +229,7 @@ def _hide_secret(value: Any) -> Any:
 
 
 def quarantine_table_of(table: TableName) -> TableName:
-    """Return where rows of a table that are set aside go.
+    """Return the table that gets the rows of a table that are set aside.
 
     >>> str(quarantine_table_of(TableName("dws", "seller_day")))
     'quarantine.dws_seller_day'
@@ -238,7 +238,7 @@ def quarantine_table_of(table: TableName) -> TableName:
 
 
 def log_table_of(table: TableName) -> TableName:
-    """Return where the log of a table is kept whose source is a log of changes.
+    """Return the table that stores the change log of a table.
 
     >>> str(log_table_of(TableName("ods", "customers")))
     'ods.customers__changes'

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class SourceLocation:
-    """A line of a file. The file is relative to the project's folder where it is inside it.
+    """A line of a file. The path is relative to the project's folder if the file is inside it.
 
     >>> str(SourceLocation("flows/orders.py", 12))
     'flows/orders.py:12'

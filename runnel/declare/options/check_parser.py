@@ -14,7 +14,7 @@ _MIN_SIMILARITY = 0.85  # below this similarity the name may be a Spark function
 
 
 def parse_check(text: str) -> Check:
-    """Return the check that a text describes; what is none of the known kinds is a condition.
+    """Return the check that a text describes; a text that names no known kind of check is a condition.
 
     >>> parse_check("between(x, 0, 5, on_fail='drop')").condition
     '`x` >= 0 and `x` <= 5'

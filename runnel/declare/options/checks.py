@@ -173,7 +173,7 @@ def _build_table_check(
     kind: str, text: str, columns: Sequence[str], arguments: tuple[tuple[str, Any], ...], on_fail: OnFail
 ) -> Check:
     if on_fail in ON_FAIL and on_fail not in _TABLE_ACTIONS:
-        what = f"`{kind}({text})` is about the whole table, so it has no rows to {_describe_action(on_fail)}"
+        what = f"`{kind}({text})` applies to the whole table, so it has no rows to {_describe_action(on_fail)}"
         raise Mistake("DECLARE_CHECK", what, fix='use on_fail="stop" or on_fail="warn"')
     _check_on_fail(on_fail, _TABLE_ACTIONS, f"{kind}({text})")
     return Check(kind, f"{kind}({text})", tuple(columns), None, arguments, on_fail)

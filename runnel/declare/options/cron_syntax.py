@@ -14,7 +14,7 @@ _PART = re.compile(r"(\*|(?P<low>\w+)(-(?P<high>\w+))?)(/(?P<step>\d+))?\Z", re.
 
 
 def validate_cron(text: object) -> None:
-    """Raise where a text is not a cron text.
+    """Raise if a text is not a cron expression.
 
     >>> validate_cron("*/15 8-18 * * mon-fri")
     """
@@ -33,7 +33,7 @@ def validate_cron(text: object) -> None:
 
 
 def _is_ever_due(text: str) -> bool:
-    """Tell whether a cron expression is ever due, by the library that also computes the times of schedules.
+    """Return whether a cron expression is ever due, by the library that also computes the times of schedules.
 
     >>> _is_ever_due("0 0 29 2 *"), _is_ever_due("0 0 30 2 *"), _is_ever_due("0 0 30 2 mon")
     (True, False, True)

@@ -33,7 +33,7 @@ _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
 def to_strptime(pattern: str) -> str | None:
-    """Return a pattern as strptime takes it, or None where it can't be read.
+    """Convert a pattern to the format of strptime; return None if it is not a valid pattern.
 
     >>> to_strptime("dd/MM/yyyy"), to_strptime("yyyy-MM-dd'T'HH:mm:ss.SSS"), to_strptime("%d.%m.%y"), to_strptime("qq")
     ('%d/%m/%Y', '%Y-%m-%dT%H:%M:%S.%g', '%d.%m.%y', None)

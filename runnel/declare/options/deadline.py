@@ -26,12 +26,12 @@ class Deadline:
 
 
 def parse_deadline(text: object) -> Deadline:
-    """Return what a text says.
+    """Parse a deadline: a duration, or a time of day with a time zone.
 
     >>> parse_deadline("2 hours").seconds
     7200
-    >>> found = parse_deadline("08:00 Asia/Shanghai")
-    >>> found.clock, str(found.zone)
+    >>> deadline = parse_deadline("08:00 Asia/Shanghai")
+    >>> deadline.clock, str(deadline.zone)
     (datetime.time(8, 0), 'Asia/Shanghai')
     """
     match = _CLOCK.match(text) if isinstance(text, str) else None

@@ -2,7 +2,7 @@
 
 
 def split_expressions(text: str) -> tuple[str, ...]:
-    """Return the expressions of a text that lists them with commas; those inside brackets and quotes don't count.
+    """Split a list of expressions at its commas, except for commas inside brackets and quotes.
 
     >>> split_expressions("region, to_date(ts, 'a,b')")
     ('region', "to_date(ts, 'a,b')")

@@ -39,7 +39,7 @@ OPTION_FORMATS = {  # the formats that each option applies to
 
 
 def infer_format(glob: str) -> str | None:
-    """Return the format that an ending names; a packed file has it before the last dot.
+    """Return the format that a file's extension names; in a compressed file it precedes the last dot.
 
     >>> infer_format("data/*.csv.gz"), infer_format("s3://logs/**/*.JSON"), infer_format("data/*")
     ('csv', 'json', None)

@@ -23,7 +23,7 @@ def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str
             continue
         if kind not in formats:
             about = " or ".join(_format_label(format_name) for format_name in formats)
-            reader.reject(name, f"`{name}` is about {about}, but this is {_format_label(kind)}", "leave it out")
+            reader.reject(name, f"`{name}` applies only to {about}, but this is {_format_label(kind)}", "leave it out")
             continue
         options += [(name, text) for text in _read_option(reader, name, values[name])]
     return tuple(options)

@@ -44,9 +44,7 @@ def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], N
 
 def _describe_invalid_task(function: object) -> str | None:
     if not inspect.isfunction(function):
-        return (
-            f"it must stand on a function, not on a {'class' if inspect.isclass(function) else type(function).__name__}"
-        )
+        return f"it must decorate a function, not a {'class' if inspect.isclass(function) else type(function).__name__}"
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return f"`{function.__name__}` is asynchronous, which a task can't be"
     if inspect.isgeneratorfunction(function):
@@ -56,10 +54,10 @@ def _describe_invalid_task(function: object) -> str | None:
 
 def _describe_invalid_table(parameter: inspect.Parameter) -> tuple[str, str] | None:
     if parameter.kind == parameter.VAR_POSITIONAL:
-        return f"`*{parameter.name}` says not which tables it reads", "name each table as a parameter of its own"
+        return f"`*{parameter.name}` does not say which tables it reads", "name each table as a parameter of its own"
     if parameter.kind == parameter.VAR_KEYWORD:
-        return f"`**{parameter.name}` says not which parameters it has", "name each parameter, after a `*`"
+        return f"`**{parameter.name}` does not say which parameters it has", "name each parameter, after a `*`"
     if parameter.default is not parameter.empty:
-        what = f"`{parameter.name}` has a default, but stands where tables stand"
+        what = f"`{parameter.name}` has a default, but it is in the position of a table"
         return what, f"write a `*` before it if it is a parameter: `*, {parameter.name}={parameter.default!r}`"
     return None

@@ -26,7 +26,7 @@ def read_url(reader: OptionReader, url: object) -> str | Secret:
         return url
     match = _URL.match(url) if isinstance(url, str) else None
     if match is None or not 0 < int(match["port"] or 1) < 65_536:
-        reader.reject("url", "that is no address of HTTP", 'write rn.http("https://api.example.com/orders")')
+        reader.reject("url", "that is not an HTTP address", 'write rn.http("https://api.example.com/orders")')
         return ""
     if match["user"] is not None:
         fix = 'leave it out of the address: user="ada", password=rn.secret("API_PASSWORD")'
@@ -55,7 +55,9 @@ def read_pairs(reader: OptionReader, name: str, value: object) -> tuple[tuple[st
         elif isinstance(text, int | float):
             pairs.append((key, str(text).lower() if isinstance(text, bool) else str(text)))
         else:
-            reader.reject(name, f"`{key}` in `{name}` is no text, number or secret", f'write {name}={{"{key}": "..."}}')
+            reader.reject(
+                name, f"`{key}` in `{name}` is not a text, number or secret", f'write {name}={{"{key}": "..."}}'
+            )
     return tuple(pairs)
 
 
@@ -84,9 +86,7 @@ def read_body(reader: OptionReader, values: Mapping[str, Any]) -> dict[str, Any]
     if body is not None and (not isinstance(body, Mapping) or not all(isinstance(name, str) for name in body)):
         reader.reject("json", "`json` must be a mapping", 'write json={"status": "open"}')
     elif body is not None and method == "GET":
-        reader.reject(
-            "json", "a GET has no body", 'write method="POST", or params={...} for what stands in the address'
-        )
+        reader.reject("json", "a GET has no body", 'write method="POST", or params={...} for parameters of the address')
     else:
         for name, value in (body or {}).items():
             try:
@@ -95,6 +95,6 @@ def read_body(reader: OptionReader, values: Mapping[str, Any]) -> dict[str, Any]
                 reader.reject(
                     "json",
                     f"`{name}` in `json` is not JSON",
-                    "use texts, numbers, lists and mappings; a secret stands by itself",
+                    "use texts, numbers, lists and mappings; a secret must be a whole value",
                 )
     return {"method": method, "json": tuple(body_fields)}

@@ -17,7 +17,7 @@ def read_push(reader: OptionReader, values: Mapping[str, Any]) -> Push:
     """Return the origin; report options that apply only to a polled API."""
     for name, value in values.items():
         if value is not None and name not in _OPTIONS:
-            what = f"`{name}` is about an API that is polled, and there is no address"
+            what = f"`{name}` applies only to an API that is polled, and there is no address"
             reader.reject(
                 name, what, f'name the API: rn.http("https://api.example.com/orders", ...), or leave `{name}` out'
             )
@@ -34,5 +34,5 @@ def read_key(reader: OptionReader, schema: tuple[Column, ...] | None) -> tuple[s
             what = f"`key` names {quote_value(column)}, which is not in its schema" + did_you_mean(column, names)
             reader.reject("key", what, f"its columns: {', '.join(names)}")
     if key_columns and reader.flag("append"):
-        reader.reject("append", "records with a `key` take the place of earlier ones", "leave `append` or `key` out")
+        reader.reject("append", "records with a `key` replace earlier ones", "leave `append` or `key` out")
     return key_columns

@@ -10,7 +10,7 @@ from runnel.names import quote_value
 
 _STREAM_ONLY = ("trigger", "watermark", "output")
 _NEVER_STREAM = ("by", "by_input", "lookback", "trust_by", "reference", "rowwise", "volatile")
-_FIX = 'write watermark=("ts", "10 minutes"), or watermark={"clicks": ("ts", "10 minutes")} where streams differ'
+_FIX = 'write watermark=("ts", "10 minutes"), or watermark={"clicks": ("ts", "10 minutes")} if streams differ'
 
 
 def read_watermarks(reader: OptionReader, value: Any, streams: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
@@ -39,19 +39,21 @@ def refuse_stream_conflicts(reader: OptionReader, options: TaskOptions) -> None:
     if not options.stream:
         for name in _STREAM_ONLY:
             if getattr(options, name):
-                reader.reject(name, f"`{name}` is about streams, but there is no `stream`", 'add stream="clicks"')
+                reader.reject(
+                    name, f"`{name}` applies only to streams, but there is no `stream`", 'add stream="clicks"'
+                )
         return
     for name in _NEVER_STREAM:
         if getattr(options, name):
             reader.reject(
-                name, f"`{name}` has no meaning for a stream, which goes on from where it was", "leave it out"
+                name, f"`{name}` has no meaning for a stream, which continues from its position", "leave it out"
             )
     if options.output == "update" and not options.key:
         what = '`output="update"` needs the columns that identify a row'
         reader.reject("output", what, 'add key="page", or key=["page", "minute"]')
     if options.key and options.output != "update":
         what = "`key` has no meaning for a stream that only appends rows"
-        reader.reject("key", what, 'add output="update", so that a row takes the place of the one with its key')
+        reader.reject("key", what, 'add output="update", so that a row replaces the row with the same key')
 
 
 def _read_pair(reader: OptionReader, value: Any) -> tuple[str, str] | None:

@@ -117,7 +117,7 @@ def _refuse_slice_conflicts(reader: OptionReader, options: TaskOptions) -> None:
     by_count = len(options.by)
     for name in ("by_input", "lookback", "trust_by"):
         if getattr(options, name) and not by_count:
-            reader.reject(name, f"`{name}` is about slices, but there is no `by`", 'add by="day"')
+            reader.reject(name, f"`{name}` applies only to slices, but there is no `by`", 'add by="day"')
     for parameter, text in options.by_input:
         count = len(split_expressions(text))
         if by_count and count != by_count and text != ALL_SLICES:

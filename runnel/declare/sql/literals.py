@@ -12,7 +12,7 @@ _LONG = 2**63
 
 
 def format_literal(value: Any) -> str:
-    r"""Return a value as Spark writes it.
+    r"""Format a value as a Spark SQL literal.
 
     >>> print(*map(format_literal, ("it's", 1.5, True, date(2026, 1, 2), Decimal("1.50"))))
     'it\'s' 1.5D true date '2026-01-02' 1.50BD
@@ -32,7 +32,7 @@ def format_literal(value: Any) -> str:
     if isinstance(value, str):
         # Spark replaces ${...} by settings before it parses the text.
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007b") + "'"
-    what = f"{quote_value(value)} has no form in SQL"
+    what = f"{quote_value(value)} cannot be written in SQL"
     raise Mistake("DECLARE_CHECK", what, fix="use text, numbers, decimals, dates, times, true and false")
 
 

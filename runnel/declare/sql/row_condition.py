@@ -13,7 +13,7 @@ _FIX = "write a condition over the columns of a row: op = 'D'"
 
 
 def find_condition_columns(text: str) -> tuple[str, ...]:
-    """Return the columns that a condition names, each once; raise where it is none.
+    """Return the columns that a condition names, each once; raise if it is not a condition.
 
     >>> find_condition_columns("op = 'D'"), find_condition_columns("op in ('D', 'T') and not lower(kind) = 'x'")
     (('op',), ('op', 'kind'))

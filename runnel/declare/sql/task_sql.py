@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from runnel.declare.sql.spark_parser import SparkDialect
 from runnel.errors import Mistake, did_you_mean
-from runnel.names import TableName, quote_value
+from runnel.names import quote_value
 
 _QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _SPARK = SparkDialect()
@@ -27,13 +27,12 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class TableReference:
-    """A table name in the SQL: its parts, its line, and the positions of its first and last character.
+    """A table name in the SQL: its parts, and the positions of its first and last character.
 
     `is_unaliased` says that columns can be qualified by the table's own name, and that an alias may be added.
     """
 
     parts: tuple[str, ...]
-    line: int
     start: int
     end: int
     is_unaliased: bool = False
@@ -42,34 +41,6 @@ class TableReference:
     def name(self) -> str:
         """Return the parts joined by dots, in lower case: Spark's names are case-insensitive."""
         return ".".join(self.parts).lower()
-
-
-def find_tables(sql: str) -> tuple[TableName, ...]:
-    """Return the tables that a query reads, each once, in order of appearance; names that a WITH defines are none.
-
-    >>> [str(table) for table in find_tables("with t as (select * from ods.a) select * from t join ods.b using (id)")]
-    ['ods.a', 'ods.b']
-    """
-    tables: dict[TableName, None] = {}
-    for reference in find_references(sql):
-        tables[resolve_table(reference)] = None
-    return tuple(tables)
-
-
-def resolve_table(reference: TableReference) -> TableName:
-    """Return the table that a name in SQL means; raise a mistake if it means none."""
-    at = f"line {reference.line}"
-    if len(reference.parts) > 2:
-        fix = f"write {'.'.join(reference.parts[-2:])}: a task reads the branch that it runs on"
-        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has more than two parts", at=at, fix=fix)
-    if len(reference.parts) == 1:
-        fix = f"write its layer too, such as ods.{reference.name}"
-        raise Mistake("NAME_TABLE", f"{quote_value(reference.name)} has no layer", at=at, fix=fix)
-    try:
-        return TableName.parse(reference.name)
-    except Mistake as mistake:
-        mistake.at = at
-        raise
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +59,7 @@ def find_references(sql: str) -> tuple[TableReference, ...]:
         if len(parts) == 1 and _is_defined_by_with(node, parts[0].lower()):
             continue
         first, last = node.parts[0].meta, node.parts[-1].meta
-        reference = TableReference(parts, first["line"], first["start"], last["end"], _may_have_alias(node))
+        reference = TableReference(parts, first["start"], last["end"], _may_have_alias(node))
         references.append(reference)
     return tuple(sorted(references, key=lambda reference: reference.start))
 
@@ -114,7 +85,7 @@ def find_parameters(sql: str) -> tuple[str, ...]:
 
 
 def normalize_sql(sql: str) -> str:
-    """Return the text of a query without comments and formatting: what stays the same when only those change.
+    """Return the text of a query without comments and formatting, so that changes of those don't matter.
 
     >>> normalize_sql("select  A -- note") == normalize_sql("SELECT A")
     True
@@ -146,7 +117,7 @@ def _token_text(sql: str, token: Token, previous: Token | None) -> str:
 
 @lru_cache(maxsize=256)
 def parse_query(sql: str) -> exp.Expr:
-    """Return the tree of the one query in `sql`, or say on which line it can't be read.
+    """Parse the single query in `sql`; raise an error that names the line if it can't be parsed.
 
     >>> parse_query("select window.start from a group by window(ts, '1 minute')").sql()
     "SELECT window.start FROM a GROUP BY WINDOW(ts, '1 minute')"
@@ -209,7 +180,7 @@ def _line_text(node: exp.Expr) -> str:
 
 
 def _is_defined_by_with(table: exp.Table, name: str) -> bool:
-    """Tell whether a WITH defines `name` for `table`: an enclosing WITH, or an earlier part of the same WITH."""
+    """Return whether a WITH defines `name` for `table`: an enclosing WITH, or an earlier part of the same WITH."""
     child: exp.Expr = table
     node = table.parent
     while node is not None:

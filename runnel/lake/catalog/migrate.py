@@ -50,7 +50,8 @@ def _read_supported_revision(db: Database) -> str | None:
     if revision is not None and revision not in REVISIONS:
         raise Mistake(
             "DATABASE_NEWER",
-            f"this lake was written by a newer Runnel: its schema is {revision}, this one knows {REVISIONS[-1]}",
+            f"a newer version of Runnel wrote this lake: its schema is {revision}, "
+            f"and this version supports {REVISIONS[-1]}",
             fix="upgrade Runnel: pip install --upgrade runnel",
         )
     return revision

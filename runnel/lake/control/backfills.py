@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Conflict, Mistake, find_nearest
+from runnel.errors import Conflict, Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import CANCELLED, FAILED, PAUSED, QUEUED, RUNNING, QueueEntry, QueueRequest
+from runnel.lake.control import queue_entry, run_queue
+from runnel.lake.control.queue_entry import CANCELLED, FAILED, PAUSED, QUEUED, RUNNING, QueueEntry, QueueRequest
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
 from runnel.names import quote_value
@@ -74,15 +74,15 @@ def create(db: Database, name: str, requests: Iterable[RunRequest], author: str,
     def work(connection: Connection) -> str:
         if connection.execute(sa.select(schema.backfills.c.id).where(schema.backfills.c.id == name)).first():
             return name  # an earlier attempt took effect, and its acknowledgement was lost
-        slot_prefix = f"request/{key}" if key else run_queue.backfill_cause(name)
+        slot_prefix = f"request/{key}" if key else queue_entry.backfill_cause(name)
         slots = [f"{slot_prefix}/{chunk.days.first}" for chunk in chunks if chunk.days is not None]
         cause_query = sa.select(schema.queue.c.cause).where(schema.queue.c.slot == slots[0])
         if (cause := connection.execute(cause_query).scalar()) is not None:
-            return str(cause).removeprefix(run_queue.BACKFILL_PREFIX)
+            return str(cause).removeprefix(queue_entry.BACKFILL_PREFIX)
         request_text = json.dumps(chunks[0].to_json(), sort_keys=True)
         row = {"id": name, "branch": chunks[0].branch, "wish": request_text, "author": author}
         connection.execute(schema.backfills.insert().values(**row, state=RUNNING, made_at=db.now(connection)))
-        cause = run_queue.backfill_cause(name)
+        cause = queue_entry.backfill_cause(name)
         queue_requests = [
             QueueRequest(chunk, author, cause=cause, slot=slot) for chunk, slot in zip(chunks, slots, strict=True)
         ]
@@ -102,7 +102,7 @@ def list_paused_causes(connection: Connection) -> frozenset[str]:
     """Return the queue's causes of the paused backfills."""
     columns = schema.backfills.c
     backfill_ids = connection.execute(sa.select(columns.id).where(columns.state == PAUSED)).scalars()
-    return frozenset(str(run_queue.backfill_cause(backfill_id)) for backfill_id in backfill_ids)
+    return frozenset(str(queue_entry.backfill_cause(backfill_id)) for backfill_id in backfill_ids)
 
 
 def find(connection: Connection, name: str) -> Backfill:
@@ -110,8 +110,9 @@ def find(connection: Connection, name: str) -> Backfill:
     row = connection.execute(sa.select(schema.backfills).where(schema.backfills.c.id == name)).first()
     if row is not None:
         return _backfill_from_row(connection, row)
-    close = find_nearest(name, connection.execute(sa.select(schema.backfills.c.id)).scalars())
-    what = f"there is no backfill {quote_value(name)}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no backfill {quote_value(name)}" + did_you_mean(
+        name, connection.execute(sa.select(schema.backfills.c.id)).scalars()
+    )
     raise Mistake("BACKFILL_UNKNOWN", what, fix="`runnel backfills` lists them")
 
 
@@ -159,7 +160,7 @@ def _set_state(
 
 
 def _backfill_from_row(connection: Connection, row: Row[Any]) -> Backfill:
-    chunks = run_queue.list_entries(connection, cause=run_queue.backfill_cause(row.id))
+    chunks = run_queue.list_entries(connection, cause=queue_entry.backfill_cause(row.id))
     sorted_chunks = sorted(chunks, key=lambda chunk: chunk_days(chunk).first)
     request = RunRequest.from_json(json.loads(row.wish), row.branch)
     return Backfill(row.id, row.branch, request, row.author, row.made_at, row.state == PAUSED, tuple(sorted_chunks))

@@ -7,15 +7,15 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_queue, workers
+from runnel.lake.control import queue_entry, workers
 
 
 def count_open_requests(connection: Connection) -> dict[str, int]:
     """Return how many entries of the queue are in each open state."""
     state = schema.queue.c.state
-    query = sa.select(state, sa.func.count()).where(state.in_(run_queue.OPEN_STATES)).group_by(state)
+    query = sa.select(state, sa.func.count()).where(state.in_(queue_entry.OPEN_STATES)).group_by(state)
     counts = {row[0]: row[1] for row in connection.execute(query)}
-    return {name: counts.get(name, 0) for name in run_queue.OPEN_STATES}
+    return {name: counts.get(name, 0) for name in queue_entry.OPEN_STATES}
 
 
 def count_runs_by_state(connection: Connection) -> dict[str, int]:
@@ -27,10 +27,10 @@ def count_runs_by_state(connection: Connection) -> dict[str, int]:
 def list_waiting_since(connection: Connection) -> list[str]:
     """Return since when each claimable entry waits; entries of a paused backfill are not claimable."""
     columns = schema.queue.c
-    paused = sa.select(run_queue.backfill_cause(schema.backfills.c.id)).where(
-        schema.backfills.c.state == run_queue.PAUSED
+    paused = sa.select(queue_entry.backfill_cause(schema.backfills.c.id)).where(
+        schema.backfills.c.state == queue_entry.PAUSED
     )
-    is_waiting = sa.and_(columns.state == run_queue.QUEUED, columns.cause.not_in(paused))
+    is_waiting = sa.and_(columns.state == queue_entry.QUEUED, columns.cause.not_in(paused))
     rows = connection.execute(sa.select(columns.queued_at, columns.not_before).where(is_waiting))
     return [max(row.queued_at, row.not_before) for row in rows]
 
@@ -38,7 +38,7 @@ def list_waiting_since(connection: Connection) -> list[str]:
 def read_last_success(connection: Connection) -> dict[str, str]:
     """Return when a run last succeeded, for each cause."""
     columns = schema.queue.c
-    has_succeeded = columns.state.in_((run_queue.SUCCEEDED, "nothing"))
+    has_succeeded = columns.state.in_((queue_entry.SUCCEEDED, "nothing"))
     query = sa.select(columns.cause, sa.func.max(columns.ended_at)).where(has_succeeded).group_by(columns.cause)
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -76,6 +76,6 @@ def _fingerprint_queue(connection: Connection) -> str:
     aggregates = (sa.func.count(), sa.func.max(columns.id), sa.func.min(columns.id), sa.func.sum(columns.attempt))
     latest_times = (sa.func.max(columns.started_at), sa.func.max(columns.cancel_at))
     open_summary = connection.execute(
-        sa.select(*aggregates, *latest_times).where(columns.state.in_(run_queue.OPEN_STATES))
+        sa.select(*aggregates, *latest_times).where(columns.state.in_(queue_entry.OPEN_STATES))
     ).one()
     return hashlib.sha256(repr((newest, *open_summary)).encode()).hexdigest()[:16]

@@ -61,10 +61,12 @@ def claim_key(db: Database, key: str, request: str) -> StoredResponse | ClaimedK
             connection.execute(table.update().where(table.c.key == key_hash).values(values))
             return ClaimedKey(key_hash, claim_token)
         if row.request != request_hash:
-            what = "this Idempotency-Key came with another request before"
+            what = "this Idempotency-Key was already used for a different request"
             raise Mistake("KEY_REUSED", what, fix="use a new key for each request, and the same one to repeat it")
         if row.status == _IN_PROGRESS:
-            raise Conflict("KEY_UNDER_WAY", "the same request is under way now", fix="ask again in a moment")
+            raise Conflict(
+                "KEY_UNDER_WAY", "the same request is still being processed", fix="repeat the request in a moment"
+            )
         return StoredResponse(row.status, row.body)
 
     return db.write(work)

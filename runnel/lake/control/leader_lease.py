@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.control.run_queue import CLAIM_SECONDS
+from runnel.lake.control.run_claims import CLAIM_SECONDS
 from runnel.lake.leases.expiry import is_lease_owner_dead
 from runnel.lake.leases.pins import current_lease_owner
 

@@ -31,7 +31,7 @@ class Notification:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether sending will be tried again."""
+        """Return whether sending will be tried again."""
         return self.told_at is None and self.tries <= len(RETRY_DELAYS)
 
 
@@ -79,7 +79,7 @@ def list_due(
 
 
 def is_relevant(listener: AlertDeclaration, alarm: Alarm) -> bool:
-    """Tell whether an alarm concerns a listener; an alarm about no particular table concerns all."""
+    """Return whether an alarm concerns a listener; an alarm about no particular table concerns all."""
     if alarm.kind not in listener.on:
         return False
     affected_tables = {*alarm.tables, *alarm.blocks}

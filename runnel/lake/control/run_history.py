@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time, parse_time, read_clock
-from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import queue_entry, run_claims, run_queue
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.lake.flow_state import runs
 from runnel.lake.flow_state.runs import Run
 from runnel.lake.leases.expiry import is_lease_owner_dead
@@ -20,7 +20,7 @@ from runnel.lake.leases.expiry import is_lease_owner_dead
 _ID_LENGTH = 24  # of a run's id; later attempts append their number
 _PAGE_RUNS = 500
 _SILENT_SECONDS = (
-    run_queue.CLAIM_SECONDS + run_queue.RENEW_SECONDS
+    run_claims.CLAIM_SECONDS + run_claims.RENEW_SECONDS
 )  # a worker that is silent for longer has lost its run
 _SILENT_LOCAL_SECONDS = 60.0  # if its process is on this machine and alive: the machine may just be busy
 
@@ -147,7 +147,7 @@ def _find_lost(connection: Connection, entries: Iterable[QueueEntry]) -> dict[st
     This only affects what is displayed: the claim is ended by the process that observes, with a monotonic clock, that
     it is not renewed.
     """
-    running = {entry.id: entry for entry in entries if entry.state == run_queue.RUNNING}
+    running = {entry.id: entry for entry in entries if entry.state == queue_entry.RUNNING}
     if not running:
         return {}
     columns, is_sqlite = schema.workers.c, connection.dialect.name == "sqlite"  # all workers are on this machine
@@ -164,8 +164,8 @@ def _find_lost(connection: Connection, entries: Iterable[QueueEntry]) -> dict[st
 
 def _mark_lost(entry: QueueEntry) -> QueueEntry:
     last_heard = (entry.renewed_at or "")[:19].replace("T", " ")
-    what = f"worker {entry.worker}, which ran it, was last heard of at {last_heard} UTC"
-    fix = "nothing where a service or another worker is there: it is run again; else `runnel up` does so"
+    what = f"worker {entry.worker}, which ran it, last reported at {last_heard} UTC"
+    fix = "nothing if a service or another worker is running: it repeats the run; otherwise start `runnel up`"
     return replace(
         entry, state=runs.LOST, outcome={"error": {"code": "RUN_LOST", "what": what, "at": None, "fix": fix}}
     )

@@ -8,10 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry, run_queue
 from runnel.names import quote_value
 
 
@@ -35,7 +35,7 @@ class ScheduleAdvance:
 
     schedule: ScheduleRecord
     cursor: Mapping[str, Any]
-    entries: tuple[run_queue.QueueRequest, ...] = ()
+    entries: tuple[queue_entry.QueueRequest, ...] = ()
 
 
 def declare(db: Database, declared: Iterable[Mapping[str, Any]]) -> None:
@@ -79,7 +79,7 @@ def advance(db: Database, advances: Iterable[ScheduleAdvance]) -> list[str]:
     pending, table = list(advances), schema.schedules
 
     def work(connection: Connection) -> list[str]:
-        entries: list[run_queue.QueueRequest] = []
+        entries: list[queue_entry.QueueRequest] = []
         for step in pending:
             is_unchanged = sa.and_(table.c.name == step.schedule.name, table.c.cursor == step.schedule.version)
             can_advance = sa.and_(is_unchanged, table.c.paused_at.is_(None))
@@ -110,9 +110,10 @@ def find(connection: Connection, name: str) -> ScheduleRecord:
     row = connection.execute(sa.select(schema.schedules).where(schema.schedules.c.name == name)).first()
     if row is not None:
         return _parse_schedule(row)
-    close = find_nearest(name, (schedule.name for schedule in list_schedules(connection)))
-    what = f"there is no schedule {quote_value(name)}" + (f"; close: `{close}`" if close else "")
-    raise Mistake("SCHEDULE_UNKNOWN", what, fix="`runnel schedules` lists them; `runnel up` learns of new ones")
+    what = f"there is no schedule {quote_value(name)}" + did_you_mean(
+        name, (schedule.name for schedule in list_schedules(connection))
+    )
+    raise Mistake("SCHEDULE_UNKNOWN", what, fix="`runnel schedules` lists them; `runnel up` loads new ones")
 
 
 def _read_timing(declared: str) -> list[Any]:

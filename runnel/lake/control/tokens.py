@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.history import branches
@@ -38,7 +38,7 @@ class Token:
 
     @property
     def is_limited(self) -> bool:
-        """Tell whether it is limited to some tables or one branch."""
+        """Return whether it is limited to some tables or one branch."""
         return self.tables is not None or self.branch is not None
 
     @property
@@ -49,7 +49,7 @@ class Token:
         return actions + tables_text + (f" of {self.branch}" if self.branch is not None else "")
 
     def can_see_table(self, table: str) -> bool:
-        """Tell whether it grants access to a table."""
+        """Return whether it grants access to a table."""
         return self.tables is None or any(fnmatchcase(table, pattern) for pattern in self.tables)
 
     def json(self) -> dict[str, Any]:
@@ -115,8 +115,9 @@ def find(connection: Connection, name: str) -> Token:
     row = connection.execute(sa.select(schema.tokens).where(schema.tokens.c.name == name)).first()
     if row is not None:
         return _parse_token(row)
-    close = find_nearest(name, (token.name for token in list_tokens(connection)))
-    what = f"there is no token {quote_value(name)}" + (f"; close: `{close}`" if close else "")
+    what = f"there is no token {quote_value(name)}" + did_you_mean(
+        name, (token.name for token in list_tokens(connection))
+    )
     raise Mistake("TOKEN_UNKNOWN", what, fix="`runnel token list` lists them")
 
 
@@ -138,18 +139,17 @@ def _check_name_and_scope(name: str, scope: str) -> None:
         fix = "use ASCII letters, digits, _, ., @ and -, at most 63 characters"
         raise Mistake("NAME_TOKEN", f"{quote_value(name)} is not a name for a token", fix=fix)
     if scope not in SCOPES:
-        close = find_nearest(scope, SCOPES)
-        what = f"{quote_value(scope)} is no scope" + (f"; close: `{close}`" if close else "")
+        what = f"{quote_value(scope)} is not a scope" + did_you_mean(scope, SCOPES)
         raise Mistake("TOKEN_SCOPE", what, fix=f"use {', '.join(SCOPES[:-1])} or {SCOPES[-1]}")
 
 
 def _check_limits(scope: str, tables: tuple[str, ...] | None, branch: str | None) -> None:
     if scope != READ and (tables is not None or branch is not None):
-        what = f"a token of scope {scope} can't be limited to tables or a branch: what it does may reach others"
+        what = f"a token of scope {scope} can't be limited to tables or a branch: it can affect others"
         raise Mistake("TOKEN_LIMITS", what, fix=f"use scope {READ}, or leave the limits out")
     for pattern in tables or ():
         if not _TABLE_PATTERN.match(pattern):
-            what = f"{quote_value(pattern)} is no pattern of tables"
+            what = f"{quote_value(pattern)} is not a pattern of table names"
             raise Mistake("TOKEN_TABLES", what, fix="write it as layer.name, where * stands for anything: dws.*")
 
 

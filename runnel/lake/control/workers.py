@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection, Row
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database, format_time, parse_time, read_clock
-from runnel.lake.control.run_queue import CLAIM_SECONDS
+from runnel.lake.control.run_claims import CLAIM_SECONDS
 from runnel.lake.leases.expiry import is_lease_owner_dead
 from runnel.lake.leases.pins import current_lease_owner
 
@@ -68,7 +68,7 @@ def list_alive(connection: Connection, kind: str | None = None) -> list[WorkerRe
 
 
 def has_worker(connection: Connection, project: str) -> bool:
-    """Tell whether a project has a worker that accepts runs."""
+    """Return whether a project has a worker that accepts runs."""
     alive_workers = list_alive(connection, WORKER)
     return any(worker.detail.get("project") == project and worker.state != "stopping" for worker in alive_workers)
 

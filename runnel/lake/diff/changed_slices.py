@@ -61,7 +61,7 @@ def find_changed_slices(
 
 
 def is_aligned(store: "Store", location: str, columns: Sequence[str]) -> bool:
-    """Tell whether every file of a version belongs to one slice, so that a slice can be replaced by whole files."""
+    """Return whether every file of a version belongs to one slice, so that a slice can be replaced by whole files."""
     metadata = load_metadata(store, location)
     ids = {field.field_id for name in columns if (field := _find_field(metadata, name))}
     return len(ids) == len(columns) and all(

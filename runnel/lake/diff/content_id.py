@@ -35,7 +35,7 @@ def content_of_rows(columns: str, count: int, *sums: int) -> str:
 
 
 def is_location(content: str) -> bool:
-    """Tell whether a content is just a version's own location.
+    """Return whether a content is just a version's own location.
 
     >>> is_location("files:0a"), is_location("rows:0a"), is_location("/lake/ods/a/metadata/1.metadata.json")
     (False, False, True)
@@ -44,7 +44,7 @@ def is_location(content: str) -> bool:
 
 
 def is_file_sum(content: str) -> bool:
-    """Tell whether a content is the sum of files that were ingested."""
+    """Return whether a content is the sum of files that were ingested."""
     return content.startswith(_FILES_PREFIX)
 
 

@@ -27,7 +27,7 @@ class FileDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether both versions have the same files."""
+        """Return whether both versions have the same files."""
         return not self.added and not self.removed
 
     @property

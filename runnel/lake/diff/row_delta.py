@@ -190,7 +190,7 @@ def make_comparable(value: str, kind: IcebergType, counter: Callable[[], int] | 
 
 
 def _is_directly_comparable(kind: IcebergType) -> bool:
-    """Tell whether values of a type can be compared directly, because the type contains no map."""
+    """Return whether values of a type can be compared directly, because the type contains no map."""
     if isinstance(kind, StructType):
         return all(_is_directly_comparable(field.field_type) for field in kind.fields)
     if isinstance(kind, ListType):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.diff.row_delta import COUNT, ComparedColumn, compute_row_delta
 from runnel.lake.history.commits import find_version
 from runnel.lake.history.refs import check_retained
@@ -101,8 +101,7 @@ def _resolve_key(
     column_names = [column.name for column in columns]
     for name in key_names:
         if name not in column_names:
-            close = find_nearest(name, column_names)
-            what = f"`{table}` has no column `{name}` in both versions" + (f"; close: `{close}`" if close else "")
+            what = f"`{table}` has no column `{name}` in both versions" + did_you_mean(name, column_names)
             raise Mistake("DIFF_KEY_UNKNOWN", what, fix=f"choose among {', '.join(column_names)}")
     return key_names
 
@@ -153,7 +152,7 @@ class _RowComparison:
             key_text = ", ".join(f"{name} = {value!r}" for name, value in zip(self.key, duplicates[0], strict=True))
             raise Mistake(
                 "DIFF_KEY_NOT_UNIQUE",
-                f"the key does not tell the rows of `{self.table}` apart: several have {key_text}",
+                f"the key does not identify the rows of `{self.table}`: several rows have {key_text}",
                 fix="name more columns with --key, or none to compare whole rows: --key ''",
             )
 

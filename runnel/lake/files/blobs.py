@@ -64,7 +64,7 @@ def find_damage(store: "Store", blob: str) -> str | None:
     """Read a whole blob and return what is wrong with it, or None."""
     promised = parse_sha256(blob)
     if promised is None:
-        return "is no blob of this lake"
+        return "is not a blob of this lake"
     digest = hashlib.sha256()
     try:
         for chunk in read_chunks(store, blob):
@@ -73,7 +73,7 @@ def find_damage(store: "Store", blob: str) -> str | None:
         return "is gone"
     except OSError as error:
         return f"can't be read: {error.strerror or error}"
-    return None if digest.hexdigest() == promised else "has other bytes than its sha256 says"
+    return None if digest.hexdigest() == promised else "does not match its sha256"
 
 
 def damage_error(path: str, blob: str | None, what: str) -> CorruptData:

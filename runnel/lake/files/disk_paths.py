@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, close_hint, find_nearest, join_names
 from runnel.lake.files.paths import PATH_RULE, check_path, find_path_problem, is_glob
 from runnel.names import quote_value
 
@@ -91,7 +91,7 @@ class _DiskFolder:
         """Yield (path, file, size) for all files of a folder; `ancestors` are the folders above it, to detect loops."""
         if folder == self.lake:
             what = f"{self.display_path} holds the lake's own files, in {folder}"
-            raise Mistake("FILES_LAKE_INSIDE", what, fix="put a folder beside the lake")
+            raise Mistake("FILES_LAKE_INSIDE", what, fix="put a folder outside the lake")
         for item in _list_folder(folder):
             yield from self.find_files(path_prefix + item.name, item, ancestors)
 
@@ -109,7 +109,7 @@ class _DiskFolder:
             yield path, file, info.st_size
             return
         if self.identity(info) in ancestors:
-            what = f"the symbolic link {item.path} leads back to a folder above it"
+            what = f"the symbolic link {item.path} points to a folder that contains it"
             raise Mistake("FILES_SYMLINK_LOOP", what, fix="remove the link")
         yield from self.walk(path + "/", file, (*ancestors, self.identity(info)))
 
@@ -119,12 +119,14 @@ class _DiskFolder:
         except OSError as error:
             is_loop = error.errno == errno.ELOOP
             code, problem_text = (
-                ("FILES_SYMLINK_LOOP", "leads in a circle") if is_loop else ("FILES_SYMLINK", "leads nowhere")
+                ("FILES_SYMLINK_LOOP", "is part of a loop")
+                if is_loop
+                else ("FILES_SYMLINK", "points to a file that does not exist")
             )
             raise Mistake(code, f"the symbolic link {item.path} {problem_text}", fix="remove the link") from error
         if os.path.commonpath((self.root, target)) != self.root:
-            what = f"the symbolic link {item.path} leads out of {self.display_path}, to {target}"
-            raise Mistake("FILES_SYMLINK", what, fix="put the file that it leads to by its own name")
+            what = f"the symbolic link {item.path} points outside {self.display_path}, to {target}"
+            raise Mistake("FILES_SYMLINK", what, fix="put the file that it points to, by its own path")
         return target
 
 
@@ -195,7 +197,7 @@ def _not_found_error(source: Path, error: OSError) -> Mistake:
         return _unreadable_error(str(source), error)
     folder = source.parent
     close = find_nearest(source.name, os.listdir(folder)) if folder.is_dir() else None  # noqa: PTH208 - names, not paths
-    what = f"there is no file {_quote_path(source)}" + (f"; close: `{folder / close}`" if close else "")
+    what = f"there is no file {_quote_path(source)}" + close_hint(str(folder / close) if close else None)
     return Mistake("FILES_NOT_FOUND", what, fix="check the spelling")
 
 

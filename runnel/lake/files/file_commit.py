@@ -141,9 +141,9 @@ def _check_for_conflicts(
     if conflicting:
         raise Conflict(
             "FILES_CONFLICT",
-            f"somebody else changed {join_names(conflicting)} in `{table}` "
-            f"on branch `{branch}` meanwhile; nothing was written",
-            fix="look at theirs with `runnel get`, then repeat the command to replace it",
+            f"another command changed {join_names(conflicting)} in `{table}` "
+            f"on branch `{branch}` in the meantime; nothing was written",
+            fix="read the other version with `runnel get`, then repeat the command to replace it",
         )
 
 
@@ -182,5 +182,5 @@ def collect_checksums(matching_files: Iterable[MatchingFile]) -> dict[str, str]:
 
 
 def _table_replaced_error(table: "TableName", branch: str) -> Conflict:
-    what = f"`{table}` was dropped, created anew or given other columns on branch `{branch}` meanwhile"
-    return Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the table that is there now")
+    what = f"`{table}` was dropped, created again or given other columns on branch `{branch}` in the meantime"
+    return Conflict("WRITE_TABLE_REPLACED", what, fix="repeat the command: it writes to the current table")

@@ -214,4 +214,4 @@ def _translate_read_errors(location: str) -> Iterator[None]:
 
 def _foreign_error(what: str) -> RunnelError:
     fix = "rewrite the table with the engine that wrote them, for example with Iceberg's rewrite_data_files"
-    return RunnelError("FILES_FOREIGN", f"another engine gave this file table {what}", fix=fix)
+    return RunnelError("FILES_FOREIGN", f"another engine wrote {what} to this file table", fix=fix)

@@ -56,7 +56,7 @@ def load_file_table(store: "Store", table: "TableName", version: TableVersion) -
         raise Mistake(
             "FILES_NOT_A_FILE_TABLE",
             f"`{table}` holds rows, not files",
-            fix="name a table that `runnel put` made, or use `runnel query` and `runnel load` for this one",
+            fix="name a table that `runnel put` created, or use `runnel query` and `runnel load` for this one",
         )
     field_types = {field.name: field.field_type for field in metadata.schema().fields}
     changed = [field.name for field in SCHEMA.fields if field_types.get(field.name) != field.field_type]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.metadata import TableMetadata
 
-from runnel.errors import CorruptData, Mistake, join_names
+from runnel.errors import CorruptData, Mistake, close_hint, join_names
 from runnel.lake.files.blobs import damage_error, parse_sha256, read_chunks
 from runnel.lake.files.file_rows import LiveFile, column_values, list_live_files, open_live_file, scan_rows
 from runnel.lake.files.file_table import load_at_ref
@@ -101,7 +101,7 @@ def no_match_error(table: "TableName", text: str | None, existing_paths: Iterabl
     if text is None:
         return Mistake("FILES_NO_MATCH", f"`{table}` has no files", fix="put some: runnel put TABLE PATH...")
     close = find_nearest_path(text, existing_paths)
-    what = f"no file of `{table}` matches {quote_value(text)}" + (f"; close: `{close}`" if close else "")
+    what = f"no file of `{table}` matches {quote_value(text)}" + close_hint(close)
     return Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")
 
 
@@ -173,6 +173,6 @@ def verify_contents(file: RequestedFile, contents: Iterator[bytes]) -> Iterator[
     if file.sha256 is None:
         raise damage_error(file.path, file.blob, "have no checksum")
     if digest.hexdigest() != file.sha256:
-        raise damage_error(file.path, file.blob, "have another checksum than their row")
+        raise damage_error(file.path, file.blob, "do not match the checksum in their row")
     if size != file.size:
         raise damage_error(file.path, file.blob, f"have {size} bytes, their row says {file.size}")

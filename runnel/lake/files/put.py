@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
+from runnel.errors import plural
 from runnel.lake.files.blobs import BlobUploads
 from runnel.lake.files.disk_paths import DiskFile, collect_files
 from runnel.lake.files.disk_reader import DiskReader, LoadedFile
@@ -71,9 +72,7 @@ def put_files(
         if not changed_writer.changed_paths:
             return result
         change_set = FileChangeSet(base, changed_writer.checksums, changed_writer.changed_paths, files, created)
-        commit_message = message or (
-            f"put {len(changed_writer.changed_paths)} file{'s' * (len(changed_writer.changed_paths) > 1)} into {table}"
-        )
+        commit_message = message or (f"put {plural(len(changed_writer.changed_paths), 'file')} into {table}")
         commit = publish_change_set(store, branch, table, change_set, message=commit_message, pin=pin)
     return PutResult(commit, result.added, result.replaced, result.unchanged, result.bytes)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, join_names
+from runnel.errors import Mistake, close_hint, join_names, plural
 from runnel.lake.files.file_commit import FileChangeSet, publish_change_set
 from runnel.lake.files.file_table import load_file_table
 from runnel.lake.files.ls import list_files
@@ -55,7 +55,7 @@ def remove_files(
         if dry_run:
             return RemoveResult(None, tuple(removed_paths), removed_bytes)
         change_set = FileChangeSet(base, dict.fromkeys(removed_paths), removed_paths)
-        commit_message = message or f"remove {len(removed_paths)} file{'s' * (len(removed_paths) > 1)} from {table}"
+        commit_message = message or f"remove {plural(len(removed_paths), 'file')} from {table}"
         published = publish_change_set(store, branch, table, change_set, message=commit_message, pin=pin)
     return RemoveResult(published, tuple(removed_paths), removed_bytes)
 
@@ -63,5 +63,5 @@ def remove_files(
 def _no_match_error(store: "Store", table: "TableName", globs: Sequence[str], commit: str) -> Mistake:
     """Return the error for globs that match nothing, with the nearest path."""
     close = find_nearest_path(globs[0], (row.path for row in list_files(store, table, at=commit))) if globs else None
-    what = f"no file of `{table}` matches {join_names(globs)}" + (f"; close: `{close}`" if close else "")
+    what = f"no file of `{table}` matches {join_names(globs)}" + close_hint(close)
     return Mistake("FILES_NO_MATCH", what, fix=f"`runnel ls {table}` lists them")

@@ -16,7 +16,11 @@ class SafeFolder:
 
     def __init__(self, out: Path) -> None:
         if out.exists() and not out.is_dir():
-            raise Mistake("FILES_NOT_A_FOLDER", f"{out} is not a folder", fix="name a folder; it is made where missing")
+            raise Mistake(
+                "FILES_NOT_A_FOLDER",
+                f"{out} is not a folder",
+                fix="name a folder; Runnel creates it if it does not exist",
+            )
         self.display_path = out
         self.root = Path(os.path.realpath(out))
         self._folders: dict[str, Path] = {}
@@ -68,7 +72,7 @@ class SafeFolder:
         for name in parent_path.split("/") if parent_path else ():
             folder = folder / name
             if folder.is_symlink() and not self._is_inside(folder):
-                what = f"{folder} is a symbolic link that leads out of {self.display_path}; `{path}` was not written"
+                what = f"{folder} is a symbolic link that points outside {self.display_path}; `{path}` was not written"
                 raise Mistake("FILES_SYMLINK", what, fix="remove the link, or choose another folder")
             if create:
                 self._create_folder(folder)

@@ -66,7 +66,7 @@ def create(store: "Store", table: "TableName", location: str, content: str) -> A
     """Stage an append log with all files of a version in one snapshot: a stream reads only what a snapshot adds."""
     version_entries = list(read_entries(store, load_metadata(store, location)))
     if any(not entry.is_data for entry in version_entries):
-        fix = f"let their files be written without them: runnel compact {table}"
+        fix = f"rewrite the files without these rows: runnel compact {table}"
         raise NotAppendOnly(table, "rows are marked as deleted in files", fix)
     empty_location = stage_partial_table(store, location, [])
     return AppendLog(
@@ -91,8 +91,8 @@ def extend(store: "Store", table: "TableName", append_log: AppendLog, location: 
     if not _is_append_only(file_changes):
         file_changes = _collect_appends(store, table, append_log, TableVersion(location, content)) or file_changes
     if not _is_append_only(file_changes):
-        fix = "start the stream anew with `runnel stream reset TASK`: it reads all rows that are there now"
-        raise NotAppendOnly(table, "rows went or changed in files", fix)
+        fix = "start the stream again from the beginning with `runnel stream reset TASK`: it reads all rows"
+        raise NotAppendOnly(table, "rows were removed or changed in files", fix)
     if not file_changes.added:
         return AppendLog(append_log.location, location, content)
     updates = build_schema_updates(store, append_log.location, location)

@@ -134,7 +134,7 @@ class _InboxWriter:
         if request.request_key is not None and (answer := self._answers.get(request.request_key[0])) is not None:
             if answer[0] == request.request_key[1]:
                 return PushReceipt(answer[1].accepted, answer[1].duplicates, is_repeated=True)
-            what = "this Idempotency-Key came with other events before"
+            what = "this Idempotency-Key was already used for different events"
             return Mistake("KEY_REUSED", what, fix="use a new key for each request, and the same one to repeat it")
         last_before = self._last
         if request.keys:

@@ -113,12 +113,6 @@ def list_recent_of_all(connection: Connection) -> Iterator[TaskResult]:
         yield from _read_recent(connection, table)
 
 
-def delete_all(db: Database, table: TableName) -> None:
-    """Delete every result of a table; gc then sweeps what no commit needs."""
-    delete_query = schema.results.delete().where(schema.results.c.table_name == str(table))
-    db.write(lambda connection: connection.execute(delete_query))
-
-
 def delete(db: Database, table: TableName, key: str) -> None:
     """Delete one result, for example because it turned out to be wrong."""
     is_result = sa.and_(schema.results.c.table_name == str(table), schema.results.c.key == key)

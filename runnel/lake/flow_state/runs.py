@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
 from runnel.lake.catalog.lock import lock_lake
@@ -123,8 +123,7 @@ def find_run(connection: Connection, text: str) -> Run:
         raise Mistake("RUN_AMBIGUOUS", f"several runs start with `{text}`", fix="write more of its characters")
     if not rows:
         recent_ids = connection.execute(sa.select(columns.id).order_by(columns.started_at.desc()).limit(100)).scalars()
-        close = find_nearest(text, recent_ids)
-        what = f"there is no run {quote_value(text)}" + (f"; close: `{close}`" if close else "")
+        what = f"there is no run {quote_value(text)}" + did_you_mean(text, recent_ids)
         raise Mistake("RUN_UNKNOWN", what, fix="`runnel runs` lists them")
     return _resolve_state(connection, _parse_run(rows[0]))
 

@@ -112,8 +112,8 @@ class SinkLease:
             return connection.execute(update.values(at=read_clock(connection), **values)).rowcount == 1
 
         if not self.db.write(work):
-            what = f"another process delivers to the sink `{self.sink}` by now, or it was reset"
-            raise Conflict("SINK_LOST", what, fix="nothing: the next delivery goes on from there")
+            what = f"another process now delivers to the sink `{self.sink}`, or the sink was reset"
+            raise Conflict("SINK_LOST", what, fix="nothing: the next delivery continues from there")
 
     def _owner_condition(self) -> sa.ColumnElement[bool]:
         return sa.and_(_TABLE.c.sink == self.sink, _TABLE.c.holder == self.token)

@@ -48,7 +48,7 @@ class StreamRecord:
 
     @property
     def is_task(self) -> bool:
-        """Tell whether it is a task; otherwise it is a continuously read source, which has only a state."""
+        """Return whether it is a task; otherwise it is a continuously read source, which has only a state."""
         return bool(self.append_logs) or self.query is not None
 
 
@@ -174,7 +174,7 @@ def delete_unstarted(db: Database, branch: str, table: TableName) -> None:
 
 
 def is_batch_published(db: Database, query: str, epoch: int) -> bool:
-    """Tell whether a batch was published."""
+    """Return whether a batch was published."""
     batch_conditions = (_BATCHES.c.query == query, _BATCHES.c.epoch == epoch)
     return (
         db.read(lambda connection: connection.execute(sa.select(_BATCHES.c.at).where(*batch_conditions)).first())
@@ -302,8 +302,8 @@ def _refuse_leased(db: Database, connection: Connection, row: Row[Any]) -> None:
     is_abandoned = row.owner == current_lease_owner() and row.token not in _own_tokens
     is_expired = row.token is None or (row.expires_at or "") <= db.now(connection) or is_lease_owner_dead(row.owner)
     if not is_expired and not is_abandoned:
-        what = f"the stream of `{row.table_name}` on `{row.branch}` is run by process {row.owner}"
-        raise Conflict("STREAM_RUNNING", what, fix="stop that one first, with Ctrl-C")
+        what = f"process {row.owner} runs the stream of `{row.table_name}` on `{row.branch}`"
+        raise Conflict("STREAM_RUNNING", what, fix="stop that process first, with Ctrl-C")
 
 
 def _is_stream(branch: str, table: TableName) -> "sa.ColumnElement[bool]":
@@ -334,5 +334,5 @@ def _serialize_logs(append_logs: Mapping[TableName, AppendLog]) -> str:
 
 
 def _lease_lost_error(table: TableName) -> RunnelError:
-    what = f"the stream of `{table}` was not renewed for so long that it may be run by another"
+    what = f"the lease on the stream of `{table}` was not renewed in time, so another process may run it now"
     return RunnelError("STREAM_LEASE_LOST", what, fix="start it again")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake import failpoints
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import Database
@@ -42,10 +42,9 @@ def get_branch(connection: Connection, name: str) -> Branch:
     row = connection.execute(_branch_query().where(schema.branches.c.name == name)).first()
     if row is not None:
         return Branch(row.name, row.line, row.head, row.created_at, row.author, row.from_commit)
-    close = find_nearest(name, (existing.name for existing in list_branches(connection)))
     raise Mistake(
         "BRANCH_UNKNOWN",
-        f"there is no branch `{name}`" + (f"; close: `{close}`" if close else ""),
+        f"there is no branch `{name}`" + did_you_mean(name, (existing.name for existing in list_branches(connection))),
         fix="`runnel branch` lists them; `runnel branch NAME` creates one",
     )
 
@@ -62,7 +61,7 @@ def fork_branch(db: Database, name: str, commit: Commit, author: str) -> Branch:
         if connection.execute(sa.select(schema.branches.c.name).where(schema.branches.c.name == name)).first():
             raise Mistake(
                 "BRANCH_EXISTS",
-                f"branch `{name}` exists",
+                f"branch `{name}` already exists",
                 fix=f"choose another name, or delete it: runnel branch -d {name}",
             )
         if connection.execute(sa.select(schema.tags.c.name).where(schema.tags.c.name == name)).first():

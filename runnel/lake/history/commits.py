@@ -162,7 +162,7 @@ def read_sequence(connection: Connection) -> int:
 
 
 def has_erasure_since(connection: Connection, planned_sequence: int) -> bool:
-    """Tell whether rows were erased anywhere since the lake was at a sequence number."""
+    """Return whether rows were erased anywhere since the lake was at a sequence number."""
     if read_sequence(connection) == planned_sequence:
         return False
     columns = schema.commits.c

@@ -34,7 +34,7 @@ class ContentOrigin:
 
     @property
     def is_task(self) -> bool:
-        """Tell whether a task created the content."""
+        """Return whether a task created the content."""
         return "key" in self.origin_step.change.detail
 
 

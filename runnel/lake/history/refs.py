@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
 from runnel.lake.history.branches import get_branch, list_branches
@@ -32,10 +32,9 @@ def resolve_ref(connection: Connection, text: str) -> Commit:
             *(known_names.name for known_names in list_branches(connection)),
             *connection.execute(sa.select(schema.tags.c.name)).scalars(),
         ]
-        close = find_nearest(text, known_names)
         raise Mistake(
             "REF_UNKNOWN",
-            f"{quote_value(text)} is no branch, tag or commit" + (f"; close: `{close}`" if close else ""),
+            f"{quote_value(text)} is no branch, tag or commit" + did_you_mean(text, known_names),
             fix="`runnel branch`, `runnel tag` and `runnel log` list them",
         )
     return commit

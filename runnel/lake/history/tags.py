@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.lock import lock_lake
 from runnel.lake.history.commits import find_commit
@@ -68,8 +68,7 @@ def delete_tag(store: "Store", name: str) -> Tag:
         if deleted and existing_tag != deleted[0]:
             return deleted[0]  # that attempt succeeded; a tag of this name is a new one
         if existing_tag is None:
-            close = find_nearest(name, (other.name for other in list_tags(connection)))
-            what = f"there is no tag `{name}`" + (f"; close: `{close}`" if close else "")
+            what = f"there is no tag `{name}`" + did_you_mean(name, (other.name for other in list_tags(connection)))
             raise Mistake("TAG_UNKNOWN", what, fix="`runnel tag` lists them")
         connection.execute(schema.tags.delete().where(schema.tags.c.name == name))
         deleted[:] = [existing_tag]

@@ -101,7 +101,7 @@ class LocalInput(InputFile):
         return self.path.stat().st_size
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return whether it is there."""
         return self.path.exists()
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - part of the protocol
@@ -121,7 +121,7 @@ class LocalOutput(OutputFile):
         return self.path.stat().st_size
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return whether it is there."""
         return self.path.exists()
 
     def to_input_file(self) -> InputFile:

@@ -1,7 +1,7 @@
 """Write a stream of rows to Parquet data files of a table. Memory depends on the open files, not on the rows."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -180,8 +180,3 @@ def write_rows(store: "Store", metadata: TableMetadata, batches: Iterable[pa.Rec
     for batch in batches:
         writer.write(batch)
     return writer.close()
-
-
-def split_into_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield a table in batches that can be written one by one."""
-    yield from table.to_batches(max_chunksize=ROW_GROUP_ROWS)

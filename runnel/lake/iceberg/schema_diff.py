@@ -17,7 +17,7 @@ def describe_schema_changes(before: TableMetadata, after: TableMetadata) -> tupl
     """Return one line for each change, such as `added column note string`; nothing if only rows differ."""
     old, new = before.schema(), after.schema()
     if before.table_uuid != after.table_uuid:
-        return ("dropped and created anew", *_describe_partitions(before, after))
+        return ("dropped and created again", *_describe_partitions(before, after))
     return tuple(
         chain(
             _describe_columns(old, new),
@@ -43,7 +43,7 @@ def _describe_columns(old: Schema, new: Schema) -> Iterable[str]:
 
 
 def _is_nested_in(schema: Schema, field_id: int, others: Iterable[int]) -> bool:
-    """Tell whether a field is nested in one of `others`, whose line already covers it."""
+    """Return whether a field is nested in one of `others`, whose line already covers it."""
     name = str(schema.find_column_name(field_id))
     return any(name.startswith(f"{schema.find_column_name(other)}.") for other in others)
 

@@ -113,7 +113,7 @@ def _find_readable_type(old: IcebergType, new: IcebergType) -> IcebergType | Non
 
 
 def _is_widening(old: IcebergType, new: IcebergType) -> bool:
-    """Tell whether Iceberg reads values of an old type in a new one."""
+    """Return whether Iceberg reads values of an old type in a new one."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
         return old.scale == new.scale and old.precision <= new.precision
     pairs = ((IntegerType, LongType), (FloatType, DoubleType))

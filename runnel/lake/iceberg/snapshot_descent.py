@@ -31,7 +31,7 @@ def check_descent(store: "Store", base: str | None, written: str, run: str) -> N
     snapshots_by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
     snapshot_id = metadata.current_snapshot_id
     if snapshot_id is None and base_snapshot_id is not None:
-        raise _foreign_write_error(metadata.location, "its rows are gone without a snapshot that says who removed them")
+        raise _foreign_write_error(metadata.location, "its rows were removed, and no snapshot records who removed them")
     while snapshot_id is not None and snapshot_id != base_snapshot_id:
         snapshot = snapshots_by_id.get(snapshot_id)
         if snapshot is None:
@@ -54,6 +54,6 @@ def _writing_run(snapshot: "Snapshot") -> str | None:
 def _foreign_write_error(location: str, why: str) -> RunnelError:
     return RunnelError(
         "PUBLISH_FOREIGN_WRITE",
-        f"the table in {location} was changed by another while the run wrote it: {why}",
+        f"the table in {location} was changed by another writer while the run wrote to it: {why}",
         fix="run it again; nothing was published",
     )

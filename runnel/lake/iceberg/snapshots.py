@@ -152,7 +152,7 @@ def _rewrite_manifest(
     if not has_equality_deletes(store, manifest):
         return manifest_writer.write_rewritten(remaining_entries, removed_entries)
     if remaining_entries:
-        what = f"{manifest.manifest_path} lists deletes by value, which only another engine can write anew"
+        what = f"{manifest.manifest_path} lists deletes by value, which only another engine can rewrite"
         raise Mistake("TABLE_EQUALITY_DELETES", what, fix="rewrite the table's files with Spark, then repeat")
     return []  # no entry is left, so the manifest is not needed
 
@@ -176,7 +176,9 @@ def _rewrite_manifests(
 
 
 def _not_listed_error(paths: set[str]) -> CorruptData:
-    return CorruptData("LAKE_FILE_NOT_LISTED", f"{sorted(paths)[0]} is not part of the version that is to lose it")
+    return CorruptData(
+        "LAKE_FILE_NOT_LISTED", f"{sorted(paths)[0]} is not part of the version that it was to be removed from"
+    )
 
 
 def _build_summary(edit: VersionEdit, parent: Snapshot | None) -> Summary:

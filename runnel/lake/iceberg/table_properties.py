@@ -17,5 +17,5 @@ LOG_CONTENT = "runnel.log_content"  # likewise: the content id of that version
 
 
 def is_file_table(metadata: "TableMetadata") -> bool:
-    """Tell whether a table holds files."""
+    """Return whether a table holds files."""
     return metadata.properties.get(KIND) == "files"

@@ -72,7 +72,7 @@ def _check_exclusive(connection: Connection, kind: str, now: str) -> None:
     query = sa.select(columns.owner, columns.started_at).where(columns.kind == kind, columns.expires_at > now)
     other_pin = connection.execute(query).first()
     if other_pin is not None:
-        what = f"another {kind} is under way: process {other_pin.owner}, since {other_pin.started_at}"
+        what = f"another {kind} is running: process {other_pin.owner}, since {other_pin.started_at}"
         raise Conflict(f"{kind.upper()}_RUNNING", what, fix="wait until it has ended, then repeat")
 
 

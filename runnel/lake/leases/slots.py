@@ -133,13 +133,8 @@ def release(db: Database, slot: Slot) -> None:
 def check_lease(connection: Connection, lease: tuple[str, str]) -> None:
     """Raise if the lease on a slot, given by name and token, was lost."""
     if connection.execute(sa.select(schema.slots.c.name).where(_is_leased(lease))).first() is None:
-        what = f"slot {lease[0]} was not renewed for so long that it was taken away and its files may be swept"
+        what = f"the lease on slot {lease[0]} was not renewed in time, so gc may have removed its files"
         raise RunnelError("PUBLISH_LEASE_LOST", what, fix="run it again")
-
-
-def list_slots_in_use(connection: Connection) -> list[str]:
-    """Return the names of all slots in use."""
-    return list(connection.execute(sa.select(schema.slots.c.name).order_by(schema.slots.c.name)).scalars())
 
 
 def _is_leased(lease: tuple[str, str]) -> "sa.ColumnElement[bool]":

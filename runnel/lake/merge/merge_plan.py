@@ -53,7 +53,7 @@ class MergeDecision:
 
     @property
     def changes_table(self) -> bool:
-        """Tell whether the merge's commit changes the table."""
+        """Return whether the merge's commit changes the table."""
         return self.action in ("take", "drop", "replay", "compute")
 
     @property
@@ -222,13 +222,13 @@ def _decide_for_base(case: _MergeCase) -> MergeDecision:
             return decide(
                 "take", f"{source} has read more of its source", processed_files=positions.gained_files(whole=True)
             )
-        return decide("same", f"{into} has read as much of its source; the next run reads on", is_agreed=True)
+        return decide("same", f"{into} has read as much of its source; the next run reads the rest", is_agreed=True)
     quarantined = _quarantined_files(case, (ours, theirs))
     if base_version is None:
         if quarantined is not None and _has_same_files(store, theirs, quarantined):
             return decide("same", f"{into} has set aside the same rows", is_agreed=True)
         if _is_made_by_task(store, ours, theirs):
-            return decide("compute", f"made by a task, on both {into} and {source}")
+            return decide("compute", f"computed by a task, on both {into} and {source}")
         if not _has_source(positions) and has_equal_rows(store, ours, theirs):
             return decide("same", f"created on both {into} and {source} with the same rows", is_agreed=True)
         return decide("conflict", f"created on both {into} and {source}")
@@ -287,20 +287,22 @@ def _decide_combination(
     ]
     try:
         if _is_made_by_task(store, ours, theirs):
-            return decide("compute", f"made by a task, and changed on both {case.into} and {case.source}")
+            return decide("compute", f"computed by a task, and changed on both {case.into} and {case.source}")
         replay = combine_changes(store, base_version.location, *sides, positions=quarantined or positions)
     except IncompatibleChanges as clash:
         return decide("conflict", clash.reason)
     except CorruptData:
         if case.base.expired_at is None:
             raise
-        return decide("conflict", f"what both started from is gone: retention of commit {case.base.id[:8]} ended")
+        return decide(
+            "conflict", f"the version that both started from is gone: the retention of commit {case.base.id[:8]} ended"
+        )
     if replay.is_empty and replay.base_location == ours.location:
         return decide("same", f"{case.into} has it already", is_agreed=True)
     onto_theirs = replay.base_location != ours.location
     decision = decide(
         "replay",
-        f"changed on both {case.into} and {case.source}, apart from each other",
+        f"changed on both {case.into} and {case.source}, independently of each other",
         processed_files=positions.gained_files(whole=onto_theirs),
     )
     return replace(

@@ -129,7 +129,9 @@ def _files_by_owner(side: IngestPosition) -> dict[str, tuple[str, str]]:
 
 def _describe_renames(paths: set[str]) -> str:
     path_text = " and ".join(sorted(paths))
-    return f"{path_text}: a file was renamed on one side and read otherwise on the other; run both branches, then merge"
+    return (
+        f"{path_text}: a file was renamed on one side and read differently on the other; run both branches, then merge"
+    )
 
 
 def _row_identity(side: IngestPosition, path: str) -> str | None:

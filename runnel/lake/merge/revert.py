@@ -70,7 +70,7 @@ class _Undo:
 
     @property
     def is_untouched(self) -> bool:
-        """Tell whether the table still has the content that the commit gave it, and the same source files."""
+        """Return whether the table still has the content that the commit gave it, and the same source files."""
         has_same_files = self.current == self.after or self.positions is None or self.positions.is_unchanged
         return has_same_files and _content_of(self.current) == _content_of(self.after)
 
@@ -103,7 +103,7 @@ def revert_commit(store: "Store", commit: str, branch: str = "main", message: st
             undos = _read_undos(store, undone, parent, branch)
             changes = _build_changes(revert, undos)
             if not changes:
-                what = f"there is nothing to revert: what commit {undone.id[:8]} changed is as it was before"
+                what = f"there is nothing to revert: all changes of commit {undone.id[:8]} are already undone"
                 raise Mistake("REVERT_NOTHING", what, fix=f"`runnel show {undone.id[:8]}` lists its changes")
             failpoints.reach(failpoints.REVERT_STAGED)
             changed_tables = {change.table for change in changes}
@@ -139,8 +139,8 @@ def _check_revertible(connection: Connection, commit: Commit, name: str) -> Comm
         raise Mistake("REVERT_ROOT", f"commit {commit.id[:8]} is the lake's first; there is nothing before it")
     check_retained(commit)
     if commit.kind == "rewind":
-        what = f"commit {commit.id[:8]} took a source back to be read again; reverting it would have its rows twice"
-        raise Mistake("REVERT_REWIND", what, fix=f"runnel rewind SOURCE --to {parent.id[:8]} takes it forward again")
+        what = f"commit {commit.id[:8]} rewound a source; reverting it would duplicate its rows"
+        raise Mistake("REVERT_REWIND", what, fix=f"runnel rewind SOURCE --to {parent.id[:8]} moves it forward again")
     if parent.expired_at:
         what = f"commit {commit.id[:8]} can't be reverted: the contents before it are gone, their retention ended"
         raise Mistake("REVERT_EXPIRED", what, fix="change the table by hand; a tag keeps a commit for ever")
@@ -153,7 +153,7 @@ def _not_on_branch_error(connection: Connection, commit: Commit, tip: Commit, na
     if is_ancestor(read_ancestor_sequences(connection, tip), commit):
         merge = _find_merge_of(connection, commit, tip)
         what += f"; it came with merge {merge.id[:8]}" if merge else ""
-        fix = f"revert that merge, which undoes it whole: runnel revert {merge.id[:8]}" if merge else fix
+        fix = f"revert the whole merge: runnel revert {merge.id[:8]}" if merge else fix
     return Mistake("REVERT_ELSEWHERE", what, fix=fix)
 
 
@@ -256,9 +256,9 @@ def _build_change(revert: _Revert, undo: _Undo) -> CommitChange | None:
     if current is None:
         raise IncompatibleChanges("it was dropped")
     if before is None:
-        raise IncompatibleChanges("it was created by this commit, and would be dropped with what came later")
+        raise IncompatibleChanges("this commit created it, and a revert would also drop later changes")
     if after is None:
-        raise IncompatibleChanges("it was dropped by this commit, and created anew")
+        raise IncompatibleChanges("this commit dropped it, and it was created again later")
     location = _stage_without_commit(revert, undo, (before, after, current))
     return CommitChange(undo.table, current_location, location, None, detail) if location else None
 

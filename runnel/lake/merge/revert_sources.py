@@ -67,7 +67,7 @@ class RevertPositions:
 
     @property
     def is_unchanged(self) -> bool:
-        """Tell whether each file is still recorded with the contents that it had after the commit."""
+        """Return whether each file is still recorded with the contents that it had after the commit."""
         return _map_identities(self.after) == _map_identities(self.current)
 
     def find_inherited_files(self, returning_owners: Collection[str]) -> tuple[ProcessedFile, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.lake.flow_state.ingest_position import STATE_PATH, ProcessedFile
 from runnel.lake.flow_state.ingest_positions import has_ingested, read_position
 from runnel.lake.history.adopt import adopt_outside_changes
@@ -70,7 +70,7 @@ def rewind_table(
             changes, processed_files, result = store.db.read(lambda connection: _plan_rewind(connection, store, rewind))
             results.append(result)
             if not changes and not processed_files:
-                what = f"`{table}` and what was read for it are as they were at {target.id[:8]} already"
+                what = f"`{table}` and the position of its source are already as they were at {target.id[:8]}"
                 raise Mistake("REWIND_NOTHING", what, fix=f"`runnel log {table}` lists its versions")
             message = f"rewind {table} to {target.id[:8]}"
             return CommitDraft(
@@ -142,8 +142,7 @@ def _build_change(table: TableName, current: TableVersion | None, target: TableV
 def _no_source_error(connection: Connection, store: "Store", tip: Commit, table: TableName) -> Mistake:
     if find_version(connection, tip, table) is None:
         names = [str(name) for name in store.state(tip.branch)]
-        close = find_nearest(str(table), names)
-        what = f"there is no table `{table}` on branch `{tip.branch}`" + (f"; close: `{close}`" if close else "")
+        what = f"there is no table `{table}` on branch `{tip.branch}`" + did_you_mean(str(table), names)
         return Mistake("REWIND_UNKNOWN", what, fix="`runnel tables` lists them")
-    what = f"nothing was read into `{table}` by a source: there is nothing to read again"
-    return Mistake("REWIND_NO_SOURCE", what, fix="runnel revert COMMIT takes back what a task or a person wrote")
+    what = f"no source has read rows into `{table}`: there is nothing to read again"
+    return Mistake("REWIND_NO_SOURCE", what, fix="runnel revert COMMIT undoes what a task or a person wrote")

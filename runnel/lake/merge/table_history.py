@@ -42,7 +42,7 @@ def _find_join(lineage: LineGraph, head_path: list[LinePosition], base: Commit) 
         for merge in lineage.merges.get(line, ()):
             if merge.seq <= seq and lineage.ancestor_sequences(merge.merged).get(base.line, -1) >= base.seq:
                 return line, merge.seq
-    raise AssertionError(f"{base.id} is not behind this commit")
+    raise AssertionError(f"{base.id} is not an ancestor of this commit")
 
 
 def _read_versions(

@@ -61,7 +61,7 @@ class MergeEdit:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the version to start from already contains the other side's change."""
+        """Return whether the version to start from already contains the other side's change."""
         return not (self.added or self.removed or self.updates)
 
     @property
@@ -129,7 +129,7 @@ def plan_merge_edit(
     }
     ignore_partitions = len(specs) > 1
     if not specs <= load_metadata(store, start.location).specs().keys():
-        raise IncompatibleChanges(f"{start.name} no longer knows a partition spec that {other.name} has files of")
+        raise IncompatibleChanges(f"{start.name} no longer has a partition spec that files of {other.name} use")
     updates = combine_properties(
         *(load_metadata(store, location).properties for location in (base, start.location, other.location))
     )
@@ -174,7 +174,7 @@ def _choose_start(
     )
     for side, metadata in ((ours, our_metadata), (theirs, their_metadata)):
         if metadata.table_uuid != base_metadata.table_uuid:
-            raise IncompatibleChanges(f"it was dropped and created anew on {side.name}")
+            raise IncompatibleChanges(f"it was dropped and created again on {side.name}")
     base_definition, our_definition, their_definition = (
         extract_definition(base_metadata),
         extract_definition(our_metadata),
@@ -305,7 +305,7 @@ class _PartitionMerge:
         raise IncompatibleChanges(f"both sides changed {self._describe_partition(key)}")
 
     def _has_only_appended(self, side: MergeSide, key: PartitionId) -> bool | None:
-        """Tell whether a side only appended to a partition, not counting compactions; None if it did not change it."""
+        """Return whether a side only appended to a partition, ignoring compactions; None if it did not change it."""
         if side.name not in self._append_only:
             self._append_only[side.name] = self._read_append_only(side)
         return self._append_only[side.name].get(key)

@@ -24,7 +24,7 @@ _VIRTUAL_COLUMNS = {"filename", "file_row_number", "file_index", "file_last_modi
 
 
 def can_read_by_name(metadata: "TableMetadata", data: Sequence["FileEntry"]) -> bool:
-    """Tell whether every file has the current columns under their names and types."""
+    """Return whether every file has the current columns under their names and types."""
     names = metadata.schema().column_names
     if not all(_SAFE_NAME.match(part) for name in names for part in name.split(".")):
         return False  # other engines write such names into Parquet in another spelling

@@ -46,7 +46,7 @@ class DuckdbScanError(RunnelError):
     """DuckDB can't read these files faithfully; Spark can."""
 
     def __init__(self, what: str) -> None:
-        super().__init__("SCAN_NEEDS_SPARK", what, fix="ask Spark: runnel query --engine spark")
+        super().__init__("SCAN_NEEDS_SPARK", what, fix="use Spark: runnel query --engine spark")
 
 
 def to_duckdb_type(kind: IcebergType) -> str:
@@ -68,7 +68,7 @@ def to_duckdb_type(kind: IcebergType) -> str:
         return f"STRUCT({fields})"
     type_name = _PRIMITIVE_TYPES.get(type(kind))
     if type_name is None:
-        raise DuckdbScanError(f"DuckDB has no faithful form of the type {kind}")
+        raise DuckdbScanError(f"DuckDB has no exact equivalent of the type {kind}")
     return type_name
 
 

@@ -91,7 +91,7 @@ def _map_column(metadata: TableMetadata, field: NestedField, file_footer: Parque
         if alias in file_footer.names:
             if not _has_expected_fields(file_footer.types[file_footer.names.index(alias)], field.field_type):
                 raise DuckdbScanError(
-                    f"column {alias} of {normalize_location(entry.path)} is nested otherwise than the table's"
+                    f"column {alias} of {normalize_location(entry.path)} is nested differently from the table's"
                 )
             return f"CAST({quote_identifier(alias)} AS {kind})"
     spec = metadata.specs()[entry.file.spec_id]

@@ -98,7 +98,7 @@ def check_scannable(metadata: TableMetadata, live_entries: Sequence[FileEntry]) 
 
 
 def _has_nested_changes(metadata: TableMetadata) -> bool:
-    """Tell whether an older schema of the table has fields in a nested column that differ from the current ones.
+    """Return whether an older schema of the table has fields in a nested column that differ from the current ones.
 
     Fields that were only added are null in older files. For tables with registered files even those are not allowed.
     """
@@ -117,7 +117,7 @@ def _has_nested_changes(metadata: TableMetadata) -> bool:
 
 
 def _is_extension(current: IcebergType, previous: IcebergType, *, allow_added: bool) -> bool:
-    """Tell whether a nested type equals an earlier one except for added fields, comments and nullability.
+    """Return whether a nested type equals an earlier one except for added fields, comments and nullability.
 
     DuckDB matches fields by name, so a field must have the same name and the same id in both types.
     """

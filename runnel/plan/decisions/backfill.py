@@ -69,7 +69,7 @@ def expect_backfill(
 ) -> "PlanStep":
     """Return the expected step of a task with inputs still to be computed; `usual_step` is the step without days.
 
-    An input that is computed because it was asked for most likely stays as it is.
+    An input that is computed only because the request selects it most likely stays as it is.
     """
     from runnel.plan.decisions.base_result import explain_unusable_base
     from runnel.plan.decisions.task import total_input_size
@@ -113,7 +113,7 @@ def _expect_unsliced(
             requested_days=RequestedDays(days),
         )
     if all(upstream.step.requested_days is not None for upstream in pending.values()):
-        reason = "computed in full with the first chunk; again only if what it reads changes"
+        reason = "computed in full with the first chunk; again only if its inputs change"
         return replace(usual_step, action="skip", reason=reason, head=head, slices=None, rows=None, bytes=None)
     return usual_step
 

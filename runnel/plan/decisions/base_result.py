@@ -42,7 +42,7 @@ def find_changed_inputs(case: "TaskCase", base: "TaskResult") -> "tuple[TableNam
 
 
 def has_same_quarantine(task: "Task", result: "TaskResult", facts: "Facts") -> bool:
-    """Tell whether the quarantine table holds the rows that belong to a result."""
+    """Return whether the quarantine table holds the rows that belong to a result."""
     if task.quarantine_table is None:
         return True
     current = facts.head(task.quarantine_table)

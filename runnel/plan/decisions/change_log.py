@@ -32,16 +32,16 @@ def compute_content_id(source: Source, log: str) -> str:
 
 
 def decide_change_log(source: Source, log: TableVersion | None, log_reason: str | None, facts: Facts) -> PlanStep:
-    """Return the step of a table, given its log as it will be; None where that is not known before it is read.
+    """Return the step of a table, given the future version of its log; None if that is unknown before it is read.
 
-    `log_reason` says what the log gets, where it gets something.
+    `log_reason` describes the rows that the log gets, if any.
     """
     table, head = source.table, facts.head(source.table)
     content = compute_content_id(source, log.content) if log is not None else None
     if head is not None and content == head.content:
         step = PlanStep(table, "skip", reasons.UNCHANGED, head=head)
     elif content is not None and (existing_version := facts.find_version(table, content)) is not None:
-        step = PlanStep(table, "reuse", f"{log_reason or reasons.REAPPLIED}, known from before", head=existing_version)
+        step = PlanStep(table, "reuse", f"{log_reason or reasons.REAPPLIED}, already applied", head=existing_version)
     else:
         reason = log_reason or (reasons.NOT_YET if head is None else reasons.REAPPLIED)
         step = PlanStep(table, "ingest", reason, head=TableVersion("", content) if content is not None else None)

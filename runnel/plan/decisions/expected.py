@@ -36,7 +36,7 @@ class PendingTable:
 
     @property
     def only_adds_rows(self) -> bool:
-        """Tell whether the step most likely removes no existing row."""
+        """Return whether the step most likely removes no existing row."""
         if self.source_changes is not None:
             return not (self.source_changes.changed or self.source_changes.removed)
         return self.step.action == "rows"
@@ -93,7 +93,7 @@ def _affects_all_slices(
     changed: Sequence[TableName],
     facts: Facts,
 ) -> bool:
-    """Tell whether all slices are likely affected: an input without slices changes, or one is computed in full."""
+    """Return whether all slices are likely affected: an input without slices changes, or one is computed in full."""
     task = case.task
     for table in (*pending, *changed):
         if is_reference(task, table):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Task
+from runnel.errors import plural
 from runnel.model.slice_key import ChangedSlice
 from runnel.names import TableName
-from runnel.plan import reasons
 from runnel.plan.slices import (
     MOST,
     SliceSelection,
@@ -84,7 +84,7 @@ def count_slices_to_read(
     """Return how many slices a full computation would read: those of its inputs, or of the table if it has more.
 
     `other_counts` are the numbers of slices of inputs that only Spark can count. Reads the keys of whole inputs if
-    their files don't tell, so call it only if everything would be read otherwise.
+    the metadata of their files is not enough, so call it only if everything would be read anyway.
     """
     counts = [base.slices, *other_counts]
     for table, head in inputs.items():
@@ -100,7 +100,7 @@ def _moves_most_rows(
     change_sizes: "Mapping[TableName, ChangeSize]",
     facts: "Facts",
 ) -> bool:
-    """Tell whether so many rows of the sliced inputs changed that searching for their slices is not worth it."""
+    """Return whether so many rows of the sliced inputs changed that searching for their slices is not worth it."""
     moved_rows = sum(_count_moved_rows(change) for change in change_sizes.values())
     sliced_tables = [
         table for table, head in inputs.items() if slice_expressions(task, table, facts.columns(table, head))
@@ -113,7 +113,7 @@ def _count_moved_rows(change: "ChangeSize") -> int:
     """Estimate how many rows changed, from file metadata.
 
     A rewritten file holds mostly unchanged rows, for example after a change of one slice of an upstream task. Only
-    reading the files tells how many, which is worth it unless they are very large.
+    reading the files shows how many, which is worth it unless they are very large.
     """
     if change.files_added and change.files_removed and change.bytes_added + change.bytes_removed <= _CHEAP_BYTES:
         return abs(change.rows_added - change.rows_removed)
@@ -125,5 +125,5 @@ def _describe_key_check(task: Task, base: "TaskResult") -> str:
     names = {name.lower() for name in task.options.key}
     if not names or names.issuperset(name.lower() for name in task.options.by):
         return ""
-    rows = f" of {reasons.format_count(base.rows, 'row')}" if base.rows is not None else ""
+    rows = f" of {plural(base.rows, 'row')}" if base.rows is not None else ""
     return f"; reads the key {', '.join(task.options.key)}{rows} to check that it is unique"

@@ -39,7 +39,7 @@ def _ingest_or_reuse(source: Source, changes: SourceChanges, head: TableVersion 
         predicted = TableVersion("", changes.content) if changes.content is not None else None
         return PlanStep(source.table, "ingest", reason, head=predicted, bytes=changes.bytes)
     is_same_content = head is not None and head.content == changes.existing_version.content
-    reuse_reason = "with what it holds already" if is_same_content else "known from before"
+    reuse_reason = "with the rows that it already has" if is_same_content else "already ingested"
     return PlanStep(source.table, "reuse", f"{reason}, {reuse_reason}", head=changes.existing_version)
 
 

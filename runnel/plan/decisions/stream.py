@@ -22,13 +22,13 @@ def decide_stream(
     positions, head = facts.stream_positions(task.table), facts.head(task.table)
     names = join_names(str(table) for table in stream_tables)
     if pending_tables:
-        reason = f"goes on with what comes to {join_names(str(table) for table in pending_tables)}"
+        reason = f"continues with rows that are added to {join_names(str(table) for table in pending_tables)}"
         return PlanStep(task.table, "stream", reason, is_expected=True)
     if positions is None or head is None:
-        return PlanStep(task.table, "stream", f"begins with all rows of {names}")
+        return PlanStep(task.table, "stream", f"starts with all rows of {names}")
     changed_tables = [table for table in stream_tables if positions.get(table) != inputs[table].content]
     if changed_tables:
         return PlanStep(
-            task.table, "stream", f"goes on with new rows of {join_names(str(table) for table in changed_tables)}"
+            task.table, "stream", f"continues with new rows of {join_names(str(table) for table in changed_tables)}"
         )
     return PlanStep(task.table, "skip", f"no new rows of {names}", head=head)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from runnel.declare.model.flow import Task
+from runnel.errors import plural
 from runnel.model.change_size import ChangeSize
 from runnel.model.date_range import DateRange
 from runnel.model.table_version import TableVersion
@@ -115,7 +116,7 @@ def _with_least_change(case: TaskCase, usual_step: PlanStep, facts: Facts) -> Pl
 
 
 def _has_smaller_change(case: TaskCase, step: PlanStep, other: PlanStep, facts: Facts) -> bool:
-    """Tell whether a step processes a smaller change than another step."""
+    """Return whether a step processes a smaller change than another step."""
     if other.action == "full" or other.base is None or step.base is None:
         return other.action == "full"
     return count_changed_rows(case, step.base, facts) < count_changed_rows(case, other.base, facts)
@@ -206,7 +207,7 @@ def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanSte
         return _full_step(
             case,
             facts,
-            f"{change_reason}; that is more than the {reasons.format_count(input_rows, 'row')} to read in full",
+            f"{change_reason}; that is more than the {plural(input_rows, 'row')} to read in full",
         )
     return PlanStep(
         task.table,
@@ -221,7 +222,7 @@ def _decide_from_base(case: TaskCase, base: TaskResult, facts: Facts) -> PlanSte
 
 
 def _can_remove_by_value(task: Task, rows: int, input_rows: int | None) -> bool:
-    """Tell whether rows can be removed by comparing all their values, which scans the table: only for few rows.
+    """Return whether rows can be removed by comparing all their values, which scans the table: only for few rows.
 
     Not if checks drop or quarantine rows: those are not in the table and can't be matched to the input rows.
     """
@@ -277,17 +278,17 @@ def _full_step(
 
 
 def _may_change_rows(change: ChangeSize) -> bool:
-    """Tell whether rows may have changed. A new column alone does not change rows for tasks that don't use it."""
+    """Return whether rows may have changed. A new column alone does not change rows for tasks that don't use it."""
     return not change.is_known or bool(
         change.files_added or change.files_removed or change.deletes or change.columns_changed
     )
 
 
 def _is_append(change: ChangeSize) -> bool:
-    """Tell whether the change only adds whole files."""
+    """Return whether the change only adds whole files."""
     return _is_whole_files(change) and not change.files_removed
 
 
 def _is_whole_files(change: ChangeSize) -> bool:
-    """Tell whether the change only adds or removes whole files, with the same columns as before."""
+    """Return whether the change only adds or removes whole files, with the same columns as before."""
     return change.is_known and not (change.deletes or change.columns_changed or change.columns_added)

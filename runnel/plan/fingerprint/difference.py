@@ -92,7 +92,7 @@ def _describe_input_changes(old: _StoredParts, parts: Sequence[FingerprintPart])
 
 
 def _describe_structure_change(parts: Sequence[FingerprintPart]) -> str:
-    """Describe a change in how the parts refer to each other, if every part by itself is unchanged."""
+    """Describe a change in how the parts refer to each other, if no part has changed."""
     place = next((part.place for part in parts if part.kind == "code"), None)
     return f"its code changed at {place}" if place else "its code changed"
 

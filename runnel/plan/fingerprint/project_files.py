@@ -35,7 +35,7 @@ class ProjectFiles:
         return self.file(filename) if isinstance(filename, str) else None
 
     def is_package(self, module: ModuleType) -> bool:
-        """Tell whether a module is a folder of the project without `__init__.py`."""
+        """Return whether a module is a folder of the project without `__init__.py`."""
         if getattr(module, "__file__", None) is not None:
             return False
         return any(self._path_in_root(str(folder)) is not None for folder in getattr(module, "__path__", ()))
@@ -52,9 +52,9 @@ class ProjectFiles:
         return text
 
     def find_module_file(self, name: str, level: int = 0, importing_file: str = "") -> str | None:
-        """Return the file of a project module by its name, imported or not, or None where it isn't ours.
+        """Return the file of a project module by its name, imported or not, or None if it is not part of the project.
 
-        `level` and `importing_file` are the dots of a relative import and the file that it stands in.
+        `level` and `importing_file` are the dots of a relative import and the file that contains it.
         """
         if level:
             parents = Path(importing_file).parents

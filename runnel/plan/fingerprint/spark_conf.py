@@ -33,7 +33,7 @@ _EXECUTION_SETTINGS = (
 
 
 def iter_deciding_settings(conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings that decide what queries answer, by name.
+    """Yield the settings that affect the results of queries, sorted by name.
 
     >>> list(iter_deciding_settings({"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.shuffle.partitions": "8"}))
     [('spark.sql.session.timeZone', 'Asia/Tokyo')]

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import Mistake, RunnelError, find_nearest
+from runnel.errors import Mistake, RunnelError, did_you_mean
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult
 
 if TYPE_CHECKING:
@@ -164,9 +164,10 @@ def _find_sink(flow: "Flow", name: str) -> "Sink":
     sinks_of_table = [sink for sink in flow.sinks if str(sink.table) == name]
     if len(sinks_of_table) == 1:
         return sinks_of_table[0]
-    close = find_nearest(name, [sink.name for sink in flow.sinks])
     what = f"several sinks are of `{name}`" if sinks_of_table else f"there is no sink `{name}`"
-    raise Mistake("SINK_UNKNOWN", what + (f"; close: `{close}`" if close else ""), fix="`runnel sinks` lists them")
+    raise Mistake(
+        "SINK_UNKNOWN", what + did_you_mean(name, [sink.name for sink in flow.sinks]), fix="`runnel sinks` lists them"
+    )
 
 
 def _ignore_event(event: Event) -> None:

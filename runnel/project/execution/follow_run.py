@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.lake.control import backfills, run_queue, workers
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.names import new_run_id
 from runnel.project.following.catalog_event_source import CatalogEventSource
 from runnel.project.following.run_follower import ReportMessage, RunFollower, follow_chunks
@@ -15,7 +16,7 @@ from runnel.telemetry import tracing
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.model.date_range import DateRange
     from runnel.model.run_request import RunRequest
 
@@ -30,7 +31,7 @@ def submit_request(lake: "Lake", request: "RunRequest", *, cause: str = "user") 
     store = lake.store
     store.commit(request.branch)
     trace = tracing.read_traceparent(os.environ)
-    entry = run_queue.QueueRequest(request, store.author, cause=cause, trace=trace)
+    entry = QueueRequest(request, store.author, cause=cause, trace=trace)
     entry_id = run_queue.submit(store.db, entry)
     assert entry_id is not None
     return entry_id

@@ -67,7 +67,7 @@ def _plan_merge(lake: "Lake", flow: "Flow", plan: "MergePlan", state: "LakeState
     needed = [step.table for step in plan.with_action("compute")]
     unknown = [str(table) for table in needed if not flow.is_derived(table)]
     if unknown:
-        what = f"{join_names(unknown)} must be computed to merge, but no task of the project makes it any more"
+        what = f"{join_names(unknown)} must be computed to merge, but no task of the project computes it any more"
         raise Mistake(
             "MERGE_TASK_UNKNOWN", what, fix="bring its flow file back, or drop the table on one of the branches"
         )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import QUARANTINE_LAYER, Source, quarantine_table_of
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -51,10 +51,9 @@ def _find_source(lake: "Lake", table: TableName) -> Source:
         return flow.sources[table]
     if table in flow.tasks:
         what = (
-            f"`{table}` is made by a task: its rows leave {quarantine_table_of(table)} when it is computed without them"
+            f"a task computes `{table}`: its rows leave {quarantine_table_of(table)} when it is computed without them"
         )
         fix = f"correct what it reads or its check; runnel run -s {table} --full-refresh computes it again"
         raise Mistake("RELEASE_TASK", what, at=str(flow.tasks[table].place), fix=fix)
-    close = find_nearest(str(table), [str(name) for name in flow.sources])
-    what = f"no source makes `{table}`" + (f"; close: `{close}`" if close else "")
+    what = f"no source fills `{table}`" + did_you_mean(str(table), [str(name) for name in flow.sources])
     raise Mistake("RELEASE_UNKNOWN", what, fix="runnel quarantine lists what is set aside")

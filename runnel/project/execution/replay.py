@@ -161,7 +161,7 @@ def _load_commit_flow(lake: "Lake", commit: Commit, group: "Sequence[PublishedTa
     code = lake.store.db.read(lambda connection: load_code(connection, code_id)) if code_id else None
     if code is None:
         what = (
-            f"the code of commit {commit.id[:8]} was not kept"
+            f"the code of commit {commit.id[:8]} was not stored"
             if code_id is None
             else f"the code {code_id[:12]} is gone"
         )

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, RunnelError, find_nearest
+from runnel.errors import Mistake, RunnelError, did_you_mean
 from runnel.names import quote_value
 from runnel.plan.graph import Graph
 from runnel.run.results.run_result import Event, ProgressCallback, RunResult, RunState, StepResult
@@ -99,8 +99,8 @@ def run_stream_once(
     started, request = time.monotonic(), project_plan.request
     stream_spec = StreamSpec(project_plan.flow, task, request.branch, project_plan.fingerprints(task), run)
     tracing.configure(lake.settings.telemetry, lake.settings.name)
-    watch(Event("start", "takes what is there", task.table, "stream"))
-    step_result, commit = StepResult(task.table, "stream", "succeeded", "took what was there"), None
+    watch(Event("start", "reads all available rows", task.table, "stream"))
+    step_result, commit = StepResult(task.table, "stream", "succeeded", "read all available rows"), None
     try:
         if request.full_refresh:
             streams.reset(lake.store.db, request.branch, task.table)
@@ -125,7 +125,7 @@ def run_stream_once(
 
 def _block_steps(project_plan: "ProjectPlan", step_group: "Iterable[PlanStep]") -> RunResult:
     """Return the result of steps that can't run because an earlier step has failed."""
-    reason = "what it needs has failed"
+    reason = "a table that it needs has failed"
     steps = tuple(
         StepResult(step.table, step.action, "skipped" if step.action == "skip" else "blocked", reason)
         for step in step_group
@@ -143,6 +143,5 @@ def reset_stream(lake: "Lake", name: str, branch: str) -> "StreamRecord":
     if name in streams_by_name:
         streams.reset(lake.store.db, branch, TableName.parse(name))
         return streams_by_name[name]
-    close = find_nearest(name, streams_by_name)
-    what = f"there is no stream {quote_value(name)} on `{branch}`" + (f"; close: `{close}`" if close else "")
+    what = f"there is no stream {quote_value(name)} on `{branch}`" + did_you_mean(name, streams_by_name)
     raise Mistake("STREAM_UNKNOWN", what, fix="`runnel status` lists them; a source is read again by `runnel rewind`")

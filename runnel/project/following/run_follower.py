@@ -87,7 +87,7 @@ class RunFollower:
         except KeyboardInterrupt:
             self._source.cancel()
             if self._report is not None:
-                self._report(f"stopping the {self._subject}; Ctrl-C again leaves it to itself")
+                self._report(f"stopping the {self._subject}; press Ctrl-C again to leave without waiting for it")
             finished_run = self.wait_for_end()
         return finished_run.parse_result()
 

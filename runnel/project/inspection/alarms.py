@@ -40,7 +40,7 @@ class AlarmStatus:
         lines += [f"  blocks {', '.join(alarm.blocks)}"] if alarm.blocks else []
         lines += [f"  to do: {alarm.fix}"]
         return lines + [
-            f"  could not be told to {notification.alert}: {notification.problem}"
+            f"  could not be sent to {notification.alert}: {notification.problem}"
             for notification in self.notifications
             if notification.problem
         ]

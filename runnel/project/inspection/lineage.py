@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.endpoints import Changes, Files, Function, Http, Jdbc, Kafka, Push
 from runnel.declare.model.flow import Flow, log_table_of
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def find_lineage(lake: "Lake", table: TableName, *, up: bool = True, down: bool 
     reads = {**recorded, **declared}
     known_tables = {*reads, *(above for inputs in reads.values() for above in inputs)}
     if table not in known_tables:
-        close = find_nearest(str(table), map(str, known_tables))
-        what = f"there is no table `{table}` in the project or on main" + (f"; close: `{close}`" if close else "")
+        what = f"there is no table `{table}` in the project or on main" + did_you_mean(
+            str(table), map(str, known_tables)
+        )
         raise Mistake("TABLE_UNKNOWN", what, fix="`runnel tables` lists those of the lake")
     readers = _invert_edges(reads)
     above = _walk_edges(reads, table) if up else ()
@@ -67,7 +68,7 @@ def find_lineage(lake: "Lake", table: TableName, *, up: bool = True, down: bool 
         below,
         {name: tuple(neighbor for neighbor in reads.get(name, ()) if neighbor in inside) for name in inside},
         {name: tuple(neighbor for neighbor in readers.get(name, ()) if neighbor in inside) for name in inside},
-        {name: _describe_maker(flow, name) or kinds.get(name, "not made yet") for name in inside},
+        {name: _describe_maker(flow, name) or kinds.get(name, "not computed yet") for name in inside},
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.flow import QUARANTINE_LAYER, quarantine_table_of
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.project.execution.release import resolve_table
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ def read_quarantined_rows(
 
     state, table_name = lake.store.state(branch), resolve_table(lake, table, branch)
     if table_name not in state and quarantine_table_of(table_name) not in state:
-        close = find_nearest(str(table_name), [str(name) for name in state])
-        what = f"there is no table `{table_name}` on branch `{branch}`" + (f"; close: `{close}`" if close else "")
+        what = f"there is no table `{table_name}` on branch `{branch}`" + did_you_mean(
+            str(table_name), [str(name) for name in state]
+        )
         raise Mistake("QUARANTINE_UNKNOWN", what, fix="`runnel quarantine` lists what is set aside")
     return read_quarantined_rows(lake.store, table_name, branch, file)
 

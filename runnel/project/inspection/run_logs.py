@@ -17,8 +17,8 @@ def find_log_path(lake: "Lake", run_or_attempt: str) -> Path:
     run = run_or_attempt if run_or_attempt in names else names[-1] if names else journal_item.id
     path = lake.settings.home / "logs" / "runs" / f"{run}.log"
     if not path.is_file():
-        what = f"the log of run {run} is not here"
-        raise Mistake("LOG_MISSING", what, fix="a run that has begun has one, on the machine that ran it")
+        what = f"the log of run {run} is not on this machine"
+        raise Mistake("LOG_MISSING", what, fix="a run has a log as soon as it starts, on the machine that runs it")
     return path
 
 

@@ -35,7 +35,7 @@ def iter_schedule_times(cron: str | None, tz: str | None, every: str | None, aft
         raise
     except Exception as error:  # declared by another version, a time zone unknown to this machine, or a bug
         when = f"cron {cron!r} in {tz or 'UTC'}" if cron is not None else f"every {every!r}"
-        what = f"nobody can say when it is due, {when}: {error}"
+        what = f"can't compute when it is due, {when}: {error}"
         raise Mistake(
             "SCHEDULE_UNREADABLE", what, fix="correct it in its flow file; `runnel validate` checks"
         ) from error

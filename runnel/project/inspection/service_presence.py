@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.lake.control import change_signal, run_queue, workers
+from runnel.lake.control import change_signal, queue_entry, workers
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
@@ -24,7 +24,7 @@ class Presence:
         """Build the presence from the running processes of a lake and the length of its queue by state."""
         services = tuple(process for process in processes if process.kind == workers.SERVICE)
         worker_processes = tuple(process for process in processes if process.kind == workers.WORKER)
-        return cls(services, worker_processes, depths[run_queue.QUEUED], depths[run_queue.RUNNING])
+        return cls(services, worker_processes, depths[queue_entry.QUEUED], depths[queue_entry.RUNNING])
 
     @property
     def is_empty(self) -> bool:
@@ -67,9 +67,9 @@ class Presence:
             for worker in self.services
         ]
         states = ", ".join(f"{worker.id} {worker.state}" for worker in self.workers) or "none"
-        lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} going on")
+        lines.append(f"workers: {states}; runs: {self.queued} waiting, {self.running} running")
         if not is_idle and not self.workers:
-            lines.append("nobody computes what waits: `runnel up` or `runnel worker` does")
+            lines.append("no worker computes the waiting runs: start one with `runnel up` or `runnel worker`")
         for process in (*self.services, *self.workers):
             for problem in process.detail.get("problems", ()):
                 since = problem["since"][:19].replace("T", " ")

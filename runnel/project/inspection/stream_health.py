@@ -163,12 +163,12 @@ def _list_warnings(detail: Mapping[str, Any], last_minute: Sequence[BatchMetrics
     warnings = []
     rows, watermark = int(detail.get("state_rows") or 0), detail.get("watermark")
     if rows > MOST_ROWS and not watermark:
-        what = f"it remembers {rows:,} rows and has no watermark, so that it never forgets one"
+        what = f"it keeps {rows:,} rows as state and has no watermark, so it never drops any of them"
         warnings.append(f'{what}: add watermark=("ts", "10 minutes")')
     ahead_rows = sum(int(measure.detail.get("ahead_rows") or 0) for measure in last_minute)
     if ahead_rows:
         warnings.append(f"{ahead_rows:,} rows are more than an hour ahead of the clock, and were left out")
     late_rows = sum(int(measure.detail.get("late_rows") or 0) for measure in last_minute)
     if late_rows:
-        warnings.append(f"{late_rows:,} rows came later than the watermark allows, and were left out")
+        warnings.append(f"{late_rows:,} rows arrived later than the watermark allows, and were left out")
     return tuple(warnings)

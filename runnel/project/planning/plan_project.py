@@ -108,7 +108,7 @@ def _select_tasks_below(
     tasks = frozenset(table for table in selected | graph.downstream_of(selected) if table in flow.tasks)
     if not tasks:
         what = (
-            f"{join_names(request.select)} has no task, nor has anything downstream"
+            f"{join_names(request.select)} selects no task, and there is none downstream"
             if request.select
             else "there is no task"
         )

@@ -204,7 +204,7 @@ class ExpressionTranslator(SpecialFormTranslator):
     def _sorted_collection(self, node: exp.Anonymous, scope: QueryScope) -> TypedExpression:
         ascending = len(node.expressions) == 1 or self.translate(node.expressions[1], scope).literal
         if not isinstance(ascending, bool) or _function_name(node) != "sort_array":
-            raise Untranslatable("such an order")
+            raise Untranslatable("this order of collected values")
         inner = node.expressions[0]
         call = self._build_call(inner, scope)
         return aggregates.translate_sorted_collection(call, ascending)
@@ -221,7 +221,7 @@ class ExpressionTranslator(SpecialFormTranslator):
         self, node: exp.Expr, scope: QueryScope, where: exp.Expr | None = None, **options: object
     ) -> TypedExpression:
         if not isinstance(node, exp.Anonymous) or _function_name(node) not in AGGREGATE_FUNCTIONS:
-            raise Untranslatable("a filter on this")
+            raise Untranslatable("FILTER on this expression")
         filter_name = ""
         if where is not None:
             test = self.translate(where.this, replace(scope, inside_aggregate=True))

@@ -111,7 +111,7 @@ class FromClauseTranslator:
         """Return an inline table, with the columns c0, c1 ... in DuckDB and col1, col2 ... in Spark."""
         rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         if len({len(row) for row in rows}) != 1 or len(rows) > 1000:
-            raise Untranslatable("such VALUES")
+            raise Untranslatable("VALUES with more than 1000 rows, or rows of different length")
         translated = [
             [self._query_translator.expression_translator.translate(cell, QueryScope()) for cell in row] for row in rows
         ]
@@ -120,7 +120,7 @@ class FromClauseTranslator:
         for i in range(len(rows[0])):
             sqls, to = unify_types([row[i] for row in translated])
             if to.kind == "void" or not to.is_atomic:
-                raise Untranslatable("VALUES of such types")
+                raise Untranslatable(f"VALUES of type {to}")
             for row, sql in zip(cells, sqls, strict=True):
                 row.append(sql)
             columns.append(TypedExpression(f"c{i}", to, f"col{i + 1}"))

@@ -88,12 +88,12 @@ class GroupByTranslator:
             if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= len(columns):
                 raise Untranslatable("GROUP BY a constant")
             if self._has_lateral_aliases or any(entry.is_star for entry in self._select.expressions):
-                raise Untranslatable("GROUP BY a position in such a list")
+                raise Untranslatable("GROUP BY a position if the list has a star or lateral aliases")
             value = columns[int(node.this) - 1]
         else:
             value = self._translate_key_expression(node)
         if self.has_grouping_sets and not all(map(_has_one_form, self._resolve_entry(node).walk())):
-            raise Untranslatable("grouping sets of such expressions")
+            raise Untranslatable("grouping sets of these expressions")
         if not value.type.is_atomic or value.is_null or value.literal is not None:
             raise Untranslatable(f"GROUP BY {value.type}")
         if value.type.is_floating and value.sql not in [key.sql for key in self.keys.values()]:
@@ -115,7 +115,7 @@ class GroupByTranslator:
         crossed_before, lateral_before = len(boundary.references) if boundary else 0, len(self._scope.lateral_aliases)
         value = self._translator.translate(node, self._scope)
         if boundary and len(boundary.references) > crossed_before:
-            raise Untranslatable("GROUP BY a column of the query around")
+            raise Untranslatable("GROUP BY a column of the outer query")
         if self._has_lateral_aliases and len(self._scope.lateral_aliases) > lateral_before:
             raise Untranslatable("GROUP BY an alias that names another")
         return value

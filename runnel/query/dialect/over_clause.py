@@ -111,7 +111,7 @@ def _translate_frame(
     end = _translate_bound(spec, "end") if spec.args.get("end") is not None else "CURRENT ROW"
     has_offset = any(char.isdigit() for char in start + end)
     if kind == "RANGE" and has_offset and (len(keys) != 1 or not keys[0].type.is_integral):
-        raise Untranslatable("a range of such values")
+        raise Untranslatable("RANGE over several columns, or over a column that is not an integer")
     if kind not in ("ROWS", "RANGE") or (has_offset and kind == "RANGE" and keys[0].type.kind == "bigint"):
         raise Untranslatable("this kind of frame")
     frame_sql = f"{kind} BETWEEN {start} AND {end}"
@@ -133,4 +133,4 @@ def _translate_bound(spec: exp.WindowSpec, key: str) -> str:
         return "CURRENT ROW" if value.upper() == "CURRENT ROW" else f"UNBOUNDED {str(side).upper()}"
     if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit() and int(value.this) < 1 << 31:
         return f"{value.this} {str(side).upper()}"
-    raise Untranslatable("a frame of such an extent")
+    raise Untranslatable("a window frame with this bound")

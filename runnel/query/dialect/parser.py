@@ -132,7 +132,7 @@ def not_read_only_error(keyword: str) -> Mistake:
     return Mistake(
         "SQL_NOT_READ_ONLY",
         f"a query starts with SELECT, WITH or VALUES, not with {quote_value(keyword)}",
-        fix="ask a SELECT; data is changed by tasks and by `runnel load`",
+        fix="write a SELECT; data is changed by tasks and by `runnel load`",
     )
 
 
@@ -144,7 +144,9 @@ def _refuse_other_statements(tokens: Sequence[Token]) -> None:
     for token, next_token in pairwise(tokens):
         if token.token_type == TokenType.USING and next_token.token_type == TokenType.STRING:
             # SELECT TRANSFORM, MAP and REDUCE hand rows to a program.
-            raise Mistake("SQL_NOT_READ_ONLY", "a query runs no programs", at=_token_location(token), fix="use a task")
+            raise Mistake(
+                "SQL_NOT_READ_ONLY", "a query can't run programs", at=_token_location(token), fix="use a task"
+            )
 
 
 def _normalize_tokens(sql: str, tokens: Sequence[Token]) -> Iterator[Token]:
@@ -205,12 +207,10 @@ def _refuse_unreadable(tokens: Sequence[Token]) -> None:
                 "SQL_NOT_READ_ONLY",
                 "the query holds several statements",
                 at=_token_location(token),
-                fix="ask one SELECT at a time",
+                fix="send one SELECT at a time",
             )
         if token.token_type != TokenType.IDENTIFIER and not token.text.isascii():
-            raise _syntax_error(
-                f"{quote_value(token.text)} stands outside quotes", token, "put such a name into backquotes"
-            )
+            raise _syntax_error(f"{quote_value(token.text)} needs quotes", token, "put such a name into backquotes")
         if not token.text.isprintable():
             raise _syntax_error(f"{quote_value(token.text)} holds a control character", token)
 
@@ -220,7 +220,7 @@ def _refuse_lenient_syntax(tokens: Sequence[Token]) -> None:
     for token, next_token in pairwise(tokens):
         if token.token_type == TokenType.COMMA and next_token.token_type in _LIST_ENDS:
             raise _syntax_error(
-                f"nothing stands between the comma and {quote_value(next_token.text)}", token, "remove the comma"
+                f"there is nothing between the comma and {quote_value(next_token.text)}", token, "remove the comma"
             )
         if (
             token.token_type == TokenType.STAR
@@ -234,7 +234,9 @@ def _refuse_lenient_syntax(tokens: Sequence[Token]) -> None:
                 TokenType.ALL,
                 TokenType.DISTINCT,
             ):
-                raise _syntax_error("the columns after EXCEPT stand in brackets", next_token, "write * EXCEPT (a, b)")
+                raise _syntax_error(
+                    "the columns after EXCEPT must be in parentheses", next_token, "write * EXCEPT (a, b)"
+                )
 
 
 def _rebuild_text(sql: str, tokens: Sequence[Token]) -> str:

@@ -32,7 +32,7 @@ class SubqueryBoundary:
     def add_reference(self, column: TypedExpression) -> None:
         """Add a reference to a column of the outer query; refuse types that Spark does not allow there."""
         if column.type.kind == "map":
-            raise Untranslatable("a map of the query around")
+            raise Untranslatable("a map of the outer query")
         self.references.append((tuple(self.position), column))
 
     def reference_names(self) -> tuple[str | None, ...] | None:
@@ -143,7 +143,7 @@ class QueryScope:
         """Yield the columns that `*` or `t.*` stands for."""
         chosen_relations = [r for r in self.relations if not qualifier or r.matches_qualifier(qualifier)]
         if not chosen_relations:
-            raise Untranslatable("a star that means no table")
+            raise Untranslatable("a star that refers to no table")
         if not qualifier:
             yield from self.using_columns.values()
         for relation in chosen_relations:

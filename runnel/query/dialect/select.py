@@ -86,7 +86,7 @@ class QueryTranslator:
         names = boundary.reference_names()
         if boundary.references and node.find(exp.Limit, exp.Offset):
             # Spark applies the LIMIT to the rows of all outer rows together.
-            raise Untranslatable("LIMIT in a query that names columns of the query around")
+            raise Untranslatable("LIMIT in a query that names columns of the outer query")
         if scope.joining and len({column.sql for _, column in boundary.references}) > 1:
             raise Untranslatable("a query in ON that depends on several columns")
         return replace(translated, outer_names=names)
@@ -150,7 +150,7 @@ class QueryTranslator:
         distinct = bool(node.args.get("distinct"))
         types = [find_common_type(a.type, b.type) for a, b in zip(left.columns, right.columns, strict=True)]
         if any(not t.is_atomic or (t.is_floating and (distinct or not isinstance(node, exp.Union))) for t in types):
-            raise Untranslatable("a set operation on such types")
+            raise Untranslatable("a set operation on columns of these types")
         keyword = _SET_KEYWORDS[type(node)] + ("" if distinct else " ALL")
         sql = f"{_cast_columns(left, types)} {keyword} {_cast_columns(right, types)}"
         columns = tuple(TypedExpression(f"c{i}", t, left.columns[i].name) for i, t in enumerate(types))
@@ -195,7 +195,7 @@ class QueryTranslator:
         with self._at_position(IN_ORDER):
             order_entries = [self._translate_order_entry(entry, late_scope, columns) for entry in _order_entries(node)]
         if any(entry.find(exp.Window) for entry in node.expressions) and any(map(_has_aggregate, _order_entries(node))):
-            raise Untranslatable("ORDER BY an aggregate beside windows")
+            raise Untranslatable("ORDER BY an aggregate in a query with window functions")
         distinct_keyword = self._translate_distinct(node, columns)
         labels = _column_labels(columns, final)
         select_list = ", ".join(
@@ -236,7 +236,7 @@ class QueryTranslator:
         if distinct is None:
             return ""
         if distinct.args.get("on") or any(not column.type.is_atomic for column in columns):
-            raise Untranslatable("DISTINCT of such types")
+            raise Untranslatable("DISTINCT on columns of these types")
         return "DISTINCT "
 
     def _translate_order_entry(self, entry: exp.Expr, scope: QueryScope, columns: Sequence[TypedExpression]) -> str:

@@ -126,7 +126,7 @@ class SpecialFormTranslator(ABC):
             raise Untranslatable("this use of ESCAPE")
         escape = node.expression.name
         if len(escape) != 1 or escape in "%_":
-            raise Untranslatable("such an escape")
+            raise Untranslatable(f"ESCAPE with {escape!r}")
         return self._like(node.this, scope, escape)
 
     def _like(self, node: exp.Like, scope: QueryScope, escape: str) -> TypedExpression:
@@ -137,7 +137,7 @@ class SpecialFormTranslator(ABC):
 
     def _bracket(self, node: exp.Bracket, scope: QueryScope) -> TypedExpression:
         if len(node.expressions) != 1:
-            raise Untranslatable("a part of an array")
+            raise Untranslatable("a slice of an array")
         return collections.get_item(self.translate(node.this, scope), self.translate(node.expressions[0], scope))
 
     def _substring(self, node: exp.Substring, scope: QueryScope) -> TypedExpression:
@@ -167,7 +167,7 @@ class SpecialFormTranslator(ABC):
 
     def _position(self, node: exp.StrPosition, scope: QueryScope) -> TypedExpression:
         if node.args.get("position") or node.args.get("occurrence"):
-            raise Untranslatable("position from a place")
+            raise Untranslatable("POSITION with a start or an occurrence")
         nodes = (node.args["substr"], node.this)
         return SCALAR_FUNCTIONS["locate"](FunctionCall("locate", nodes, scope, self))
 

@@ -32,7 +32,7 @@ class TypedExpression:
 
     @property
     def is_null(self) -> bool:
-        """Tell whether it is the literal NULL."""
+        """Return whether it is the literal NULL."""
         return self.type == VOID
 
 
@@ -65,7 +65,7 @@ def find_decimal_type(value: TypedExpression) -> SparkType:
         return decimal(len(str(abs(value.literal))), 0)
     if value.type.is_integral:
         return decimal(INTEGRAL_DIGITS[value.type.kind], 0)
-    raise Untranslatable(f"a decimal beside a {value.type}")
+    raise Untranslatable(f"a decimal combined with a {value.type}")
 
 
 def find_common_type(a: SparkType, b: SparkType) -> SparkType:
@@ -86,7 +86,7 @@ def find_common_type(a: SparkType, b: SparkType) -> SparkType:
         return decimal(min(digits, MAX_DIGITS), max(scale - max(digits - MAX_DIGITS, 0), 0))
     if {a.kind, b.kind} == {"date", "timestamp"}:
         return TIMESTAMP
-    raise Untranslatable(f"{a} and {b} together")
+    raise Untranslatable(f"a combination of {a} and {b}")
 
 
 def cast_implicitly(value: TypedExpression, to: SparkType) -> str:

@@ -62,7 +62,7 @@ class DuckdbStream:
             for scan in self._prepared.scans:
                 instance.ensure_view(scan.view, scan.select)
             if not instance.is_single_select(self._prepared.sql):
-                raise Mistake("SQL_NOT_READ_ONLY", "the query is not a single SELECT", fix="ask one SELECT at a time")
+                raise Mistake("SQL_NOT_READ_ONLY", "the query is not a single SELECT", fix="send one SELECT at a time")
             reader: pa.RecordBatchReader = cursor.sql(self._prepared.sql).to_arrow_reader(BATCH_ROWS)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._describe_error(error) from error

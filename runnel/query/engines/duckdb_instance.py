@@ -55,7 +55,7 @@ class DuckdbInstance:
                 self._connection.execute(f"DROP VIEW {self._views.popitem(last=False)[0]}")
 
     def is_single_select(self, sql: str) -> bool:
-        """Tell whether SQL is a single SELECT; protects against flaws of the translation."""
+        """Return whether SQL is a single SELECT; protects against flaws of the translation."""
         import duckdb
 
         with self._guard:

@@ -23,8 +23,10 @@ def describe_spark_error(error: Exception, list_functions: Callable[[], Iterable
     _log.error("Spark could not answer the query", exc_info=error)
     kind = type(error)
     if kind.__name__ in ("Py4JNetworkError", "Py4JError") or isinstance(error, ConnectionError):
-        what = "Spark's Java process went away during the query"
-        return Unreachable("SPARK_LOST", what, fix="ask again; if it ran out of memory, raise spark.driver.memory")
+        what = "Spark's Java process ended during the query"
+        return Unreachable(
+            "SPARK_LOST", what, fix="run the query again; if it ran out of memory, raise spark.driver.memory"
+        )
     condition_and_text = find_condition(str(error))
     if condition_and_text is None:
         lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
@@ -39,7 +41,7 @@ def describe_spark_error(error: Exception, list_functions: Callable[[], Iterable
         return Mistake("SQL_FUNCTION", unknown_function[0], fix=unknown_function[1])
     if kind.__name__ in ("AnalysisException", "ParseException"):
         return Mistake("SQL_FAILED", what, fix="correct the query")
-    return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it stumbles over")
+    return RunnelError("SQL_FAILED", what, fix="correct the query, or the rows that it fails on")
 
 
 def find_unknown_function(message: str, list_functions: Callable[[], Iterable[str]]) -> tuple[str, str] | None:

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 from runnel.declare.model.flow import ALL_SLICES, Task
-from runnel.errors import Mistake, did_you_mean, join_names
+from runnel.errors import Mistake, did_you_mean, join_names, plural
 from runnel.run.analysis.operators import NAMES
 
 # What each operator does wrong, and what to do about it.
 _ADVICE = {
     "Aggregate": (
-        "does not group by {it}: a slice would be made of part of its rows",
+        "does not group by {it}: a slice would be computed from only part of its rows",
         "add {names} to groupBy(...), or remove by=",
     ),
     "Expand": (
-        "does not always have {it}: some rows would be made of part of theirs",
+        "does not always have {it}: some rows would be computed from only part of their input",
         "keep {names} in every grouping set, outside of rollup or cube, or remove by=",
     ),
     "Window": (
-        "is not partitioned by {it}: a slice would be made of part of its rows",
+        "is not partitioned by {it}: a slice would be computed from only part of its rows",
         "add {names} to partitionBy(...), or remove by=",
     ),
     "Distinct": (
@@ -72,7 +72,7 @@ def unaligned_error(task: Task, kind: str, positions: Sequence[int] = (), *, is_
 def missing_column_error(task: Task, position: int, columns: Sequence[str]) -> Mistake:
     """Return the error for a task that does not make a column of its `by`."""
     name = task.options.by[position]
-    problem = f"it makes no column `{name}`" + did_you_mean(name, columns)
+    problem = f"it returns no column `{name}`" + did_you_mean(name, columns)
     return _not_by_error(task, problem, f"select `{name}`, name another column in by=, or remove by=")
 
 
@@ -91,10 +91,10 @@ def wrong_column_error(task: Task, position: int) -> Mistake:
 
 def lookback_error(task: Task, width: int | None, lookback: int) -> Mistake:
     """Return the error for a window that reads further back than the lookback, or later slices."""
-    slices = f"{lookback} slice{'' if lookback == 1 else 's'}"
+    slices = plural(lookback, "slice")
     reads = f"reads {width} slices back" if width is not None else "reads all earlier slices, or later ones"
     what = f"task `{task.table}` looks back {slices}, but its window {reads}"
-    advice = f"let lookback= be at least {width}" if width is not None else "give the window a range that ends"
+    advice = f"set lookback= to at least {width}" if width is not None else "give the window a range that ends"
     fix = f"{advice}, as in `range between interval {width or lookback} days preceding and current row`; or remove by="
     return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
 

@@ -108,7 +108,7 @@ def coalesce_text(left: str, right: str) -> str:
 
 
 def is_null_with_column(text: str) -> bool:
-    """Tell whether an expression is null if its column is null: a column, or a cast of one."""
+    """Return whether an expression is null if its column is null: a column, or a cast of one."""
     return bool(re.fullmatch(r"(?:Cast\{[^{}]*\}\()*#\d+#\)*", text))
 
 
@@ -201,7 +201,7 @@ def _list_value_texts(expression: PlanExpression) -> list[str]:
 
 
 def _is_opaque(expression: PlanExpression) -> bool:
-    """Tell whether the value depends on more than the JSON shows."""
+    """Return whether the value depends on more than the JSON shows."""
     if expression.kind in NONDETERMINISTIC or expression.kind.endswith(("UDF", "UDAF")) or "plan" in expression.item:
         return True
     if "replacement" in expression.item or expression.kind in ("Alias", "Literal", *_OF_CHILDREN):
@@ -210,7 +210,7 @@ def _is_opaque(expression: PlanExpression) -> bool:
 
 
 def _is_fully_shown(value: Any) -> bool:
-    """Tell whether the JSON shows all of a field: Spark writes null for values that it can't serialize."""
+    """Return whether the JSON shows all of a field: Spark writes null for values that it can't serialize."""
     if _is_expression(value):
         return read_exact_text(value) is not None
     if isinstance(value, list | dict):
@@ -219,7 +219,7 @@ def _is_fully_shown(value: Any) -> bool:
 
 
 def _is_expression(value: Any) -> bool:
-    """Tell whether a field, or an item of one, is an expression; CASE repeats its children that way."""
+    """Return whether a field, or an item of one, is an expression; CASE repeats its children that way."""
     top = get_outermost(value)
     return top is not None and "num-children" in top
 
@@ -230,7 +230,7 @@ def _has_same_type(expression: PlanExpression) -> bool:
 
 
 def _is_idle_cast(expression: PlanExpression) -> bool:
-    """Tell whether a cast keeps the value, maybe in a wider type."""
+    """Return whether a cast keeps the value, maybe in a wider type."""
     if expression.kind != "Cast":
         return False
     type_before, type_after = expression.children[0].item.get("dataType"), expression.item.get("dataType")

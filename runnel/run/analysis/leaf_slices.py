@@ -110,7 +110,7 @@ def refuse_unfit_expressions(task: Task, frame: "DataFrame", expressions: Sequen
     is_deterministic = all(plan.expressions().apply(position).deterministic() for position in range(len(expressions)))
     if names or not is_deterministic:
         what = f"uses {join_names(names)}, which" if names else "has a value that"
-        raise _unfit_expression_error(task, expressions, f"{what} may differ whenever it is computed")
+        raise _unfit_expression_error(task, expressions, f"{what} may differ each time it is computed")
     node = nodes[0]
     while node.kind in ("Project", "Filter"):
         if node.subqueries:

@@ -81,11 +81,11 @@ def check_analysis(task: Task, analysis: PlanAnalysis) -> tuple[str, ...]:
             f"{task_label} is rowwise, but not each of its rows comes from "
             f"one input row: {join_names(analysis.blocks_rowwise)}"
         )
-        raise Mistake("RUN_NOT_ROWWISE", what, at=at, fix="remove rowwise=True, or what stands against it")
+        raise Mistake("RUN_NOT_ROWWISE", what, at=at, fix="remove rowwise=True, or the operations that prevent it")
     if task.options.volatile:
         return ()
     nondeterminism_warning = [
-        f"uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed; "
+        f"uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed; "
         "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
     ]
     hidden_warning = ["goes through an RDD or a checkpoint, where Runnel can't see what is read"]
@@ -100,7 +100,7 @@ def uses_same_columns(
     analysis: PlanAnalysis,
     columns_added: Mapping[TableName, Collection[str]],
 ) -> bool:
-    """Tell whether a task uses the same columns as before, and none of those that its inputs gained.
+    """Return whether a task uses the same columns as before, and none of those that its inputs gained.
 
     An input that the plan does not show may have been read while the frame was built, so it counts as used.
     """

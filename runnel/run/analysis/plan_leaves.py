@@ -60,7 +60,7 @@ def _describe_relation(relation: Any) -> str:
 
 
 def _classify_rdd(lineage: str) -> PlanLeaf:
-    """Tell from the lineage of an RDD whether it holds literal rows, reads files, or hides its origin."""
+    """Return, from the lineage of an RDD, whether it holds literal rows, reads files, or hides its origin."""
     files = _FILE_RDD.search(lineage)
     if files:
         return PlanLeaf(outside=files[1] or "files of an RDD")

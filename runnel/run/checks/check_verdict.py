@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runnel.declare.model.flow import Task
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, plural
 from runnel.run.checks.row_checks import CheckFinding
 
 
@@ -13,12 +13,12 @@ def judge_findings(task: Task, findings: Sequence[CheckFinding]) -> tuple[str, .
     stopping = [finding for finding in failed if finding.check.on_fail == "stop"]
     if not stopping:
         return tuple(describe_finding(finding) for finding in failed if finding.check.on_fail == "warn")
-    lines = [f"task `{task.table}`: {len(stopping)} check{'s' if len(stopping) > 1 else ''} failed"]
+    lines = [f"task `{task.table}`: {plural(len(stopping), 'check')} failed"]
     lines += [f"    {describe_finding(finding)}{_describe_location(finding)}" for finding in failed]
     location = next((finding.check.place for finding in stopping if finding.check.place), task.place)
-    fix = 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" goes on'
+    fix = 'correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" only warns'
     if not any(finding.check.is_row_check for finding in stopping):
-        fix = 'correct the task or its input; on_fail="warn" goes on'
+        fix = 'correct the task or its input; on_fail="warn" only warns'
     raise RunnelError("CHECK_FAILED", "\n".join(lines), at=str(location), fix=fix)
 
 
@@ -35,7 +35,7 @@ def describe_finding(finding: CheckFinding) -> str:
     noun = "value" if check.kind == "unique" else "row"
     verb = {"unique": "more than once", "references": "without it"}.get(check.kind, "failed")
     example = f", such as {finding.example}" if finding.example else ""
-    return f"{check.text}: {count:,} {noun}{'' if count == 1 else 's'} {verb}{example}"
+    return f"{check.text}: {plural(count, noun)} {verb}{example}"
 
 
 def _describe_location(finding: CheckFinding) -> str:

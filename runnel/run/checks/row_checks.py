@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.flow import Check, Task
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean
 from runnel.query.engines.spark_errors import find_condition
 from runnel.run.content_tally import quote_name
 
@@ -87,8 +87,7 @@ def unreadable_check_error(check: Check, error: Exception, columns: Sequence[str
     unknown_match = _UNKNOWN_COLUMN.search(text)
     if unknown_match:
         name = re.findall(r"`((?:[^`]|``)*)`", unknown_match[1])[-1].replace("``", "`")
-        close = find_nearest(name, columns)
-        what = f"the check `{check.text}` names `{name}`, which is no column" + (f"; close: `{close}`" if close else "")
+        what = f"the check `{check.text}` names `{name}`, which is no column" + did_you_mean(name, columns)
         return Mistake("CHECK_INVALID", what, at=at, fix=f"its columns: {', '.join(columns)}")
     condition = find_condition(text)
     why = f"{condition[1]} [{condition[0]}]" if condition else text.splitlines()[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import Check
 from runnel.declare.sql.literals import format_literal, quote_column
-from runnel.errors import Mistake, find_nearest
+from runnel.errors import Mistake, did_you_mean, plural
 from runnel.names import TableName
 from runnel.phase_timer import measure_phase
 from runnel.run.checks.row_checks import CheckFinding, unreadable_check_error
@@ -107,7 +107,7 @@ def _read_finding(check: Check, row: "Row") -> CheckFinding:
     if check.kind == "references":
         return CheckFinding(check, failed, f"{check.columns[0]} {value}")
     if check.kind == "row_count":
-        return CheckFinding(check, failed, f"it has {number:,} row{'' if number == 1 else 's'}")
+        return CheckFinding(check, failed, f"it has {plural(number, 'row')}")
     return CheckFinding(check, failed, f"the newest is {value}" if value else "it has no value")
 
 
@@ -124,11 +124,10 @@ def _explain_unreadable_check(
         what = f"the check `{check.text}` refers to `{table}`, but there is no such table yet"
         return Mistake("CHECK_INVALID", what, at=at, fix="compute that table first, or correct its name")
     if str(arguments["column"]).lower() not in [name.lower() for name in table_columns]:
-        close = find_nearest(str(arguments["column"]), table_columns)
         what = f"the check `{check.text}` refers to a column that `{table}` does not have"
         return Mistake(
             "CHECK_INVALID",
-            what + (f"; close: `{close}`" if close else ""),
+            what + did_you_mean(str(arguments["column"]), table_columns),
             at=at,
             fix=f"its columns: {', '.join(table_columns)}",
         )

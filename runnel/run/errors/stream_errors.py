@@ -53,12 +53,12 @@ def refuse_computed_stream(task: "Task") -> Iterator[None]:
 def _to_stream_error(error: BaseException, task: "Task", root: Path) -> BaseException:
     if isinstance(error, RunnelError):
         return error
-    text, reset = str(error), f"start it anew from all rows that are there: runnel stream reset {task.table}"
+    text, reset = str(error), f"start it again from the beginning: runnel stream reset {task.table}"
     if any(sign in text for sign in _OTHER_STATE):
-        what = f"what `{task.table}` remembers does not fit its code any more: {_read_first_line(text)}"
+        what = f"the stored state of `{task.table}` no longer fits its code: {_read_first_line(text)}"
         return RunnelError("STREAM_OTHER_STATE", what, at=str(task.place), fix=f"undo the change, or {reset}")
     if any(sign in text for sign in _LOST):
-        what = f"`{task.table}` was at a place that its tape does not have any more"
+        what = f"`{task.table}` was at a position that its append log no longer has"
         return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=reset)
     return task_errors.to_task_error(error, task, root)
 

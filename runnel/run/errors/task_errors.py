@@ -10,7 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from runnel.declare.model.flow import Task
-from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, find_disk_full, find_nearest, join_names
+from runnel.errors import (
+    Cancelled,
+    Mistake,
+    NoRoom,
+    RunnelError,
+    Unreachable,
+    close_hint,
+    find_disk_full,
+    find_nearest,
+    join_names,
+)
 from runnel.names import TableName
 from runnel.query.engines.spark_errors import find_condition, find_unknown_function
 from runnel.run.errors.user_code_lines import WORKER_TRACE, extract_sql_fragment, locate_error
@@ -55,10 +65,10 @@ def to_task_error(
         return Cancelled()
     text = _read_message(error)
     if _is_jvm_lost(error):
-        what = f"Spark's Java process went away while it computed `{task.table}`"
+        what = f"Spark's Java process ended while it computed `{task.table}`"
         return Unreachable("SPARK_LOST", what, fix="run it again; if it ran out of memory, raise spark.driver.memory")
     if _POSTGRESQL in text and is_transient(error):
-        what = f"the database went away while `{task.table}` was computed"
+        what = f"the connection to the database was lost while `{task.table}` was computed"
         fix = "run it again when the database answers"
         return Unreachable("RUN_DATABASE_AWAY", what, at=locate_error(error, text, task, root), fix=fix)
     unknown = _find_unknown_column(error, text)
@@ -77,7 +87,7 @@ def list_spark_functions() -> Sequence[str]:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether the same work may succeed when it is simply tried again."""
+    """Return whether the same work may succeed when it is simply tried again."""
     if isinstance(error, RunnelError):
         if error.__cause__:
             return is_transient(error.__cause__)
@@ -109,15 +119,19 @@ def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
     if isinstance(error, SystemExit):
         return "RUN_TASK_EXIT", "calls sys.exit()", "return a frame, or raise an exception that says what is wrong"
     if find_disk_full(error) is not None:
-        return _DISK_FULL, "found no space left on the disk", "make room, then run it again"
+        return _DISK_FULL, "ran out of disk space", "free some space, then run it again"
     if not _is_spark_error(error):
-        fix = "correct the task; the log of the run has the whole trace"
+        fix = "correct the task; the log of the run has the full trace"
         return "RUN_TASK_FAILED", f"failed: {_describe_python_error(error, text)}", fix
     if WORKER_TRACE in text:
-        fix = "correct the function, or the rows that it stumbles over"
+        fix = "correct the function, or the rows that it fails on"
         return "RUN_TASK_FAILED", f"failed in a Python function: {_describe_worker_error(text)}", fix
     if any(sign in text for sign in _STOPPED):
-        return "RUN_SPARK_STOPPED", "found Spark stopped", "remove spark.stop(): the session belongs to Runnel"
+        return (
+            "RUN_SPARK_STOPPED",
+            "failed because Spark was stopped",
+            "remove spark.stop(): the session belongs to Runnel",
+        )
     if "OutOfMemoryError" in text:
         return "RUN_OUT_OF_MEMORY", "ran out of memory", "raise spark.driver.memory under [spark] conf in runnel.toml"
     condition = find_condition(text)
@@ -125,12 +139,12 @@ def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
         return (
             "RUN_TASK_FAILED",
             f"failed: {_describe_java_error(error, text)}",
-            "the log of the run has the whole trace",
+            "the log of the run has the full trace",
         )
     if condition[0].startswith("TABLE_OR_VIEW_NOT_FOUND") and (table_match := _TABLE.search(condition[1])):
         # The slot has only tables that tasks declare, so this may well be a table of the lake.
         name = table_match[1].replace("`", "")
-        fix = "add it as a parameter or to inputs=, if the project makes it; else declare it with rn.source"
+        fix = "add it as a parameter or to inputs= if a task computes it; otherwise declare it with rn.source"
         return "RUN_UNDECLARED_INPUT", f"reads `{name}`, which it does not declare as an input", fix
     if (unknown_function := find_unknown_function(text, list_spark_functions)) is not None:
         return "RUN_FUNCTION_UNKNOWN", f"calls a function that is not there: {unknown_function[0]}", unknown_function[1]
@@ -140,7 +154,7 @@ def _explain_error(error: BaseException, text: str) -> tuple[str, str, str]:
     return (
         "RUN_TASK_FAILED",
         why,
-        "correct the task" if is_code else "correct the task, or the rows that it stumbles over",
+        "correct the task" if is_code else "correct the task, or the rows that it fails on",
     )
 
 
@@ -164,7 +178,7 @@ def _unknown_column_error(
         f"its input `{blamed_table}` has no such column" if blamed_table else "there is no such column at that point"
     )
     close = find_nearest(name, [*(columns[blamed_table] if blamed_table else ()), *choices])
-    what = f"task `{task.table}` uses the column `{name}`, but {missing}" + (f"; close: `{close}`" if close else "")
+    what = f"task `{task.table}` uses the column `{name}`, but {missing}" + close_hint(close)
     fix = f"write `{close}`" if close else f"use one of {join_names(choices)}" if choices else "correct the name"
     return Mistake("RUN_COLUMN_UNKNOWN", _shorten_line(what), at=locate_error(error, text, task, root, name), fix=fix)
 
@@ -228,7 +242,7 @@ def _is_spark_error(error: BaseException) -> bool:
 
 
 def _is_jvm_lost(error: BaseException) -> bool:
-    """Tell whether this process could not talk to Spark's JVM."""
+    """Return whether this process could not talk to Spark's JVM."""
     if type(error).__name__ == "Py4JNetworkError":
         return True
     last = traceback.extract_tb(error.__traceback__)[-1:]

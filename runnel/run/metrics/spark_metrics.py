@@ -45,7 +45,7 @@ class StageMetrics:
 
     @property
     def only_reads(self) -> bool:
-        """Tell whether the stage only reads rows and passes them to a shuffle."""
+        """Return whether the stage only reads rows and passes them to a shuffle."""
         reads = self.input_rows > 0 or self.input_bytes > 0
         return reads and not self.shuffle_read_bytes and not (self.output_rows or self.output_bytes)
 

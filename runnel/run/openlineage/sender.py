@@ -74,7 +74,7 @@ class LineageSender:
             self._pending.put_nowait((make_event, report))
         except queue.Full:
             self._count_as_done()
-            self._warn_dropped(report, f"more than {_MOST:,} of them wait")
+            self._warn_dropped(report, f"more than {_MOST:,} events are waiting")
 
     def flush(self, seconds: float = _END_SECONDS) -> bool:
         """Wait until all events were sent or dropped, at most so many seconds; tell whether they were."""
@@ -97,7 +97,7 @@ class LineageSender:
             self._client = make_client(self.settings)
         self._client.emit(make_event())
         if self._has_warned:
-            LOG.info("OpenLineage events arrive again at %s", self._destination)
+            LOG.info("OpenLineage events are delivered again to %s", self._destination)
         self._has_warned = False
 
     def _count_as_done(self) -> None:
@@ -109,13 +109,13 @@ class LineageSender:
         if self._has_warned:
             return
         self._has_warned = True
-        text = f"OpenLineage events don't arrive at {self._destination} and are dropped: {why[:300]}"
+        text = f"OpenLineage events can't be delivered to {self._destination} and are dropped: {why[:300]}"
         LOG.warning(text)
         report(text)
 
     @property
     def _destination(self) -> str:
-        return self.settings.url or "the place that the environment names"
+        return self.settings.url or "the address in the environment variables"
 
 
 def make_client(settings: "LineageSettings") -> "OpenLineageClient":

@@ -64,7 +64,7 @@ class StreamLineage:
         try:
             self._queue_event(self._sender, state, publisher, error)
         except Exception as send_error:  # such as an unreachable database
-            LOG.warning("a stream is not told of", exc_info=send_error)
+            LOG.warning("could not report the state of a stream", exc_info=send_error)
 
     def _queue_event(
         self, sender: "LineageSender", state: str, publisher: "BatchPublisher", error: BaseException | None

@@ -213,8 +213,8 @@ def _union_keys(
 
 
 def _lookback_type_error(task: "Task") -> Mistake:
-    what = f"task `{task.table}` has a lookback, but its slices are not known by one date or whole number"
-    fix = "let `by` be one column of type date, int or long, or remove lookback="
+    what = f"task `{task.table}` has a lookback, but its slices are not identified by one date or whole number"
+    fix = "set `by` to one column of type date, int or long, or remove lookback="
     return Mistake("RUN_LOOKBACK", what, at=str(task.place), fix=fix)
 
 

@@ -34,7 +34,7 @@ class SliceKeys:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether the condition alone selects exactly the rows of the slices."""
+        """Return whether the condition alone selects exactly the rows of the slices."""
         return self.values is not None and all(len(key) == 1 for key in self.values)
 
     def with_earlier(self, lookback: int) -> "SliceKeys":

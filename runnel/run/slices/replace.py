@@ -45,7 +45,7 @@ def find_file_condition(context: "TaskContext", task: Task, keys: SliceKeys, bas
 
 
 def is_small_table(context: "TaskContext", base: str) -> bool:
-    """Tell whether rewriting a version costs less than deleting some of its rows."""
+    """Return whether rewriting a version costs less than deleting some of its rows."""
     return read_table_size(context.store, base).bytes <= _SMALL_BYTES
 
 

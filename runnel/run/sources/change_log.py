@@ -52,7 +52,7 @@ def apply_changes(run_context: "RunContext", source: Source, step: "PlanStep") -
             report_progress=run_context.make_read_reporter(source.table),
         )
     left_out_warning = (
-        f"{applied.left_out:,} rows of the log are null in a column of the key or the sequence: not applied"
+        f"{applied.left_out:,} rows of the log have a null in a key or sequence column and were not applied"
     )
     return StepResult(
         source.table,
@@ -87,12 +87,12 @@ def translate_delete_condition(source: Source, schema: "Schema") -> str | None:
     except Mistake as mistake:
         raise _condition_error(source, mistake.what) from mistake
     if varying := _find_varying_function(parsed):
-        raise _condition_error(source, f"{varying}() is another at each run")
+        raise _condition_error(source, f"{varying}() returns another value in each run")
     translation = translate(parsed, types, {_LOG: _ALIAS})
     if isinstance(translation, UntranslatableQuery):
         column_error = find_unknown_column(translation.reason, parsed.tree, types)
         raise _condition_error(
-            source, column_error.what if column_error else f"it can't be told without Spark: {translation.reason}"
+            source, column_error.what if column_error else f"it can't be evaluated without Spark: {translation.reason}"
         )
     before, after = "SELECT ", f' AS "{_ALIAS}" FROM {_ALIAS} AS {ROW_ALIAS}'
     if translation.columns[0].type.kind != "boolean":

@@ -18,7 +18,7 @@ from runnel.lake.leases.pins import acquire_pin
 from runnel.lake.publish import CommitDraft, publish
 from runnel.model.table_version import TableVersion
 from runnel.run.sources import failpoints
-from runnel.run.sources.file_source import build_warnings
+from runnel.run.sources.source_ingest import SourceIngest, build_row_warnings
 from runnel.run.table_changes import TableUpdate, table_changes
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from runnel.connect.feed.protocol import Feed, FeedChanges
+    from runnel.connect.feed.protocol import FeedChanges
     from runnel.connect.ingest.detect.file_changes import FileChanges
     from runnel.connect.ingest.ingest import IngestResult
     from runnel.lake.flow_state.ingest_position import ProcessedFile
@@ -66,8 +66,8 @@ class ContinuousIngest:
         started, store, table = time.monotonic(), self.store, self.source.table
         commit = store.commit(self.branch)
         position = ingest_positions.read_processed_files(store.db, commit, table)
-        changes_found = self._find_changes(store.state(commit), position)
-        if changes_found is None:
+        source_changes = self._find_changes(store.state(commit), position)
+        if source_changes is None:
             return None
         looked_at = time.monotonic()
         with acquire_pin(store.db, "write") as pin:
@@ -79,7 +79,7 @@ class ContinuousIngest:
             ):
                 return None  # another process has ingested from it meanwhile
             state = store.state(current_commit)
-            staged = self._stage_changes(changes_found, state, position)
+            staged = self._ingest.stage(source_changes, state, lambda: position)
             failpoints.reach(failpoints.SOURCE_STAGED)
             changes = self._list_changes(state, staged)
             if not changes and not staged.processed_files:
@@ -93,14 +93,12 @@ class ContinuousIngest:
         detail["total_ms"] = round(1000 * (time.monotonic() - started))
         if staged.oldest_at is not None:
             detail["oldest_ms"] = max(round(1000 * (time.time() - staged.oldest_at)), 0)
-        row_warnings = build_warnings(staged.dropped, staged.new_columns, bool(staged.quarantine))
-        return IngestCommit(published.id, detail, (*row_warnings, *staged.warnings, *staged.unread_reasons))
+        warnings = (*build_row_warnings(staged), *staged.warnings, *staged.unread_reasons)
+        return IngestCommit(published.id, detail, warnings)
 
     @cached_property
-    def _feed(self) -> "Feed | None":
-        from runnel.connect.feed_registry import open_feed
-
-        return open_feed(self.source, self.root, spark=self.spark, store=self.store)
+    def _ingest(self) -> SourceIngest:
+        return SourceIngest(self.store, self.source, self.root, self.run, self.spark, self._on_progress)
 
     def _find_changes(
         self, state: "LakeState", position: "dict[str, ProcessedFile]"
@@ -112,39 +110,9 @@ class ContinuousIngest:
             )
         from runnel.connect.feed.state import read_feed_state
 
-        assert self._feed is not None
         # A backlog is published in several commits, each of which is soon visible.
-        feed_changes = self._feed.find_changes(read_feed_state(position), max_rows=MOST_ROWS)
+        feed_changes = self._ingest.feed.find_changes(read_feed_state(position), max_rows=MOST_ROWS)
         return None if feed_changes.is_empty else feed_changes
-
-    def _stage_changes(
-        self, source_changes: "FileChanges | FeedChanges", state: "LakeState", position: "dict[str, ProcessedFile]"
-    ) -> "IngestResult":
-        table, source = self.source.table, self.source
-        head, quarantine_head = state.get(table), state.get(quarantine_table_of(table))
-        from runnel.connect.ingest.detect.file_changes import FileChanges
-        from runnel.connect.ingest.ingest import IngestResult, IngestTarget, ingest_source
-
-        target = IngestTarget(
-            self.store,
-            source,
-            head.location if head else None,
-            quarantine_head.location if quarantine_head else None,
-            self.run,
-            self._on_progress,
-        )
-        if not isinstance(source_changes, FileChanges):
-            from runnel.connect.feed.ingest_feed import ingest_feed
-            from runnel.connect.feed.state import read_feed_state
-
-            assert self._feed is not None
-            feed_state, content = read_feed_state(position), head.content if head else None
-            return ingest_feed(target, self._feed, feed_state, source_changes, content)
-        if (
-            source_changes.is_empty and head is not None
-        ):  # no row changes, but a later change of the file must find its rows
-            return IngestResult(head.location, head.content, 0, 0, source_changes.moved_files)
-        return ingest_source(target, self.root, source_changes, lambda: position)
 
     def _on_progress(self, _text: str, _done: int, _total: int | None) -> None:
         self.raise_if_stopped()

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.declare.model.endpoints import Changes, Files, Manual
-from runnel.declare.model.flow import quarantine_table_of
 from runnel.model.table_version import TableVersion
 from runnel.phase_timer import measure_phase
 from runnel.plan.reasons import describe_unfinished_files
 from runnel.run.results.run_result import Event, StepResult
+from runnel.run.sources.source_ingest import build_row_warnings, make_step_ingest
 
 if TYPE_CHECKING:
     from runnel.connect.ingest.detect.file_changes import FileChanges
@@ -52,19 +52,8 @@ def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
 
 @measure_phase("read")
 def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "FileChanges") -> StepResult:
-    from runnel.connect.ingest.ingest import IngestTarget, ingest_source
-
-    head, quarantine_head = run_context.heads.get(step.table), run_context.heads.get(quarantine_table_of(step.table))
-    target = IngestTarget(
-        run_context.store,
-        run_context.flow.sources[step.table],
-        head.location if head else None,
-        quarantine_head.location if quarantine_head else None,
-        run_context.spec.run,
-        run_context.make_read_reporter(step.table),
-    )
-    ingested = ingest_source(target, run_context.root, file_changes, lambda: run_context.facts.position(step.table))
-    row_warnings = build_warnings(ingested.dropped, ingested.new_columns, bool(ingested.quarantine))
+    head, ingest = run_context.heads.get(step.table), make_step_ingest(run_context, step.table)
+    ingested = ingest.stage(file_changes, run_context.heads, lambda: run_context.facts.position(step.table))
     if head is not None and ingested.location == head.location:
         return StepResult(step.table, "skip", "skipped", describe_unfinished_files(ingested.unfinished))
     return StepResult(
@@ -79,7 +68,7 @@ def _read_files(run_context: "RunContext", step: "PlanStep", file_changes: "File
         processed_files=ingested.processed_files,
         detail={"run": run_context.spec.run, "files": ingested.files},
         warnings=(
-            *row_warnings,
+            *build_row_warnings(ingested),
             *_describe_unread_files(ingested.unread_reasons, bool(ingested.quarantine)),
             *filter(None, [describe_unfinished_files(ingested.unfinished)]),
         ),
@@ -92,16 +81,6 @@ def _describe_unread_files(unread: tuple[str, ...], has_quarantine: bool) -> tup
     verb = "set aside" if has_quarantine else "skipped"
     more_line = (f"and {more_count:,} more files were {verb}",) if more_count > 0 else ()
     return (*(f"a file was {verb}: {why}" for why in unread[:_MOST_LISTED]), *more_line)
-
-
-def build_warnings(dropped: int, new_columns: tuple[str, ...], has_quarantine: bool) -> tuple[str, ...]:
-    """Return warnings about dropped rows and new columns."""
-    messages = []
-    if dropped and not has_quarantine:
-        messages.append(f"{dropped:,} bad rows were dropped")
-    if new_columns:
-        messages.append(f"new columns: {', '.join(new_columns)}")
-    return tuple(messages)
 
 
 def _find_position(

@@ -19,7 +19,7 @@ from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.model.table_version import TableVersion
 from runnel.phase_timer import record_phases
 from runnel.run.checks.check_verdict import judge_findings
@@ -110,7 +110,7 @@ class BatchPublisher:
         self._ready.wait()
         with self._busy:
             if self._is_closed:
-                raise RunnelError("STREAM_CLOSED", f"the stream of `{self.task.table}` takes no more batches")
+                raise RunnelError("STREAM_CLOSED", f"the stream of `{self.task.table}` accepts no more batches")
             try:
                 failpoints.reach(failpoints.BATCH_STARTED)
                 if streams.is_batch_published(self.context.store.db, self.query_id, epoch):
@@ -134,20 +134,11 @@ class BatchPublisher:
         ):
             rows_before = self.rows
             try:
-                self._publish_with_retries(frame, epoch)
+                # Written again if another commit changed the table so that the batch does not fit.
+                retry_on_conflict(lambda: self._publish_once(frame, epoch), _ATTEMPTS)
             finally:
                 tracing.record_phases(split_passes(clock.stop(), ()), span.traceparent)
             span.set_attributes(rows=self.rows - rows_before, commit=self.commit)
-
-    def _publish_with_retries(self, frame: "DataFrame", epoch: int) -> None:
-        """Write and publish; write again if another commit changed the table so that the batch does not fit."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                self._publish_once(frame, epoch)
-                return
-            except VersionConflict:
-                if attempt == _ATTEMPTS:
-                    raise
 
     def _publish_once(self, frame: "DataFrame", epoch: int) -> None:
         store, started = self.context.store, time.monotonic()
@@ -207,14 +198,14 @@ class BatchPublisher:
         if not self._has_published:
             return _BatchWrite(replace_all_rows(context, task, frame, base), base, state)
         if base is None:
-            what = f"`{task.table}` was dropped while its stream ran: what it made before is gone"
-            raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows that are there")
+            what = f"`{task.table}` was dropped while its stream ran: its earlier rows are gone"
+            raise RunnelError("STREAM_TABLE_GONE", what, fix="start it again: it reads all rows of its inputs")
         try:
             start_head = _choose_start_head(store, base, prepare_table(store, task, frame.schema, base))
             refresh = apply_row_changes(context, _drop_table_checks(task), frame, None, BaseVersion(start_head))
         except SchemaMismatch as error:
-            what = f"{error.what}: its rows can't be put beside those that are there"
-            fix = f"start it anew: runnel stream reset {task.table}"
+            what = f"{error.what}: its rows can't be added to the existing ones"
+            fix = f"start it again from the beginning: runnel stream reset {task.table}"
             raise RunnelError("STREAM_COLUMNS", what, at=str(task.place), fix=fix) from None
         added_entries = (
             compute_file_delta(store, start_head.location, refresh.head.location).added if refresh.written_rows else ()
@@ -301,7 +292,7 @@ class _BatchWrite:
     added_entries: "tuple[FileEntry, ...] | None" = None
 
     def fits_onto(self, store: "Store", task: "Task", current_state: "LakeState") -> bool:
-        """Tell whether its files can be added to a newer version of the table."""
+        """Return whether its files can be added to a newer version of the table."""
         base_version, current_version, quarantine_table = (
             self.state.get(task.table),
             current_state.get(task.table),

@@ -262,7 +262,7 @@ class StreamQuery:
         return snapshots or read_committed_offsets(self.store, self.claim.read_stream())
 
     def _is_idle(self) -> bool:
-        """Tell whether Spark is only waiting for rows."""
+        """Return whether Spark is only waiting for rows."""
         if self.streaming_query is None or not self.streaming_query.isActive:
             return True
         status, is_timed = self.streaming_query.status, self.task.options.trigger is not None

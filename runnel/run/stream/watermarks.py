@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names, plural
 from runnel.names import quote_value
 
 if TYPE_CHECKING:
@@ -44,18 +44,14 @@ def describe_left_out_rows(progress: "Iterable[StreamingQueryProgress]") -> list
             kind, _, table = name.partition(" ")
             if kind == AHEAD_ROWS and counted["rows"]:
                 ahead[table] = ahead.get(table, 0) + counted["rows"]
-    lines = [f"left out: {_format_rows(count)} of `{table}` more than {AHEAD} ahead" for table, count in ahead.items()]
-    return lines + ([f"left out: {_format_rows(late)} later than the watermark allows"] if late else [])
-
-
-def _format_rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
+    lines = [f"left out: {plural(count, 'row')} of `{table}` more than {AHEAD} ahead" for table, count in ahead.items()]
+    return lines + ([f"left out: {plural(late, 'row')} later than the watermark allows"] if late else [])
 
 
 def _refuse_no_time(task: "Task", column: str, frame: "DataFrame") -> None:
     kind = next(field.dataType.simpleString() for field in frame.schema if field.name.lower() == column.lower())
     if kind not in ("timestamp", "timestamp_ntz"):
-        what = f"`watermark` of task `{task.table}` names `{column}`, which is a {kind} and no time"
+        what = f"`watermark` of task `{task.table}` names `{column}`, which is a {kind}, not a timestamp"
         raise Mistake("STREAM_WATERMARK", what, at=str(task.place), fix="name a column of type timestamp")
 
 
@@ -69,8 +65,7 @@ def _find_watermarks(task: "Task", table: "TableName", columns: list[str]) -> li
     if len(stream_tables) == 1:  # else another stream may have it
         unknown_columns += [column for column, _ in everywhere if column.lower() not in column_names]
     for column in unknown_columns:
-        close = find_nearest(column, columns)
         what = f"`watermark` of task `{task.table}` names {quote_value(column)}, which `{table}` does not have"
-        what += f"; close: `{close}`" if close else ""
+        what += did_you_mean(column, columns)
         raise Mistake("STREAM_WATERMARK", what, at=str(task.place), fix=f"its columns: {join_names(columns)}")
     return declared or [(column, late) for column, late in everywhere if column.lower() in column_names]

@@ -123,7 +123,7 @@ def _find_cause(error: BaseException) -> BaseException | None:
 def _refuse_stopped_spark(session: "SparkSession", task: Task) -> None:
     java_context = session.sparkContext._jsc
     if java_context is None or java_context.sc().isStopped():
-        raise _stopped_error(task, "found Spark stopped")
+        raise _stopped_error(task, "failed because Spark was stopped")
 
 
 @contextmanager

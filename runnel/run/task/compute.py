@@ -246,7 +246,7 @@ def _warn_full_computation(task: "Task", why: str) -> tuple[str, ...]:
     if why == explain_unsliced_task(task):
         fix = "say in by_input= what it is made from"
     elif task.options.by:
-        fix = "if each slice is made of its own rows alone, write trust_by=True"
+        fix = "if each slice is computed from its own rows only, write trust_by=True"
     else:
         fix = "return a frame that is made without looking at rows"
     return (f"is computed in full whenever an input changes, because {reason}; {fix}",)
@@ -277,7 +277,7 @@ def _compute_rows(task_run: TaskRun, context: TaskContext) -> StepResult:
         )
         if removed_rows is not None and not task.options.key and analysis.nondeterministic:
             raise SchemaMismatch(
-                task, f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"
+                task, f"it uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed"
             )
         task_run.run_context.raise_if_cancelled()
         refresh = apply_row_changes(context, task, added_rows, removed_rows, BaseVersion(head, base.tally))
@@ -293,7 +293,7 @@ def _build_analysed_frame(
 
 
 def _uses_no_gained_column(task_run: TaskRun, analysis: PlanAnalysis) -> bool:
-    """Tell whether a task uses none of the columns that its inputs gained."""
+    """Return whether a task uses none of the columns that its inputs gained."""
     base, facts = task_run.step.base, task_run.run_context.facts
     assert base is not None
     change_sizes = {

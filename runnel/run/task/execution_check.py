@@ -64,7 +64,7 @@ def _read_counters(session: "SparkSession") -> _ExecutionCounters:
 
 
 def _has_own_execution(session: "SparkSession", job_tag: str, first: int, last: int) -> bool:
-    """Tell whether this thread started one of the queries with these ids, or a job; commands don't count."""
+    """Return whether this thread started one of the queries with these ids, or a job; commands don't count."""
     java_context: Any = session.sparkContext._jsc.sc()
     java_context.listenerBus().waitUntilEmpty()
     if len(list(java_context.statusTracker().getJobIdsForTag(job_tag))):

@@ -77,7 +77,7 @@ class SchemaMismatch(RunnelError):
     """Raised if the table can't take the changed rows, for lack of columns say; it has to be computed in full."""
 
     def __init__(self, task: Task, why: str | None = None) -> None:
-        what = why or f"`{task.table}` does not have the columns that its task makes now"
+        what = why or f"`{task.table}` does not have the columns that its task now returns"
         super().__init__("RUN_BASE_UNFIT", what, at=str(task.place), fix="run it with --full-refresh")
 
 

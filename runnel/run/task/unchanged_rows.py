@@ -1,4 +1,4 @@
-"""Tell whether inputs have the same rows as before although their files were rewritten, in another order say.
+"""Return whether inputs have the same rows as before although their files were rewritten, in another order say.
 
 Reads the files that differ in this process if they are small; uses no Spark.
 """
@@ -21,7 +21,7 @@ _MOST_BYTES = 64 << 20
 
 
 def have_same_rows(task_run: "TaskRun") -> bool:
-    """Tell whether all inputs that changed since the base result of a step still have the same rows."""
+    """Return whether all inputs that changed since the base result of a step still have the same rows."""
     run_context, step, inputs = task_run.run_context, task_run.step, task_run.inputs
     base = step.base
     if base is None or not step.changed or step.analyse or step.requested_days is not None:
@@ -57,7 +57,7 @@ def _has_same_rows(run_context: "RunContext", before: str, after: str) -> bool:
 
 
 def _has_nested_floats(data_type: IcebergType) -> bool:
-    """Tell whether a list, map or struct holds floating-point numbers."""
+    """Return whether a list, map or struct holds floating-point numbers."""
     inner_types: list[IcebergType] = []
     if isinstance(data_type, ListType):
         inner_types = [data_type.element_type]

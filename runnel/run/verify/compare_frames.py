@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.column_types import Column
+from runnel.errors import plural
 from runnel.internal_names import internal_column
 from runnel.run import content_tally
 from runnel.run.verify.float_tolerance import close_sql, groupable_sql, has_tolerance
@@ -46,7 +47,7 @@ class FrameDifferences:
     columns: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is any difference."""
+        """Return whether there is any difference."""
         return bool(self.only_left or self.only_right or self.columns)
 
     def describe_lines(self, left: str, right: str) -> list[str]:
@@ -58,7 +59,7 @@ class FrameDifferences:
         """
         if self.columns:
             return [f"the columns {', '.join(self.columns)} are not the same in {left} and {right}"]
-        rows = f"{self.only_left:,} row{'' if self.only_left == 1 else 's'}"
+        rows = plural(self.only_left, "row")
         lines = [f"{rows} only in {left}, {self.only_right:,} only in {right}"]
         return [*lines, *(_describe_pair(pair, self.key, left, right) for pair in self.first_pairs)]
 
@@ -178,7 +179,7 @@ def _summarize_differences(
 
 
 def _is_unique_key(rows: Iterable[Any], positions: Sequence[int]) -> bool:
-    """Tell whether these columns are unique among the rows of each side."""
+    """Return whether these columns are unique among the rows of each side."""
     keys = [repr([row[_COUNT] > 0, *(row[index] for index in positions)]) for row in rows]
     return len(set(keys)) == len(keys)
 

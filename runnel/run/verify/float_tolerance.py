@@ -8,7 +8,7 @@ _ABSOLUTE = "1e-12D"  # smaller differences count as zero
 
 
 def has_tolerance(data_type: SparkType) -> bool:
-    """Tell whether values of a type are compared with a tolerance."""
+    """Return whether values of a type are compared with a tolerance."""
     return data_type.kind in _RELATIVE or any(has_tolerance(child.type) for child in data_type.children)
 
 

@@ -145,9 +145,9 @@ def _find_missing_version(store: "Store", published: PublishedTable) -> RunnelEr
         return None
     what = (
         f"`{published.table}` can't be replayed: the version of "
-        f"{join_names(missing_tables)} that it was made from is gone"
+        f"{join_names(missing_tables)} that it was computed from is gone"
     )
-    fix = "retention let it go, or rows were erased from it; a tag keeps the versions of a commit for ever"
+    fix = "its retention ended, or rows were erased from it; a tag keeps the versions of a commit for ever"
     return RunnelError("REPLAY_GONE", what, fix=fix)
 
 
@@ -155,7 +155,7 @@ def _list_notes(task: Task, analysis: PlanAnalysis) -> tuple[str, ...]:
     """Return why a task may give other rows each time it is computed."""
     notes = []
     if analysis.nondeterministic:
-        notes.append(f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed")
+        notes.append(f"it uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed")
     if task.options.volatile:
         notes.append("it is volatile: it may read what Runnel does not see")
     if task.options.reference:

@@ -106,7 +106,7 @@ def _warn_not_compared(step: StepResult, why: str) -> StepResult:
 
 
 def _describe_nondeterminism(analysis: PlanAnalysis) -> str:
-    return f"it uses {join_names(analysis.nondeterministic)}, which may differ whenever it is computed"
+    return f"it uses {join_names(analysis.nondeterministic)}, which may differ each time it is computed"
 
 
 def _find_changed_references(run_context: "RunContext", task: Task) -> "list[TableName]":
@@ -128,7 +128,7 @@ def _drop_wrong_result(run_context: "RunContext", step: StepResult) -> None:
 
 def _difference_error(task: Task, frame_differences: FrameDifferences) -> RunnelError:
     lines = "\n  ".join(frame_differences.describe_lines(_TABLE, _FULL))
-    what = f"`{task.table}` is not what a full computation makes: {lines}"
+    what = f"`{task.table}` differs from a full computation: {lines}"
     fix = f"`runnel run -s {task.table} --full-refresh` computes it in full"
     if task.options.by:
         fix += "; if it differs again later, its slices are not independent: correct by=, by_input= or lookback="

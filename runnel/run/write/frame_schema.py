@@ -43,7 +43,7 @@ def _refuse_duplicates(columns: Sequence[Column], task: Task) -> None:
 def _refuse_reserved(name: str, task: Task) -> None:
     why = explain_reserved_name(name)
     if why:
-        fix = f'name it otherwise: F.col("`{name}`").alias("...")' if name.isprintable() else "name it otherwise"
+        fix = f'rename it: F.col("`{name}`").alias("...")' if name.isprintable() else "rename it"
         raise _schema_error("RUN_COLUMN_NAME", task, f"returns a column {quote_value(name)}, {why}", fix)
 
 
@@ -86,7 +86,7 @@ def _select_declared(
         ]
         column, declared_column = mistyped[0]
         fix = f'cast it: F.col("{column.name}").cast("{declared_column.type.schema_text}"), or correct schema='
-        raise _schema_error("RUN_SCHEMA", task, f"does not keep to its schema: {'; '.join(mismatches)}", fix)
+        raise _schema_error("RUN_SCHEMA", task, f"does not match its schema: {'; '.join(mismatches)}", fix)
     if [column.name for column in columns] == [column.name for column in declared]:
         return frame
     quoted = [
@@ -107,7 +107,7 @@ def _describe_name_mismatch(missing: Sequence[str], extra: Sequence[str]) -> tup
 
 
 def _is_same_type(left: SparkType, right: SparkType) -> bool:
-    """Tell whether two types are the same, ignoring nullability."""
+    """Return whether two types are the same, ignoring nullability."""
     if (left.kind, left.precision, left.scale) != (right.kind, right.precision, right.scale):
         return False
     pairs = list(zip(left.children, right.children, strict=False))

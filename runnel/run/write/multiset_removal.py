@@ -103,7 +103,7 @@ def remove_row_copies(context: "TaskContext", task: Task, removed: "DataFrame", 
 
 
 def _is_exact(data_type: SparkType) -> bool:
-    """Tell whether Spark compares values of a type exactly: no maps, no floating point inside."""
+    """Return whether Spark compares values of a type exactly: no maps, no floating point inside."""
     if data_type.kind in ("struct", "array"):
         return all(_is_exact(child.type) for child in data_type.children)
     return data_type.kind.partition("(")[0] in _EXACT

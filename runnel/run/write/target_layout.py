@@ -13,7 +13,7 @@ from runnel.connect.iceberg_types import to_iceberg_field
 from runnel.connect.load.partition_spec import parse_partition_spec
 from runnel.connect.load.schema_updates import build_key_property
 from runnel.declare.model.column_types import Column, parse_json_type
-from runnel.errors import Mistake, find_nearest, join_names
+from runnel.errors import Mistake, did_you_mean, join_names
 from runnel.lake.iceberg import table_properties
 from runnel.lake.iceberg.schema_evolution import evolve_table
 from runnel.names import quote_value
@@ -98,9 +98,8 @@ def _build_sort_field(task: "Task", text: str, schema: Schema) -> SortField:
     field = next((field for field in schema.fields if field.name.lower() == name.lower()), None)
     if field is None or not field.field_type.is_primitive:
         names = [field.name for field in schema.fields if field.field_type.is_primitive]
-        close = find_nearest(name, names)
         what = f"task `{task.table}`: there is no column {quote_value(name)} to sort by"
-        what += f"; close: `{close}`" if close else ""
+        what += did_you_mean(name, names)
         raise Mistake("RUN_SORT", what, at=str(task.place), fix=f"choose among {join_names(names)}")
     is_descending = bool(match and match[2] and match[2].lower() == "desc")
     return SortField(

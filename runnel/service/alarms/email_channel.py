@@ -32,7 +32,9 @@ def send_email(channel: Mapping[str, Any], message: "AlarmMessage") -> None:
                 _sign_in(server, url, user, password)
             server.send_message(_build_email(channel, message, user))
     except (smtplib.SMTPException, OSError) as error:
-        raise Unreachable("ALERT_MAIL", f"{server_text} did not take it: {type(error).__name__}: {error}") from None
+        raise Unreachable(
+            "ALERT_MAIL", f"{server_text} did not accept the message: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _connect(url: SplitResult) -> smtplib.SMTP:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from runnel.errors import plural
 from runnel.lake.control.alarms import Alarm
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _build_alarm(failed_run: "EndedRun", declared: "ProjectDeclarations") -> Ala
         tables = tuple(table for table, watched in declared.tables.items() if name in watched.schedules)
     error = failed_run.failed_tables[0][1] if failed_run.failed_tables else failed_run.error or {}
     fixes = [str(error["fix"])] if error.get("fix") else []
-    fixes += [f"`runnel logs {failed_run.run}` says more", f"`runnel retry {failed_run.id}` runs it again"]
+    fixes += [f"`runnel logs {failed_run.run}` shows more", f"`runnel retry {failed_run.id}` runs it again"]
     blocks = tuple(declared.find_blocked(tables))
     return Alarm(
         failed_run.key,
@@ -70,8 +71,8 @@ def _describe_failure(failed_run: "EndedRun") -> str:
         name = f"{kind} `{cause_name}`"
     branch_text = "" if failed_run.branch == "main" else f" on `{failed_run.branch}`"
     if not failed_run.failed_tables:
-        return f"{name} failed{branch_text}: {(failed_run.error or {}).get('what') or 'nobody knows why'}"
+        return f"{name} failed{branch_text}: {(failed_run.error or {}).get('what') or 'the cause is unknown'}"
     table, error = failed_run.failed_tables[0]
     other_count = len(failed_run.failed_tables) - 1
-    others = f", and {other_count} more table{'' if other_count == 1 else 's'}" if other_count else ""
-    return f"{name} failed{branch_text}: `{table}`: {error.get('what') or 'nobody knows why'}{others}"
+    others = f", and {plural(other_count, 'more table')}" if other_count else ""
+    return f"{name} failed{branch_text}: `{table}`: {error.get('what') or 'the cause is unknown'}{others}"

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from runnel.errors import plural
 from runnel.lake.catalog.database import format_time
 from runnel.lake.control.alarms import Alarm
 
 if TYPE_CHECKING:
     from runnel.lake.control.declarations import ProjectDeclarations
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.flow_state.sink_positions import SinkPosition
     from runnel.lake.flow_state.streams import StreamRecord
     from runnel.service.server.scheduler import ScheduleProblem
@@ -25,12 +26,14 @@ def find_stream_alarms(streams: "Iterable[StreamRecord]", declared: "ProjectDecl
         if stream.state not in _FAILING_STATES or table not in declared.tables:
             continue
         branch_prefix = "" if stream.branch == "main" else f"{stream.branch}/"
-        problem, _, fix = (stream.problem or "nobody knows why").partition("\n  fix: ")
+        problem, _, fix = (stream.problem or "the cause is unknown").partition("\n  fix: ")
         what = (
             f"the stream of `{table}` {'waits' if stream.state == 'waiting' else 'has failed'}: {_first_line(problem)}"
         )
         fix_text = (
-            f"{_first_line(fix)}; it goes on by itself then" if fix else "it goes on by itself once that is mended"
+            f"{_first_line(fix)}; it continues automatically then"
+            if fix
+            else "it continues automatically once that is fixed"
         )
         key = f"stream/{branch_prefix}{table}"
         stream_alarms.append(
@@ -45,7 +48,7 @@ def find_schedule_alarms(problems: "Iterable[ScheduleProblem]", declared: "Proje
     for problem in problems:
         tables = tuple(name for name, table in declared.tables.items() if problem.schedule in table.schedules)
         what = f"schedule `{problem.schedule}` queues nothing: {_first_line(problem.what)}"
-        fix = problem.fix or "correct it in its flow file; it goes on by itself then"
+        fix = problem.fix or "correct it in its flow file; it continues automatically then"
         key, blocks = f"schedule/{problem.schedule}", tuple(declared.find_blocked(tables))
         schedule_alarms.append(Alarm(key, "schedule", what, problem.since, "alarm", tables, blocks, fix))
     return schedule_alarms
@@ -56,8 +59,10 @@ def find_undeclared_alarm(schedules: "Sequence[str]", now: datetime) -> list[Ala
     if not schedules:
         return []
     number = len(schedules)
-    what = f"{number} schedule{' waits' if number == 1 else 's wait'}: no worker has loaded the flow files so far"
-    fix = "`runnel validate` shows their mistakes; `runnel status` says how the workers are"
+    what = (
+        f"{plural(number, 'schedule')} {'waits' if number == 1 else 'wait'}: no worker has loaded the flow files so far"
+    )
+    fix = "`runnel validate` shows their mistakes; `runnel status` shows the state of the workers"
     return [Alarm("flows", "worker", what, format_time(now), fix=fix)]
 
 
@@ -68,8 +73,8 @@ def find_sink_alarms(delivery_states: "Mapping[str, SinkPosition]", declared: "P
         state = delivery_states.get(name)
         if state is None or state.failing_since is None:
             continue
-        what = f"the sink `{name}` of `{sink.table}` fails: {_first_line(state.problem or 'nobody knows why')}"
-        fix = "mend it: what was published meanwhile is delivered then; `runnel sinks deliver` does so at once"
+        what = f"the sink `{name}` of `{sink.table}` fails: {_first_line(state.problem or 'the cause is unknown')}"
+        fix = "fix it: the next run then delivers what was published meanwhile; `runnel sinks deliver` does so at once"
         sink_alarms.append(Alarm(f"sink/{name}", "sink", what, state.failing_since, "alarm", (sink.table,), (), fix))
     return sink_alarms
 
@@ -82,7 +87,9 @@ def find_worker_alarm(
     if worker_count or not ready:
         return []
     since = min(max(entry.queued_at, entry.not_before) for entry in ready)
-    what = f"no worker is there, and {len(ready)} run{' waits' if len(ready) == 1 else 's wait'} in the queue"
+    what = (
+        f"no worker is running, and {plural(len(ready), 'run')} {'waits' if len(ready) == 1 else 'wait'} in the queue"
+    )
     fix = "`runnel up` or `runnel worker` starts one; `.runnel/logs/worker.log` says why it ended"
     return [Alarm("worker", "worker", what, since, fix=fix)]
 
@@ -93,8 +100,8 @@ def find_disk_alarm(queued: "Iterable[QueueEntry]") -> list[Alarm]:
     if not failures:
         return []
     number, what = len(failures), failures[0][1].get("what") or "no space left on device"
-    message = f"a disk is full, and {number} run{' waits' if number == 1 else 's wait'} for room: {what}"
-    fix = "free some space: they are tried again by themselves, every two minutes at least"
+    message = f"a disk is full, and {plural(number, 'run')} {'waits' if number == 1 else 'wait'} for space: {what}"
+    fix = "free some space: the service tries them again, at least every two minutes"
     return [Alarm("disk", "disk", message, min(entry.queued_at for entry, _ in failures), fix=fix)]
 
 

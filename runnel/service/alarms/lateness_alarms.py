@@ -14,7 +14,7 @@ from runnel.service.alarms.deadlines import DeadlineVerdict, TimedSchedule, judg
 
 if TYPE_CHECKING:
     from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.control.schedules import ScheduleRecord
     from runnel.service.alarms.run_outcomes import RunOutcomes
 
@@ -44,9 +44,7 @@ def find_lateness_alarms(
 
 def _build_unreadable_alarm(watched: "TableDeclaration", error: Exception, blocks: tuple[str, ...]) -> Alarm:
     reason = error.what if isinstance(error, RunnelError) else f"{type(error).__name__}: {error}"
-    what = (
-        f"nobody can say whether `{watched.table}` is late, its deadline {watched.deadline!r} can't be read: {reason}"
-    )
+    what = f"it is unknown whether `{watched.table}` is late: its deadline {watched.deadline!r} can't be read: {reason}"
     fix = "correct `deadline=` of its task; `runnel validate` checks it"
     return Alarm(f"late/{watched.table}", "late", what, watched.since, ALARM, (watched.table,), blocks, fix)
 
@@ -83,13 +81,13 @@ def _build_late_alarm(
     zone = parse_deadline(watched.deadline).zone or ZoneInfo("UTC")
     due_text = _format_local_time(verdict.term.due_at, zone, now)
     if verdict.is_late:
-        what = f"`{watched.table}` is late: it was to be ready by {due_text} {zone}"
+        what = f"`{watched.table}` is late: it was due by {due_text} {zone}"
         what += f", and is forecast for {_format_local_time(verdict.ready_at, zone, now)}" if verdict.ready_at else ""
     else:
         assert verdict.ready_at is not None
         ready_text = _format_local_time(verdict.ready_at, zone, now)
         what = f"`{watched.table}` will be late: forecast ready at {ready_text}, and its deadline is {due_text} {zone}"
-    fix = f"`runnel runs` says what goes on; `runnel run -s {watched.table}` makes it now"
+    fix = f"`runnel runs` shows what is running; `runnel run -s {watched.table}` computes it now"
     level, since = (ALARM, verdict.term.due_at) if verdict.is_late else (WARNING, now)
     return Alarm(f"late/{watched.table}", "late", what, format_time(since), level, (watched.table,), blocks, fix)
 

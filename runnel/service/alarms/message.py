@@ -31,7 +31,7 @@ class AlarmMessage:
         """Return what is wrong, since when, what it blocks and what to do; or that it is over."""
         alarm = self.alarm
         if alarm.over_at is not None:
-            return f"{self.title}\nit was so from {_format_time(alarm.since)} to {_format_time(alarm.over_at)}"
+            return f"{self.title}\nit lasted from {_format_time(alarm.since)} to {_format_time(alarm.over_at)}"
         lines = [self.title, f"since {_format_time(alarm.since)}"]
         if alarm.blocks:
             lines.append(f"blocks {join_names(alarm.blocks, max_names=20)}")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from runnel.lake.catalog.database import format_time, parse_time, read_clock
-from runnel.lake.control import alarms, backfills, declarations, run_queue, schedules, workers
+from runnel.lake.control import alarms, backfills, declarations, queue_entry, run_queue, schedules, workers
 from runnel.lake.control.leader_lease import LeaderLease
 from runnel.lake.flow_state import sink_positions, streams
 from runnel.lake.flow_state.last_published import read_last_published
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
     from runnel.lake.control.alarms import Alarm
     from runnel.lake.control.declarations import ProjectDeclarations
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
     from runnel.lake.control.schedules import ScheduleRecord
     from runnel.service.server.scheduler import ScheduleProblem
 
@@ -115,8 +115,8 @@ class AlarmMonitor:
 
 def _read_facts(connection: "Connection", now: datetime) -> _AlarmFacts:
     declared_flow = declarations.read_declarations(connection)
-    open_entries = run_queue.list_entries(connection, states=run_queue.OPEN_STATES)
-    queued_entries = [entry for entry in open_entries if entry.state == run_queue.QUEUED]
+    open_entries = run_queue.list_entries(connection, states=queue_entry.OPEN_STATES)
+    queued_entries = [entry for entry in open_entries if entry.state == queue_entry.QUEUED]
     worker_count = len(workers.list_alive(connection, workers.WORKER))
     transient_alarms = [
         *find_stream_alarms(streams.list_streams(connection).values(), declared_flow),

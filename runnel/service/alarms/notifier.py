@@ -80,7 +80,7 @@ class Notifier:
             LOG.error("alert %s", listener.name, exc_info=error)
             problem = f"{type(error).__name__}: {error}"
         if problem is not None:
-            LOG.warning("alert %s could not be told of %s: %s", listener.name, notification.alarm.key, problem)
+            LOG.warning("alert %s could not be notified of %s: %s", listener.name, notification.alarm.key, problem)
         notifications.record_attempt(self._db, notification, self._clock_now(), problem)
 
     def _send(self, listener: "AlertDeclaration", message: AlarmMessage) -> None:

@@ -12,11 +12,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from runnel.lake.catalog.database import format_time, parse_time
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry, run_queue
 
 if TYPE_CHECKING:
     from runnel.lake.catalog.database import Database
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
 
 _MAX_CLOCK_SKEW = timedelta(seconds=30)  # a transaction may commit so much later than the time it recorded
 _PAGE_SIZE = 500
@@ -102,7 +102,7 @@ class RunOutcomes:
         return [
             ended_run
             for ended_run in self.last_runs.values()
-            if ended_run.state == run_queue.FAILED and not self._is_resolved(ended_run)
+            if ended_run.state == queue_entry.FAILED and not self._is_resolved(ended_run)
         ]
 
     def _is_resolved(self, ended_run: EndedRun) -> bool:
@@ -118,12 +118,12 @@ class RunOutcomes:
 
 def _is_uninformative(ended_run: EndedRun) -> bool:
     """Return whether a run says nothing about its kind: it was cancelled. A cancelled backfill ends its alarm."""
-    return ended_run.state == run_queue.CANCELLED and not ended_run.cause.startswith(run_queue.BACKFILL_PREFIX)
+    return ended_run.state == queue_entry.CANCELLED and not ended_run.cause.startswith(queue_entry.BACKFILL_PREFIX)
 
 
 def _is_private(ended_run: EndedRun) -> bool:
     """Return whether a user's run concerns nobody else: it is not on main, or it failed before its first step."""
-    return ended_run.branch != "main" or (ended_run.state == run_queue.FAILED and not ended_run.failed_tables)
+    return ended_run.branch != "main" or (ended_run.state == queue_entry.FAILED and not ended_run.failed_tables)
 
 
 def _to_ended_run(entry: "QueueEntry") -> EndedRun:

@@ -67,9 +67,9 @@ _RESOURCES = (
     live,
 )
 _DESCRIPTION = """
-The nouns of the command line over HTTP. Every request but those for `/health` and `/ready` needs a token:
+The operations of the command line over HTTP. Every request except `/health` and `/ready` needs a token:
 `Authorization: Bearer TOKEN`. Errors are `application/problem+json` with a stable `code`. Lists have `items` and
-`next`, the cursor of the next page. A POST with an `Idempotency-Key` is done once, however often it is sent.
+`next`, the cursor of the next page. A POST with an `Idempotency-Key` is executed once, however often it is sent.
 """
 
 

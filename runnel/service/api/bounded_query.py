@@ -18,7 +18,7 @@ def query_duckdb(lake: Lake, sql: str, ref: str) -> "QueryResult":
     from runnel.query.query_limits import TimeLimit
 
     seconds = lake.settings.query_timeout_seconds
-    what = f"the query took longer than the {seconds} s that it may, and was stopped"
-    fix = "ask for less, or raise `service.query_timeout` in runnel.toml"
+    what = f"the query took longer than {seconds} s and was stopped"
+    fix = "query less data, or raise `service.query_timeout` in runnel.toml"
     time_limit = TimeLimit(seconds, RunnelError("SQL_TIMEOUT", what, fix=fix))
     return run_query(lake.store, sql, at=ref, engine="duckdb", query_limit=time_limit)

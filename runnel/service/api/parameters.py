@@ -13,13 +13,13 @@ MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100
 MAX_NUMBER = 2**31 - 1
 _TABLE: dict[str, Any] = {"pattern": r"^[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}$", "examples": ["ods.orders"]}
-_REF = "A branch, a tag, a commit or its beginning, `main~3` or `main@2026-01-02T08:00Z`"
+_REF = "A branch, a tag, a commit or a unique prefix of one, `main~3` or `main@2026-01-02T08:00Z`"
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=NO_NUL)]
 Ref = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NO_NUL)]
 
-RefQuery = Annotated[Ref, Query(description=f"Which version. {_REF}.", examples=["main"])]
-BranchQuery = Annotated[Ref, Query(description="Which branch.", examples=["main"])]
+RefQuery = Annotated[Ref, Query(description=f"The version. {_REF}.", examples=["main"])]
+BranchQuery = Annotated[Ref, Query(description="The branch.", examples=["main"])]
 TablePath = Annotated[
     Ref,
     Path(
@@ -37,11 +37,11 @@ SourcePath = Annotated[
     ),
 ]
 TableQuery = Annotated[Ref | None, Query(description="Only this table, as `layer.name`.")]
-NamePath = Annotated[Ref, Path(description="Its name.")]
-RunId = Annotated[Ref, Path(description="The id of a run, or its beginning.")]
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="How many to leave out at the beginning.")]
-Cursor = Annotated[Ref | None, Query(description="The `next` of the page before.")]
+NamePath = Annotated[Ref, Path(description="The name.")]
+RunId = Annotated[Ref, Path(description="The id of a run, or a unique prefix of it.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")]
+Offset = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="Number of items to skip.")]
+Cursor = Annotated[Ref | None, Query(description="The `next` of the previous page.")]
 
 
 class RequestBody(BaseModel):

@@ -35,15 +35,15 @@ _COMMON_STATUSES = (401, 403, 422, 500, 503)
 _MEANINGS = {
     304: "Nothing has changed since the `ETag` of `If-None-Match`",
     400: "The request can't be read",
-    401: "No token, or none that is known",
+    401: "No token, or an unknown one",
     403: "The token may not do this",
-    404: "There is nothing of that name",
-    409: "Something else stands against it now",
+    404: "Nothing has that name",
+    409: "The request conflicts with the current state",
     413: "The request is too large",
-    415: "The request is of a kind that can't be read here",
-    422: "Something in the request is wrong",
+    415: "The media type is not supported",
+    422: "The request is invalid",
     500: "A defect of the service; the trace is in its log",
-    503: "A system that is needed does not answer",
+    503: "A required system does not answer",
 }
 
 
@@ -73,17 +73,17 @@ class Problem(BaseModel):
     what: str
     at: str | None
     fix: str | None
-    kind: str = Field(description="What kind of error it is in Python", examples=["Mistake"])
-    exit_code: int = Field(description="What a command ends with that meets it")
-    errors: list[FieldErrorView] = Field(default=[], description="Every field that is wrong, where the request is")
-    tables: list[BlockedTableView] = Field(default=[], description="The tables that stand against a merge")
+    kind: str = Field(description="The class of the error in Python", examples=["Mistake"])
+    exit_code: int = Field(description="The exit code of a command that fails with this error")
+    errors: list[FieldErrorView] = Field(default=[], description="All invalid fields, if the request is invalid")
+    tables: list[BlockedTableView] = Field(default=[], description="The tables that block a merge")
 
 
 class _InvalidRequest(Mistake):
     """A request that does not match the OpenAPI document."""
 
     def __init__(self, what: str, fields: list[dict[str, str]]) -> None:
-        super().__init__("REQUEST_INVALID", what, fix="/openapi.json says what each request takes")
+        super().__init__("REQUEST_INVALID", what, fix="/openapi.json describes each request")
         self.fields = fields
 
 
@@ -158,9 +158,13 @@ class UnexpectedErrorMiddleware:
         try:
             await self._app(scope, receive, send_noted)
         except Exception as error:
-            LOG.error("%s %s met a defect", scope.get("method"), scope.get("path"), exc_info=error)
+            LOG.error("%s %s failed unexpectedly", scope.get("method"), scope.get("path"), exc_info=error)
             if scope["type"] == "http" and not has_begun:
-                defect = RunnelError("INTERNAL", "the service met a defect", fix="its log has the trace")
+                defect = RunnelError(
+                    "INTERNAL",
+                    "the service failed unexpectedly",
+                    fix="this is a defect of Runnel; the trace is in the service's log",
+                )
                 disk_full_error = find_disk_full(error)
                 answer = (
                     to_problem_response(disk_full_error)

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import Unreachable, error_from_json
-from runnel.lake.control import run_queue, workers
+from runnel.lake.control import queue_entry, run_queue, workers
 
 if TYPE_CHECKING:
     from runnel.lake.store import Store
@@ -20,17 +20,17 @@ def ask_worker(
     """Return a worker's answer; raise the worker's error, or Unreachable if no worker answers in time."""
     if not store.db.read(lambda connection: workers.list_alive(connection, workers.WORKER)):
         fix = "`runnel up` starts one, or `runnel worker` on a machine that has the project"
-        raise Unreachable("WORKER_ABSENT", "no worker is there, and this needs one", fix=fix)
-    entry = run_queue.QueueRequest(request, store.author, retries=0)
+        raise Unreachable("WORKER_ABSENT", "no worker is running, and this request needs one", fix=fix)
+    entry = queue_entry.QueueRequest(request, store.author, retries=0)
     run_queue.submit(store.db, entry)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         current_entry = store.db.read(lambda connection: run_queue.find(connection, entry.id))
         if not current_entry.is_open:
-            if current_entry.state != run_queue.SUCCEEDED:
+            if current_entry.state != queue_entry.SUCCEEDED:
                 raise error_from_json((current_entry.outcome or {}).get("error"))
             return dict(current_entry.outcome or {})
         time.sleep(_PAUSE_SECONDS)
     run_queue.cancel(store.db, entry.id)
     what = f"no worker has answered within {seconds:.0f} s"
-    raise Unreachable("WORKER_SLOW", what, fix="ask again, or for less")
+    raise Unreachable("WORKER_SLOW", what, fix="send the request again, or request less")

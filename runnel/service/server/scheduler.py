@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.options.duration import parse_duration
 from runnel.errors import RunnelError, Unreachable
 from runnel.lake.catalog.database import format_time, parse_time
-from runnel.lake.control import run_queue, schedules
+from runnel.lake.control import queue_entry, run_queue, schedules
 from runnel.lake.control.schedules import ScheduleAdvance, ScheduleRecord
 from runnel.model.run_request import RunRequest
 from runnel.model.schedule_slot import ScheduleSlot
@@ -124,7 +124,7 @@ class Scheduler:
 
     def _has_open_run(self, schedule: ScheduleRecord) -> bool:
         """Return whether a run of the schedule is queued or running: the next run handles later changes."""
-        states = run_queue.OPEN_STATES
+        states = queue_entry.OPEN_STATES
         return bool(
             self._store.db.read(
                 lambda c: run_queue.list_entries(c, states=states, cause=format_cause(schedule.name), limit=1)
@@ -168,7 +168,7 @@ def advance_on_time(schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance 
 
 def build_request(
     schedule: ScheduleRecord, due: datetime | int, *, reads_sources: bool = True
-) -> run_queue.QueueRequest:
+) -> queue_entry.QueueRequest:
     """Return the queue request of a schedule for one of its due times, or for the number of a change."""
     declared: Mapping[str, Any] = schedule.declared
     timeout, cause = declared.get("timeout"), format_cause(schedule.name)
@@ -178,7 +178,7 @@ def build_request(
         branch=str(declared.get("branch", "main")),
         reads_sources=reads_sources,
     )
-    return run_queue.QueueRequest(
+    return queue_entry.QueueRequest(
         request,
         _AUTHOR,
         cause=cause,

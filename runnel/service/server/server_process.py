@@ -128,7 +128,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         what = f"the service can't listen on {host}:{port}: {(error.strerror or str(error)).lower()}"
-        fix = "`runnel down` stops this project's service; RUNNEL__SERVICE__PORT=8471 takes another port"
+        fix = "`runnel down` stops this project's service; RUNNEL__SERVICE__PORT=8471 chooses another port"
         raise Mistake("SERVICE_PORT", what, fix=fix) from error
     listener.listen(512)
     return listener

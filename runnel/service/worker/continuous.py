@@ -87,7 +87,7 @@ class ContinuousWork:
         """Acquire the lease if it is free, and restart the loops if the project's files have changed."""
         if not self._lease.acquire():
             if self._supervisor is not None:
-                self._report("another worker keeps streams and sources going now")
+                self._report("another worker runs the streams and sources now")
                 self._end_loops()
             self._flow = None
             self._note_declared(False)
@@ -96,7 +96,7 @@ class ContinuousWork:
         if flow is self._flow:
             return
         if self._flow is not None:
-            self._report("the project's files have changed: streams and sources go on with the new code")
+            self._report("the project's files have changed: streams and sources continue with the new code")
         self._end_loops()
         schedules.declare(lake.store.db, [schedule.json() for schedule in flow.schedules])
         declarations.write_declarations(lake.store.db, collect_declarations(flow))
@@ -129,9 +129,9 @@ class ContinuousWork:
         try:
             supervisor.run()
         except Exception as error:
-            LOG.error("what was kept going has ended", exc_info=error)
-            self._report(f"what was kept going has ended: {error}")
-            self._problems.note("streams and sources", f"what was kept going has ended: {error}")
+            LOG.error("streams and sources have stopped", exc_info=error)
+            self._report(f"streams and sources have stopped: {error}")
+            self._problems.note("streams and sources", f"streams and sources have stopped: {error}")
             self._flow = None  # the loops are started again at the next look
 
     def _end_loops(self) -> bool:

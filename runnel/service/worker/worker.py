@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import Cancelled, Mistake, NoRoom, RunnelError, Unreachable, VersionConflict, find_disk_full
-from runnel.lake.control import run_queue, workers
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import queue_entry, run_claims, workers
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import ClaimedRun, run_project
 from runnel.project.planning.stream_exclusion import without_streams
@@ -122,7 +122,7 @@ class Worker:
             self._await_runs(lambda: time.monotonic() > grace_deadline)
         self._ended.set()
         with suppress(RunnelError):  # the claims expire by themselves then
-            run_queue.requeue_interrupted(self._lake.store.db, self.name)
+            run_claims.requeue_interrupted(self._lake.store.db, self.name)
             workers.remove(self._lake.store.db, self.name)
         return ended_cleanly
 
@@ -152,7 +152,7 @@ class Worker:
             self._run_threads = {thread for thread in self._run_threads if thread.is_alive()}
             kinds = self._claimable_kinds()
             try:
-                entry = run_queue.claim(self._lake.store.db, self.name, kinds) if kinds else None
+                entry = run_claims.claim(self._lake.store.db, self.name, kinds) if kinds else None
                 self.problems.clear("queue")
             except Exception as error:  # an unreachable database, or a defect: neither may end the loop
                 if self.problems.note("queue", str(error)):
@@ -183,12 +183,12 @@ class Worker:
         try:
             state, outcome, errors = self._attempt_entry(active_run, recorder)
         except BaseException as error:  # a defect must not end the worker
-            LOG.error("run %s met what nobody told", entry.run, exc_info=error)
+            LOG.error("run %s failed unexpectedly", entry.run, exc_info=error)
             fix = "this is a defect of Runnel; the trace is in the worker's log"
             defect = RunnelError("INTERNAL", f"unexpected {type(error).__name__}: {error}", fix=fix)
             state, outcome, errors = _fail_with(find_disk_full(error) or defect)
         recorder.close()
-        if state == run_queue.CANCELLED and active_run.is_handed_back and active_run.stop_requested_at is None:
+        if state == queue_entry.CANCELLED and active_run.is_handed_back and active_run.stop_requested_at is None:
             self._forget_run(active_run)  # the worker ends; nobody cancelled the run itself
         else:
             self._record_end(active_run, state, outcome, errors)
@@ -201,10 +201,10 @@ class Worker:
         try:
             lake, flow = self._flows.get(request.overrides)
             if (removed_error := _find_removed_schedule(active_run.entry, flow)) is not None:
-                return run_queue.CANCELLED, {"error": removed_error.to_json_with_kind()}, ()
+                return queue_entry.CANCELLED, {"error": removed_error.to_json_with_kind()}, ()
             if not isinstance(request, RunRequest):
                 answer = request_handlers.answer_request(lake, flow, request, active_run.claimed_run.cancelled)
-                return run_queue.SUCCEEDED, answer, ()
+                return queue_entry.SUCCEEDED, answer, ()
             result = self._run_tables(active_run, recorder, lake, flow)
         except RunnelError as error:
             if active_run.stop_requested_at is not None or active_run.is_handed_back or isinstance(error, Cancelled):
@@ -233,10 +233,10 @@ class Worker:
 
     def _describe_stop(self, active_run: ActiveRun) -> "EntryOutcome":
         if not active_run.is_timed_out:
-            return run_queue.CANCELLED, {}, ()
+            return queue_entry.CANCELLED, {}, ()
         error = RunnelError(
             "RUN_TIMEOUT",
-            f"run {active_run.entry.id} took longer than the {active_run.entry.timeout_seconds} s that it may",
+            f"run {active_run.entry.id} took longer than its timeout of {active_run.entry.timeout_seconds} s",
             fix="raise `timeout`, or give it less to do",
         )
         return _fail_with(error)
@@ -245,13 +245,13 @@ class Worker:
         self, active_run: ActiveRun, state: str, outcome: Mapping[str, Any], errors: Sequence[RunnelError]
     ) -> None:
         """Record how a run ended, retrying while the database is unreachable: the claim is renewed meanwhile."""
-        should_retry = state == run_queue.FAILED and all(_is_transient(error) for error in errors)
+        should_retry = state == queue_entry.FAILED and all(_is_transient(error) for error in errors)
         is_counted = not errors or not all(isinstance(error, NoRoom) for error in errors)
         if is_counted and active_run.task_retries is not None:
             should_retry = should_retry and active_run.entry.attempt <= active_run.task_retries  # the task's limit
         while True:
             try:
-                run_queue.finish(
+                run_claims.finish(
                     self._lake.store.db,
                     active_run.entry.claim,
                     state,
@@ -261,7 +261,7 @@ class Worker:
                 )
                 break
             except RunnelError as error:
-                LOG.warning("how run %s ended could not be noted yet: %s", active_run.entry.run, error)
+                LOG.warning("the outcome of run %s could not be stored yet: %s", active_run.entry.run, error)
                 if self._ended.wait(1.0):
                     break
         self._forget_run(active_run)
@@ -278,11 +278,11 @@ class Worker:
                 active_runs = list(self._active_runs.values())
             claims = [active_run.entry.claim for active_run in active_runs]
             try:
-                if time.monotonic() - renewed_at > run_queue.RENEW_SECONDS:
-                    run_queue.renew(db, claims)
+                if time.monotonic() - renewed_at > run_claims.RENEW_SECONDS:
+                    run_claims.renew(db, claims)
                     self._report_presence()
                     renewed_at = time.monotonic()
-                held_claims = db.read(partial(run_queue.find_valid_claims, claims=claims)) if claims else {}
+                held_claims = db.read(partial(run_claims.find_valid_claims, claims=claims)) if claims else {}
                 for active_run in active_runs:
                     self._stop_if_due(active_run, held_claims)
                 self.problems.clear("claims")
@@ -321,7 +321,7 @@ class Worker:
     def _retire(self, reason: str) -> None:
         """Claim no more runs, finish the others, and end: a thread that does not stop ends with its process."""
         if not self.has_stuck_run:
-            LOG.error("%s; this worker takes no more runs, and is replaced", reason)
+            LOG.error("%s; this worker takes no more runs and is replaced", reason)
         self.has_stuck_run = True
         self.stop.set()
 
@@ -365,8 +365,8 @@ def _find_removed_schedule(entry: QueueEntry, flow: "Flow") -> RunnelError | Non
     name = entry.cause.removeprefix(_SCHEDULE_PREFIX)
     if not entry.cause.startswith(_SCHEDULE_PREFIX) or name in {schedule.name for schedule in flow.schedules}:
         return None
-    what = f"schedule `{name}` is no longer declared, so what it had queued is not run"
-    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {entry.id}` runs it all the same")
+    what = f"schedule `{name}` is no longer declared, so the run that it queued is not executed"
+    return RunnelError("SCHEDULE_REMOVED", what, fix=f"`runnel retry {entry.id}` runs it anyway")
 
 
 def _is_transient(error: RunnelError) -> bool:
@@ -377,7 +377,7 @@ def _is_transient(error: RunnelError) -> bool:
 
 
 def _fail_with(error: RunnelError) -> EntryOutcome:
-    return run_queue.FAILED, {"error": error.to_json_with_kind()}, (error,)
+    return queue_entry.FAILED, {"error": error.to_json_with_kind()}, (error,)
 
 
 def _result_to_json(result: "RunResult") -> dict[str, Any]:

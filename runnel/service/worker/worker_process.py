@@ -102,12 +102,12 @@ class WorkerProcess:
 
     def _start_spark(self) -> None:
         if self._lake.spark_provider.drop():
-            self._report("Spark's process has ended; it is started again")
+            self._report("Spark's process has ended; the worker restarts it")
         try:
             _ = self._lake.spark
         except Unreachable as error:
             LOG.error("Spark did not start", exc_info=error)
-            self._report(f"Spark did not start, it is tried again: {error}")
+            self._report(f"Spark did not start; the worker tries again: {error}")
             raise
         self.worker.mark_ready()
         self._continuous_work.mark_spark_ready()

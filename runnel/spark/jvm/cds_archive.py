@@ -26,7 +26,7 @@ _MAX_ARCHIVES = 2
 
 
 def is_enabled() -> bool:
-    """Tell whether archives are enabled: `RUNNEL_CDS=off` disables them."""
+    """Return whether archives are enabled: `RUNNEL_CDS=off` disables them."""
     return os.environ.get("RUNNEL_CDS", "on").lower() != "off"
 
 
@@ -81,7 +81,7 @@ def build_in_background(command: JvmCommand) -> None:
 
 
 def is_building() -> bool:
-    """Tell whether a process is building an archive now."""
+    """Return whether a process is building an archive now."""
     with cache_dir.lock_file(cache_dir.ensure_folder("archives") / ".lock", wait=False) as free:
         return not free
 

@@ -108,7 +108,7 @@ def build_spark_command(
 
 
 def is_local(master: str) -> bool:
-    """Tell whether driver and executors run in one local JVM.
+    """Return whether driver and executors run in one local JVM.
 
     >>> [is_local(master) for master in ("local", "local[*]", "local[2,3]", "local-cluster[1,1,1]", "yarn")]
     [True, True, True, False, False]
@@ -117,7 +117,7 @@ def is_local(master: str) -> bool:
 
 
 def is_known_master(master: str) -> bool:
-    """Tell whether Spark supports this form of master URL."""
+    """Return whether Spark supports this form of master URL."""
     return is_local(master) or master == "yarn" or master.startswith(("spark://", "k8s://", "local-cluster["))
 
 

@@ -19,7 +19,7 @@ from runnel.spark.jvm.java_home import Java
 
 ReportLine = Callable[[str], None]
 
-JARS_FETCHED = failpoint.declare("spark.jars.fetched", "jars lie in a folder of their own, unchecked")
+JARS_FETCHED = failpoint.declare("spark.jars.fetched", "jars are in a separate folder, unchecked")
 JAR_CHECKED = failpoint.declare("spark.jars.checked", "a jar's sum is right; it is not in the cache yet")
 JAR_MOVED = failpoint.declare("spark.jars.moved", "a jar is in the cache")
 
@@ -86,7 +86,7 @@ def ensure_jars(java: Java, jars: Sequence[Jar] = LAKE_JARS, report: ReportLine 
 
 
 def is_present(jar_folder: Path, jar: Jar) -> bool:
-    """Tell whether the folder has the jar with the right size."""
+    """Return whether the folder has the jar with the right size."""
     try:
         return (jar_folder / jar.file_name).stat().st_size == jar.size
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def is_present(jar_folder: Path, jar: Jar) -> bool:
 
 
 def has_pinned_sum(path: Path, jar: Jar) -> bool:
-    """Tell whether the file has the pinned checksum; reads all of it."""
+    """Return whether the file has the pinned checksum; reads all of it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
 
@@ -154,7 +154,7 @@ def _move_into_cache(missing: Sequence[Jar], fetched: dict[Jar, Path], jar_folde
     wrong_names = [jar.file_name for jar in missing if not has_pinned_sum(fetched[jar], jar)]
     if wrong_names:
         what = f"{join_names(wrong_names)} arrived with the wrong SHA-256 sum and will not be used"
-        fix = "fetch it again from a source that you trust: what came is not what was published"
+        fix = "download it again from a source that you trust: this is not the published file"
         raise CorruptData("SPARK_JARS_SUM", what, fix=fix)
     for jar in missing:
         failpoint.reach(JAR_CHECKED)

@@ -29,11 +29,6 @@ class Java:
         """The `java` program."""
         return self.home / "bin" / "java"
 
-    @property
-    def major(self) -> int:
-        """The version's first number."""
-        return _parse_major(self.version)
-
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """Return the Java of `JAVA_HOME` if that is set, else the one that is installed with Runnel.

@@ -54,7 +54,7 @@ class Jvm:
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether the process is still running."""
+        """Return whether the process is still running."""
         return self.process.poll() is None
 
     def end(self, *, immediately: bool = False) -> None:
@@ -146,5 +146,5 @@ def find_exit_reason(log: Path, log_start: int = 0) -> str:
     error_lines = [
         line for line in error_lines if not line.startswith(("Error: Could not create", "Error: A fatal", "#"))
     ]
-    exit_reason = (error_lines or lines or ["it said nothing"])[-1]
+    exit_reason = (error_lines or lines or ["it printed nothing"])[-1]
     return exit_reason.removeprefix("Error: ").removeprefix('Exception in thread "main" ')[:300]

@@ -87,6 +87,6 @@ def test_verify_names_what_differs_and_publishes_nothing(project: Project) -> No
     before = project.commits()
     code, out, err = runnel(project, "run", "--verify")
     assert code == 1 and project.commits() == before
-    assert "RUN_VERIFY_DIFFERS: `dws.day` is not what a full computation makes: 1 row only in the table" in err
+    assert "RUN_VERIFY_DIFFERS: `dws.day` differs from a full computation: 1 row only in the table" in err
     assert "  day 2026-01-02: days 1 in the table, 5 in the full computation" in err
     assert "nothing was published" in err and "verified" not in out

@@ -11,7 +11,7 @@ from what streams read: dws.pages
 1 row of quarantine.ods_events would be erased
 left: 2 rows of quarantine.ods_events, which the condition can't test
   look at them
-left: dws.pages on dev, main, which was computed from it and may hold what came of the rows
+left: dws.pages on dev, main, which was computed from it and may hold data derived from the rows
   runnel stream reset dws.pages
 left: what sink copy has delivered, outside the lake
 left: 4 files until open writes have ended and gc has run"""

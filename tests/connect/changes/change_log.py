@@ -60,7 +60,7 @@ class Applying:
         files = []
         for batch in batches:
             rows = pa.Table.from_pylist([dict(zip(LOG.names, row, strict=True)) for row in batch], LOG)
-            files += parquet_writer.write_rows(self.store, metadata, parquet_writer.split_into_batches(rows))
+            files += parquet_writer.write_rows(self.store, metadata, rows.to_batches())
         self._edit(snapshots.VersionEdit(files), [file.file_path for file in files])
 
     def lose(self, number: int) -> None:

@@ -287,8 +287,8 @@ def test_what_is_declared_wrongly_is_told(shop: Project, how: str, told: str) ->
 
 LATER = {
     "not boolean": ('delete_when="length(op)"', "not true or false"),
-    "another at each run": ("delete_when=\"current_date() > date '2020-01-01'\"", "is another at each run"),
-    "only Spark": ("delete_when=\"soundex(op) = 'D'\"", "can't be told without Spark"),
+    "another at each run": ("delete_when=\"current_date() > date '2020-01-01'\"", "returns another value in each run"),
+    "only Spark": ("delete_when=\"soundex(op) = 'D'\"", "can't be evaluated without Spark"),
 }
 
 
@@ -338,7 +338,7 @@ def test_rows_are_erased_from_the_log_first(shop: Project) -> None:
         with pytest.raises(RunnelError) as refused:
             erase(lake.store, TableName.parse("ods.customers"), "name = 'a'")
         assert str(refused.value) == (
-            "ERASE_LOG: `ods.customers` follows from its log `ods.customers__changes`, which has such rows: the next "
+            "ERASE_LOG: `ods.customers` is built from its log `ods.customers__changes`, which has such rows: the next "
             "run would restore them; nothing was erased\n"
             "  fix: runnel erase ods.customers__changes --where ... first, then erase from `ods.customers`"
         )

@@ -72,8 +72,8 @@ def test_a_function_without_a_state_says_all_there_is(shop: Project) -> None:
 
 
 MISTAKES = {
-    "no rows": ("return 5", "which is no rows"),
-    "no mapping": ("return [5], {}", "which is no mapping"),
+    "no rows": ("return 5", "which are not rows"),
+    "no mapping": ("return [5], {}", "which is not a mapping"),
     "state is no JSON": ("return [], {'a': object()}", "is not JSON"),
     "raises": ("raise ValueError('the API is down')", "ValueError: the API is down"),
 }

@@ -234,7 +234,9 @@ def test_who_comes_too_late_is_told(shop: Shop) -> None:
     shop.run()
     shop.push(4)
     assert shop.later(8) == 3
-    with pytest.raises(RunnelError, match=r"2 events of `ods\.events` that this branch has not read are gone") as told:
+    with pytest.raises(
+        RunnelError, match=r"2 events of `ods\.events` that this branch has not read are no longer available"
+    ) as told:
         shop.run("dev")
     assert told.value.code == "SOURCE_PUSH_GONE" and "merge main" in str(told.value.fix)
     shop.lake.merge("main", into="dev")
@@ -244,7 +246,7 @@ def test_who_comes_too_late_is_told(shop: Shop) -> None:
     assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3, 4]
     shop.lake.rewind("ods.events", to="main~4")
     assert shop.ids() == [1]
-    with pytest.raises(RunnelError, match="are gone"):
+    with pytest.raises(RunnelError, match="are no longer available"):
         shop.run()
     shop.lake.rewind("ods.events", to="main~1")
     assert shop.ids() == [1, 2, 3, 4] and shop.run() == {}
@@ -262,11 +264,19 @@ def test_events_that_a_rewind_waits_for_stay(shop: Shop) -> None:
 
 
 WRONG = {
-    "an option of polling": ({"paging": "page"}, "`paging` is about an API that is polled", "leave `paging` out"),
+    "an option of polling": (
+        {"paging": "page"},
+        "`paging` applies only to an API that is polled",
+        "leave `paging` out",
+    ),
     "an option that there is not": ({"keeps": "1 day"}, "no option `keeps`; close: `keep`", "known"),
     "a time that is none": ({"keep": "soon"}, "`keep` must be a duration", "days"),
     "a key that is no column": ({"key": "idd"}, "not in its schema; close: `id`", "its columns: id"),
-    "keep of an API": ({"url": "https://example.com/x", "keep": "1 day"}, "`keep` is about events", "leave it out"),
+    "keep of an API": (
+        {"url": "https://example.com/x", "keep": "1 day"},
+        "`keep` applies only to pushed events",
+        "leave it out",
+    ),
 }
 
 

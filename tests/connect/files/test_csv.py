@@ -108,5 +108,5 @@ def test_a_file_without_a_declared_column_is_set_aside_as_a_whole(ods: Ingesting
 def test_nothing_is_left_where_no_file_says_the_columns(ods: Ingesting) -> None:
     ods.source = replace(ods.source, origin=Files("data/*", "parquet"), on_bad="quarantine")
     ods.write("a.parquet", b"nothing")
-    with pytest.raises(RunnelError, match="not a whole Parquet file"):
+    with pytest.raises(RunnelError, match="not a complete Parquet file"):
         ods.run()

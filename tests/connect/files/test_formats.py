@@ -122,8 +122,8 @@ def test_a_format(ods: Ingesting, form: str) -> None:
 CUT = {
     "json": ("SOURCE_JSON", "in line "),
     "xml": ("SOURCE_XML", " in line "),
-    "parquet": ("SOURCE_NOT_PARQUET", "not a whole Parquet file"),
-    "orc": ("SOURCE_NOT_ORC", "not a whole ORC file"),
+    "parquet": ("SOURCE_NOT_PARQUET", "not a complete Parquet file"),
+    "orc": ("SOURCE_NOT_ORC", "not a complete ORC file"),
     "avro": ("SOURCE_NOT_AVRO", "it ends too early"),
 }
 
@@ -144,7 +144,7 @@ def test_a_packed_file(ods: Ingesting, ending: str) -> None:
     whole = PACKED[ending](csv_of(MANY))
     code = "SOURCE_GZIP" if ending == "gz" else "SOURCE_PACKED"
     cut = whole[: len(whole) * 2 // 3]
-    unreadable(ods, "csv", f"b.csv.{ending}", cut, code, "is not a whole", lambda rows: PACKED[ending](csv_of(rows)))
+    unreadable(ods, "csv", f"b.csv.{ending}", cut, code, "is not a complete", lambda rows: PACKED[ending](csv_of(rows)))
 
 
 def unreadable(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runnel.backoff import doubling_pauses
 from runnel.errors import Unreachable
 from runnel.run.results.run_result import RunResult
 from tests.connect.http.http_feed import Poll
@@ -29,7 +30,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setattr("runnel.connect.http.rate_limit._FIRST_SECONDS", 0.001)
+    monkeypatch.setattr("runnel.connect.http.client._BACKOFF", doubling_pauses(0.001))
     return Project(tmp_path)
 
 
@@ -101,7 +102,7 @@ def test_a_poll_whose_first_question_fails_is_not_asked_more_often(shop: Project
 def test_a_page_that_fails_for_long_publishes_nothing(shop: Project, server: Server) -> None:
     declare(shop, server.url("/page"), f"{PAGES}, retries=2")
     server.fail("cut", skip=1, times=99)
-    assert "what it sent was cut off" in refused(shop.run()).what
+    assert "its answer is incomplete" in refused(shop.run()).what
     assert [one.query["page"] for one in server.requests] == ["1", "2", "2", "2"]
     server.heal()
     assert did(shop.run()) == {"ods.orders": "ingest"} and ids(shop) == [1, 2, 3, 4, 5, 6]
@@ -136,7 +137,7 @@ def test_an_answer_that_never_ends(act: Callable[[socket.socket, threading.Event
         poll = Poll(url, timeout_seconds=0.05, retries=9)
         error = poll.error()
     assert isinstance(error, Unreachable) and error.was_retried and not poll.pauses
-    assert "does not end: it came for 1 s" in error.what and "timeout=" in str(error.fix)
+    assert "does not end: it has been arriving for 1 s" in error.what and "timeout=" in str(error.fix)
 
 
 def test_a_cursor_that_repeats_itself_is_told_by_the_run(shop: Project, server: Server) -> None:

@@ -41,11 +41,11 @@ def test_what_may_pass_is_tried_again(kind: str, value: object, server: Server) 
 
 
 LASTING = {
-    "hung up on": ("drop", None, "it hung up"),
-    "cut off": ("cut", None, "what it sent was cut off"),
-    "no HTTP": ("garbage", None, "what it sends is not HTTP"),
+    "hung up on": ("drop", None, "it closed the connection"),
+    "cut off": ("cut", None, "its answer is incomplete"),
+    "no HTTP": ("garbage", None, "its answer is not HTTP"),
     "failed": ("status", 503, "failed (status 503): "),
-    "too busy": ("status", 429, "is too busy for us (status 429)"),
+    "too busy": ("status", 429, "is too busy (status 429)"),
 }
 
 
@@ -61,7 +61,7 @@ def test_what_does_not_pass_is_unreachable(kind: str, value: object, told: str, 
 def test_nothing_comes(server: Server) -> None:
     server.fail("slow", times=2)
     error = Poll(server.url("/all"), retries=1, timeout_seconds=0.1).error()
-    assert isinstance(error, Unreachable) and "nothing came for 0.1 s" in error.what
+    assert isinstance(error, Unreachable) and "nothing arrived for 0.1 s" in error.what
     assert len(server.requests) == 2
 
 
@@ -72,12 +72,12 @@ def test_nobody_is_there() -> None:
 
 def test_a_name_that_none_can_have() -> None:
     poll = Poll("http://.example.com/all")
-    assert isinstance(poll.error(), Mistake) and "is no address of HTTP" in poll.error().what and not poll.pauses
+    assert isinstance(poll.error(), Mistake) and "is not an HTTP address" in poll.error().what and not poll.pauses
 
 
 def test_nobody_knows_the_name() -> None:
     error = Poll("http://no-such-host.invalid/all", retries=0).error()
-    assert isinstance(error, Unreachable) and "nobody knows its name" in error.what
+    assert isinstance(error, Unreachable) and "its host name is unknown" in error.what
 
 
 WAITS = {
@@ -168,9 +168,9 @@ def test_redirects_that_lead_nowhere(server: Server) -> None:
     assert "more than 10 times" in Poll(server.url("/all")).error().what
     server.heal()
     error = Poll(server.url("/moved?to=ftp://example.com/")).error()
-    assert isinstance(error, Mistake) and "does not say where to" in error.what
+    assert isinstance(error, Mistake) and "without saying where to" in error.what
     server.fail("status", 302, headers={"Location": "/all"})
-    assert "where a POST does not go" in Poll(server.url("/all"), method="POST").error().what
+    assert "in a way that a POST can't follow" in Poll(server.url("/all"), method="POST").error().what
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
@@ -183,7 +183,7 @@ def test_https_never_becomes_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert Poll(server.url("/all")).ids() == [1]
         assert Poll(opened.url(f"/moved?to={server.url('/all')}")).ids() == [1]
         count = len(opened.requests)
-        assert "can be read by others" in Poll(server.url(f"/moved?to={opened.url('/all')}")).error().what
+        assert "to an address without encryption" in Poll(server.url(f"/moved?to={opened.url('/all')}")).error().what
         server.fail("body", b"[]", headers={"Link": f'<{opened.url("/all")}>; rel="next"'})
         assert "for its next page" in Poll(server.url("/all"), paging="link").error().what
         assert len(opened.requests) == count
@@ -210,7 +210,7 @@ NO_LINKS = {
 def test_a_next_page_that_has_no_address(link: str, server: Server) -> None:
     server.fail("body", json.dumps({"r": [], "next": link}).encode())
     error = Poll(server.url("/all"), records="r", paging="link", next="next").error()
-    assert isinstance(error, Mistake) and "a next page that has no address of HTTP" in error.what
+    assert isinstance(error, Mistake) and "a next page that has no HTTP address" in error.what
 
 
 def test_a_secret_address_is_never_shown(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,4 +222,4 @@ def test_a_secret_address_is_never_shown(server: Server, monkeypatch: pytest.Mon
         error = str(poll.error())
         assert "secret(API_URL)" in error and "4711" not in error and server.host not in error
     monkeypatch.setenv("API_URL", "4711")
-    assert "secret(API_URL) does not hold an address" in poll.error().what and "4711" not in str(poll.error())
+    assert "secret(API_URL) does not hold an HTTP address" in poll.error().what and "4711" not in str(poll.error())

@@ -111,7 +111,7 @@ def test_records_are_written_in_files_of_bounded_size(server: Server, monkeypatc
 
 
 ENDLESS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a cursor that comes again": ("/cursor", STYLES["cursors"][1], "goes in circles"),
+    "a cursor that comes again": ("/cursor", STYLES["cursors"][1], "repeats pages"),
     "a page that is not asked for": (
         "/page",
         {"records": "data.items", "paging": "page", "param": "p"},
@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[bytes, dict[str, Any], str, str]] = {
         "close: `data.itens`",
         "data.itens",
     ),
-    "keys are told": (b'{"a": 1, "b": 2}', {"records": "x"}, "its keys: `a` and `b`", "see what"),
+    "keys are told": (b'{"a": 1, "b": 2}', {"records": "x"}, "its keys: `a` and `b`", "look at its answer"),
     "an object": (b'{"data": {"rows": [1]}}', {}, "is an object, not a list of records", 'records="data.rows"'),
     "an object of objects": (b'{"7": {"id": 7}, "8": {}}', {}, "it has objects at `7` and `8`", "@rn.source"),
     "a number": (b"5", {}, "is a number", "@rn.source"),

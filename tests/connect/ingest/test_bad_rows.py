@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.connect.ingest import failpoints
-from runnel.connect.load import quarantine
-from runnel.declare.model.column_types import parse_columns
 from runnel.errors import Mistake, RunnelError
 from runnel.failpoint import InjectedFault
 from runnel.lake.history.commits import CommitChange
@@ -331,7 +329,7 @@ def test_compaction_leaves_rows_with_their_files(ods: Ingesting):
     ods.run()
     [done] = compact(ods.store, ORDERS)
     assert done.commit is None
-    assert "left alone" in done.note
+    assert "skipped: its rows are stored separately" in done.note
 
 
 def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):
@@ -347,9 +345,3 @@ def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):
     publish(ods.store.db, CommitDraft("main", "rewrite", "ada", (change,)))
     ods.write("a.csv", "id,name\n2,b\n")
     assert failed(ods).code == "SOURCE_ROWS_REWRITTEN"
-
-
-def test_columns_of_the_quarantine_table():
-    assert [column.name for column in parse_columns(quarantine.COLUMNS)] == [
-        each.name for each in quarantine.SCHEMA.fields
-    ]

@@ -11,7 +11,7 @@ from runnel.lake.merge.merge import MergeConflict
 from runnel.names import TableName
 from tests.connect.source_histories.history_machine import CONTENTS, TABLE, Kind, Machine, parsed
 
-RENAMED = "a file was renamed on one side and read otherwise on the other; run both branches, then merge"
+RENAMED = "a file was renamed on one side and read differently on the other; run both branches, then merge"
 START = "put a X; put d V; run; fork; "
 REFUSED = {
     "a file is renamed differently": (

@@ -352,7 +352,7 @@ def test_what_was_written_just_now_is_hashed_again(ods: Ingesting, monkeypatch: 
 def test_a_plan_imports_nothing_heavy():
     code = (
         "import sys, runnel.connect.ingest.ingest, runnel.connect.ingest.detect.arrivals; "
-        "print(*{'pyiceberg', 'pyarrow', 'duckdb', 'sqlglot', 'pyspark', 'numpy'} & set(sys.modules))"
+        "print(*{'pyiceberg', 'pyarrow', 'duckdb', 'sqlglot', 'pyspark', 'numpy', 'tenacity'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

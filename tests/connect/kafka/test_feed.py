@@ -127,7 +127,7 @@ def test_a_topic_that_was_made_anew(clicks: Clicks, more: int) -> None:
     clicks.put(*[C] * more)
     with pytest.raises(RunnelError) as raised:
         feed.news()
-    assert raised.value.code == "SOURCE_KAFKA_RESET" and "was deleted and made anew" in raised.value.what
+    assert raised.value.code == "SOURCE_KAFKA_RESET" and "was deleted and created again" in raised.value.what
     assert "runnel rewind ods.clicks" in str(raised.value.fix)
 
 

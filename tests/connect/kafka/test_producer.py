@@ -42,7 +42,7 @@ def test_a_message_that_is_too_large_is_told(clicks: Clicks) -> None:
     ):
         producer.send([OutgoingMessage(os.urandom(10_000))])
     assert (raised.value.code, raised.value.at) == ("KAFKA_WRITE", "flows/a.py:3")
-    assert f"the topic `{small}` took not all: a message is larger" in raised.value.what
+    assert f"the topic `{small}` did not accept all messages: a message is larger" in raised.value.what
 
 
 def test_nobody_there() -> None:

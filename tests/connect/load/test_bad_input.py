@@ -113,7 +113,7 @@ def test_damaged_gzip(untouched: Store, data: Writing, contents):
     Path("a.csv.gz").write_bytes(contents)
     error = refused(untouched, "a.csv.gz")
     assert error.code == "LOAD_GZIP"
-    assert "a.csv.gz is not a whole gzip file" in error.what
+    assert "a.csv.gz is not a complete gzip file" in error.what
 
 
 def test_damaged_parquet(untouched: Store, data: Writing):

@@ -204,7 +204,7 @@ REFUSED = {
     "no column of the table": ("x,y\n2,3\n", {}, "LOAD_COLUMNS_UNKNOWN", "`id`"),
     "a declared column is missing": ("id\n2\n", {"schema": "idd long"}, "LOAD_COLUMN_MISSING", "`id`"),
     "declared otherwise": ("id,v\n2,3\n", {"schema": "v date"}, "LOAD_TYPE", "`v` is date"),
-    "another partition": ("id,v\n2,3\n", {"partition": ["v"]}, "LOAD_PARTITION", "otherwise"),
+    "another partition": ("id,v\n2,3\n", {"partition": ["v"]}, "LOAD_PARTITION", "differently"),
     "unknown key": ("id,v\n2,3\n", {"key": ["idd"]}, "LOAD_KEY", "`id`"),
     "new and required": ("id,w\n2,3\n", {"schema": "w long not null"}, "LOAD_TYPE", "NOT NULL"),
     "unknown branch": ("id,v\n2,3\n", {"branch": "mian"}, "BRANCH_UNKNOWN", "main"),

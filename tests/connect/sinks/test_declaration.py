@@ -26,12 +26,12 @@ MISTAKES = {
     "unknown option": ('rn.sink("ods.orders", rn.files("a.csv"), retires=3)', "close: `retries`"),
     "strange name": ('rn.sink("ods.orders", rn.files("a.csv"), name="a b")', "'a b' is not a name"),
     "no branch": ('rn.sink("ods.orders", rn.files("a.csv"), branch="A B")', "not a branch name"),
-    "two parameters": ('@rn.sink("ods.orders")\ndef send(a, b): ...', "is called with the rows that came"),
+    "two parameters": ('@rn.sink("ods.orders")\ndef send(a, b): ...', "is called with the new rows"),
     "a url of no hook": ('rn.sink("ods.orders", rn.webhook("ftp://x"))', "must start with http"),
-    "a secret in the file": ('rn.sink("ods.orders", rn.webhook("http://x", secret="abc"))', "must not stand in a file"),
+    "a secret in the file": ('rn.sink("ods.orders", rn.webhook("http://x", secret="abc"))', "must not be in a file"),
     "a source with a layout": (
         'rn.source("ods.b", rn.files("b.parquet", partition="day"))',
-        "partition=...) is about sinks",
+        "partition=...) applies only to sinks",
     ),
 }
 

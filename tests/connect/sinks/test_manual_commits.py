@@ -75,13 +75,15 @@ def test_a_line_tells_of_a_sink_that_refuses(hand: Shop, command: Command) -> No
     shutil.rmtree(hand.root / "out")
     hand.write("out", "in the way")
     code, out, err = command("revert", "main")
-    assert code == 0 and "reverted" in out and "warning: hand failed, and goes on with the next run" in err
+    assert code == 0 and "reverted" in out and "warning: hand failed; the next run tries again" in err
 
 
 def test_a_project_that_cannot_be_loaded_fails_nothing(hand: Shop, command: Command) -> None:
     hand.write("flows/flow.py", "import runnel as rn\nrn.sink(")
     code, out, err = command("revert", "main")
-    assert code == 0 and "reverted" in out and "warning: nothing was delivered to sinks, the next run goes on" in err
+    assert (
+        code == 0 and "reverted" in out and "warning: nothing was delivered to sinks; the next run tries again" in err
+    )
     hand.write("flows/flow.py", FLOW)
     assert hand.sent().state == "delivered" and ids(hand) == [1]
 

@@ -89,7 +89,7 @@ def test_a_version_that_is_gone_means_everything_again(shop: Shop) -> None:
     lose_versions(shop)
     ran = shop.run()
     assert [(sent.state, sent.rows) for sent in ran.sinks] == [("delivered", 3), ("delivered", 3)]
-    assert all("everything was delivered again" in (sent.warning or "") for sent in ran.sinks)
+    assert all("all rows were delivered again" in (sent.warning or "") for sent in ran.sinks)
     assert shop.lines() == [[1, 2], [1, 2, 3]]
 
 
@@ -146,8 +146,8 @@ def test_the_command_line(shop: Shop, command: Command) -> None:
     (sent,) = json.loads(command("run", "--json")[1])["sinks"]
     assert (sent["state"], sent["rows"], sent["error"]) == ("delivered", 2, None)
     assert "up to date" in command("sinks")[1]
-    assert "every sink has everything" in command("sinks", "deliver")[1]
-    assert "begins anew" in command("sinks", "reset", "daily")[1]
+    assert "every sink is up to date" in command("sinks", "deliver")[1]
+    assert "starts again from the beginning" in command("sinks", "reset", "daily")[1]
     assert "delivered 2 rows to daily" in command("sinks", "deliver", "daily")[1]
     code, _, err = command("sinks", "reset", "dayly")
     assert code == 2 and "close: `daily`" in err

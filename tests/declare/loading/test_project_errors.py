@@ -13,9 +13,9 @@ CASES = {
     "key of files": (
         'rn.source("ods.a", rn.files("a/*.csv", schema="id long"), key="id")',
         """
-DECLARE_OPTION: source `ods.a`: `key` has no effect on files: rows with equal keys in two files would both be there
+DECLARE_OPTION: source `ods.a`: `key` has no effect on files: rows with equal keys in two files would both be kept
   at flows/a.py:3
-  fix: rn.changes(rn.files(...), key="id", sequence_by="...") keeps the last row of each key; else leave `key` out
+  fix: rn.changes(rn.files(...), key="id", sequence_by="...") keeps the last row of each key; otherwise leave `key` out
 """,
     ),
     "unknown input": (
@@ -107,15 +107,15 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "positional parameter with a default": (
         '@rn.task("d.a")\ndef a(orders, low=0): ...',
-        "`low` has a default, but stands where tables stand\n  at flows/a.py:3\n"
+        "`low` has a default, but it is in the position of a table\n  at flows/a.py:3\n"
         "  fix: write a `*` before it if it is a parameter: `*, low=0`",
     ),
     "star": (
         '@rn.task("d.a")\ndef a(*tables): ...',
-        "DECLARE_TASK: task `d.a`: `*tables` says not which tables it reads",
+        "DECLARE_TASK: task `d.a`: `*tables` does not say which tables it reads",
     ),
-    "two stars": ('@rn.task("d.a")\ndef a(orders, **more): ...', "`**more` says not which parameters it has"),
-    "class": ('@rn.task("d.a")\nclass A: ...', "DECLARE_TASK: task `d.a`: it must stand on a function, not on a class"),
+    "two stars": ('@rn.task("d.a")\ndef a(orders, **more): ...', "`**more` does not say which parameters it has"),
+    "class": ('@rn.task("d.a")\nclass A: ...', "DECLARE_TASK: task `d.a`: it must decorate a function, not a class"),
     "generator": ('@rn.task("d.a")\ndef a(orders):\n    yield orders', "`a` yields, but a task returns one frame"),
     "no brackets": ("@rn.task\ndef a(orders): ...", "DECLARE_TASK: the task on 'a' has no table\n  at flows/a.py:3"),
     "bad table name": (
@@ -133,7 +133,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "table check with drop": (
         '@rn.task("d.a",\n  checks=[rn.unique("x", on_fail="drop")])\ndef a(orders): ...',
-        "`unique(x)` is about the whole table, so it has no rows to drop\n  at flows/a.py:4",
+        "`unique(x)` applies to the whole table, so it has no rows to drop\n  at flows/a.py:4",
     ),
     "check with an unknown option": ('rn.not_null("x", onfail="drop")', "DECLARE_CHECK: not_null() got an unexpected"),
     "check that swallows": ('rn.check("a > 0 -- note")', "has '--' that does not belong there"),
@@ -148,11 +148,14 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
         "and has no schema\n"
         '  at flows/a.py:3\n  fix: rn.files("data/*.csv.gz", schema=',
     ),
-    "format unknown": ('rn.source("ods.x", rn.files("data/*"))', "the format does not show in the ending"),
-    "CSV option for Parquet": ('rn.files("data/*.parquet", header=True)', "`header` is about CSV, but this is Parquet"),
+    "format unknown": ('rn.source("ods.x", rn.files("data/*"))', "the file extension does not show the format"),
+    "CSV option for Parquet": (
+        'rn.files("data/*.parquet", header=True)',
+        "`header` applies only to CSV, but this is Parquet",
+    ),
     "function source": (
         '@rn.source("ods.rates", schema="a long")\ndef rates(last, more): ...\n@rn.task("d.a")\ndef a(rates): ...',
-        "source `ods.rates`: `rates` takes 2 parameters, but a source takes its last state alone\n  at flows/a.py:3",
+        "source `ods.rates`: `rates` takes 2 parameters, but a source takes only its last state\n  at flows/a.py:3",
     ),
     "origin is text": ('rn.source("ods.x", "data/*.csv")', "source `ods.x` can't come from 'data/*.csv'"),
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),
@@ -195,7 +198,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
         '@rn.task("d.a", deadline="08:00 Asia/Shangai")\ndef a(orders): ...',
         "task `d.a`: 'Asia/Shangai' is not a time zone",
     ),
-    "alert to nobody": ('rn.alert("a")', "alert 'a': it does not say how to tell"),
+    "alert to nobody": ('rn.alert("a")', "alert 'a': it names no channel"),
     "alert in two ways": (
         'rn.alert("a", webhook="https://x/y", command="z")',
         "alert 'a': it has webhook and command, but needs one of them",
@@ -207,7 +210,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     "alert without a server": ('rn.alert("a", email="a@b.org")', "alert 'a': `smtp` is missing"),
     "alert to no address": (
         'rn.alert("a", email="ada", smtp="smtp://host")',
-        "alert 'a': 'ada' is not an address of e-mail",
+        "alert 'a': 'ada' is not an e-mail address",
     ),
     "alert with a password": (
         'rn.alert("a", email="a@b.org", smtp="smtp://u:p@host")',
@@ -215,7 +218,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "alert with a written password": (
         'rn.alert("a", email="a@b.org", smtp="smtp://u@host", password="p")',
-        "alert 'a': `password` is a secret, which must not stand in a file",
+        "alert 'a': `password` is a secret, which must not be in a file",
     ),
     "alert with a written token": (
         'rn.alert("a", webhook="https://x/y", headers={"Authorization": "Bearer 1"})',
@@ -259,7 +262,7 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "endless template": (
         'def layer(n):\n    rn.source(f"ods.t{n}", rn.manual())\n    layer(n + 1)\nlayer(0)',
-        "DECLARE_RECURSION: the template `layer` calls itself without end\n  at flows/a.py:5",
+        "DECLARE_RECURSION: the template `layer` calls itself endlessly\n  at flows/a.py:5",
     ),
 }
 

@@ -40,8 +40,8 @@ def test_watermarks(tmp_path: Path, options: str) -> None:
 
 
 MISTAKES = {
-    'watermark=("ts", "1 minute")': "`watermark` is about streams, but there is no `stream`",
-    'output="append"': "`output` is about streams, but there is no `stream`",
+    'watermark=("ts", "1 minute")': "`watermark` applies only to streams, but there is no `stream`",
+    'output="append"': "`output` applies only to streams, but there is no `stream`",
     'stream="clicks", by="day"': "`by` has no meaning for a stream",
     'stream="clicks", rowwise=True': "`rowwise` has no meaning for a stream",
     'stream="clicks", output="update"': '`output="update"` needs the columns that identify a row',

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.declare.sql.header_comment import parse_header_comment
-from runnel.declare.sql.task_sql import find_parameters, find_tables, normalize_sql
+from runnel.declare.sql.task_sql import find_parameters, find_references, normalize_sql
 from runnel.errors import Mistake
 from runnel.names import TableName
 from tests.declare.conftest import Project
@@ -37,7 +37,7 @@ TABLES = {
 
 @pytest.mark.parametrize(("sql", "expected"), TABLES.values(), ids=TABLES)
 def test_tables(sql: str, expected: str) -> None:
-    assert [str(table) for table in find_tables(sql)] == expected.split()
+    assert list(dict.fromkeys(reference.name for reference in find_references(sql))) == expected.split()
 
 
 def test_parameters() -> None:
@@ -79,15 +79,13 @@ WRONG = {
     "insert": ("insert into ods.x select 1", "DECLARE_SQL", None),
     "create": ("create table ods.x as select 1", "DECLARE_SQL", None),
     "version": ("select * from ods.x version as of 3", "DECLARE_SQL", "line 1"),
-    "three parts": ("select *\nfrom main.ods.x", "NAME_TABLE", "line 2"),
-    "a path": ("select * from parquet.`/tmp/x`", "NAME_TABLE", "line 1"),
 }
 
 
 @pytest.mark.parametrize(("sql", "code", "at"), WRONG.values(), ids=WRONG)
 def test_sql_that_is_no_task(sql: str, code: str, at: str | None) -> None:
     with pytest.raises(Mistake) as caught:
-        find_tables(sql)
+        find_references(sql)
     assert (caught.value.code, caught.value.at) == (code, at)
 
 

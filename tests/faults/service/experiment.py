@@ -137,9 +137,9 @@ class Trial:
         return next((told for sender in self.senders if (told := sender.missing())), "")
 
     def _open(self) -> list[str]:
-        from runnel.lake.control import run_queue
+        from runnel.lake.control import queue_entry
 
-        return [str(one) for one in self.shop.entries(run_queue.OPEN_STATES)]
+        return [str(one) for one in self.shop.entries(queue_entry.OPEN_STATES)]
 
     def _go_on(self, when: str) -> None:
         """See that files are taken in, that times publish, and that somebody answers."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, ClassVar
 
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry
 from tests.faults.service.retrying_client import Client
 from tests.faults.service.shop_project import Shop
 
@@ -172,7 +172,7 @@ class Requests(Sender):
         assert len(set(self.acknowledged)) == len(self.acknowledged), "two requests were given one run"
         if waiting := [run for run in self.acknowledged if known[run].is_open]:
             return f"{len(waiting)} runs that were asked for have not ended: {known[waiting[0]]}"
-        done = [run for run in self.acknowledged if known[run].state == run_queue.SUCCEEDED]
+        done = [run for run in self.acknowledged if known[run].state == queue_entry.SUCCEEDED]
         rows = self.shop.count("ods.asked")
         assert rows == len(done), f"{len(done)} runs were asked for and have succeeded, {rows} have left a row"
         return ""

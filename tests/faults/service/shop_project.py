@@ -16,7 +16,7 @@ from tests.servers.kafka import _free_ports
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
 
 BEAT_SECONDS = 2
 FLOW = f'''

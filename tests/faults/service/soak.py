@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_queue
+from runnel.lake.control import queue_entry
 from tests.faults.service.resource_usage import Gauge
 from tests.faults.service.retrying_client import Client
 from tests.faults.service.senders import Flows
@@ -71,9 +71,9 @@ class Soak:
         self.client.await_up(120)
         self.orders.start()
         sampled, told, began = 0.0, 0, time.monotonic()
-        while (ended := self._count(run_queue.SUCCEEDED)) < self.runs:
-            assert not self._count(run_queue.FAILED), f"runs failed: {self.shop.entries([run_queue.FAILED])[0]}"
-            open_ = self._count(*run_queue.OPEN_STATES)
+        while (ended := self._count(queue_entry.SUCCEEDED)) < self.runs:
+            assert not self._count(queue_entry.FAILED), f"runs failed: {self.shop.entries([queue_entry.FAILED])[0]}"
+            open_ = self._count(*queue_entry.OPEN_STATES)
             for _ in range(min(_AT_ONCE - open_, self.runs - sum(self._asked))):
                 self._ask(sum(self._asked) % _FAMILIES)  # in turn, so that few meet at one table
             if time.monotonic() - sampled > _SAMPLE_SECONDS:

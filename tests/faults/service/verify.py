@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from runnel.lake.catalog.database import parse_time
-from runnel.lake.control import run_queue, schedules
+from runnel.lake.control import queue_entry, schedules
 from tests.faults.service.shop_project import BEAT_SECONDS, Shop
 
 if TYPE_CHECKING:
-    from runnel.lake.control.run_queue import QueueEntry
+    from runnel.lake.control.queue_entry import QueueEntry
 
 _PASSING = frozenset({"RUN_LOST", "SPARK_LOST", "DISK_FULL", "RUN_DISK_FULL", "DATABASE_UNREACHABLE"})
 
@@ -26,7 +26,7 @@ def check_slots(shop: Shop) -> int:
     wanted = [found[0] + number * step for number in range((last - found[0]) // step + 1)]
     assert found == wanted, f"lost: {set(wanted) - set(found)}, not due: {set(found) - set(wanted)}, or twice"
     assert found[0] - parse_time(beat.seen_at) <= step, f"the first times were lost: {beat.seen_at}, {found[0]}"
-    failed = [one for one in entries if one.state != run_queue.SUCCEEDED]
+    failed = [one for one in entries if one.state != queue_entry.SUCCEEDED]
     assert not failed, f"{len(failed)} times have published nothing: {failed[0]}"
     rows = shop.count("ods.beats")
     assert rows == len(found), f"{len(found)} times were due, {rows} rows are there"
@@ -50,11 +50,11 @@ def check_runs(shop: Shop) -> int:
         commits = sum(published[name] for name in names)
         nothing = one.state == "nothing" or one.commit is None
         assert commits == (0 if nothing else 1), f"{commits} commits of {one}"
-        if one.state == run_queue.FAILED:
+        if one.state == queue_entry.FAILED:
             assert _is_given_up(one), f"it failed: {one}"
             given_up += 1
         else:
-            assert one.state in (run_queue.SUCCEEDED, "nothing"), one
+            assert one.state in (queue_entry.SUCCEEDED, "nothing"), one
     return given_up
 
 
@@ -64,7 +64,7 @@ def still_running(shop: Shop) -> list[str]:
     What is kept going is a run, too, of which one is under way; on PostgreSQL that of a worker that died shows so
     until its lease has ended.
     """
-    open_ = {one.run for one in shop.entries(run_queue.OPEN_STATES)}
+    open_ = {one.run for one in shop.entries(queue_entry.OPEN_STATES)}
     return [
         one.id
         for one in shop.lake.runs()

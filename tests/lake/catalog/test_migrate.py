@@ -31,7 +31,7 @@ def test_ten_first_starts_at_once_make_one_lake(catalog: str, tmp_path: Path) ->
 def test_a_newer_schema_is_refused(catalog: str, tmp_path: Path) -> None:
     store = Store.open(catalog, f"{tmp_path}/w")
     store.db.write(lambda connection: connection.execute(sa.text("update runnel_schema set version_num = '9999'")))
-    with pytest.raises(Mistake, match="newer Runnel: its schema is 9999"):
+    with pytest.raises(Mistake, match="newer version of Runnel wrote this lake: its schema is 9999"):
         Store.open(catalog, f"{tmp_path}/w")
 
 

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from runnel.errors import Conflict, Mistake
-from runnel.lake.control import backfills, run_queue
+from runnel.lake.control import backfills, run_claims, run_queue
 from runnel.lake.store import Store
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
@@ -25,9 +25,9 @@ def state(store: Store, name: str = "b1") -> str:
 
 
 def run(store: Store, how: str = "succeeded") -> str:
-    held = run_queue.claim(store.db, "w1")
+    held = run_claims.claim(store.db, "w1")
     assert held is not None
-    run_queue.finish(store.db, held.claim, how, {})
+    run_claims.finish(store.db, held.claim, how, {})
     return str(backfills.chunk_days(held).first)
 
 
@@ -36,7 +36,7 @@ def test_chunks_in_order(both: Store) -> None:
     make(both)  # repeated after a lost acknowledgement
     assert state(both) == "running"
     assert [run(both) for _ in DAYS] == DAYS
-    assert (state(both), run_queue.claim(both.db, "w1")) == ("succeeded", None)
+    assert (state(both), run_claims.claim(both.db, "w1")) == ("succeeded", None)
 
 
 def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
@@ -48,16 +48,16 @@ def test_a_repeated_request_is_the_same_backfill(both: Store) -> None:
 
 def test_one_at_a_time(both: Store) -> None:
     make(both)
-    assert run_queue.claim(both.db, "w1") is not None
-    assert run_queue.claim(both.db, "w2") is None
+    assert run_claims.claim(both.db, "w1") is not None
+    assert run_claims.claim(both.db, "w2") is None
 
 
 def test_paused_after_what_goes_on(both: Store) -> None:
     make(both)
-    held = run_queue.claim(both.db, "w1")
+    held = run_claims.claim(both.db, "w1")
     assert held is not None and backfills.pause(both.db, "b1").state == "paused"
-    run_queue.finish(both.db, held.claim, "succeeded", {})
-    assert run_queue.claim(both.db, "w1") is None
+    run_claims.finish(both.db, held.claim, "succeeded", {})
+    assert run_claims.claim(both.db, "w1") is None
     assert backfills.resume(both.db, "b1").state == "running"
     assert [run(both), run(both)] == DAYS[1:]
 
@@ -65,7 +65,7 @@ def test_paused_after_what_goes_on(both: Store) -> None:
 def test_a_failing_chunk_holds_up_later_ones_until_it_is_resumed(both: Store) -> None:
     make(both)
     assert run(both, "failed") == DAYS[0]
-    assert (state(both), run_queue.claim(both.db, "w1")) == ("failed", None)
+    assert (state(both), run_claims.claim(both.db, "w1")) == ("failed", None)
     backfills.resume(both.db, "b1")
     assert [run(both) for _ in DAYS] == DAYS
     assert state(both) == "succeeded"
@@ -75,12 +75,12 @@ def test_a_failing_chunk_holds_up_later_ones_until_it_is_resumed(both: Store) ->
 
 def test_cancelled(store: Store) -> None:
     make(store)
-    held = run_queue.claim(store.db, "w1")
+    held = run_claims.claim(store.db, "w1")
     assert held is not None
     found = backfills.cancel(store.db, "b1")
     assert [chunk.state for chunk in found.chunks] == ["running", "cancelled", "cancelled"]
-    run_queue.finish(store.db, held.claim, "cancelled", {})
-    assert (state(store), run_queue.claim(store.db, "w1")) == ("cancelled", None)
+    run_claims.finish(store.db, held.claim, "cancelled", {})
+    assert (state(store), run_claims.claim(store.db, "w1")) == ("cancelled", None)
 
 
 def test_others_go_on(store: Store) -> None:

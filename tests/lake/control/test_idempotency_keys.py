@@ -29,7 +29,7 @@ def set_all(store: Store, **values: object) -> None:
 def test_the_same_request_gets_the_same_answer(both: Store) -> None:
     idempotency_keys.store_response(both.db, take(both), StoredResponse(202, '{"run": "ü"}'))
     assert idempotency_keys.claim_key(both.db, "k", "POST /runs {}") == StoredResponse(202, '{"run": "ü"}')
-    with pytest.raises(Mistake, match="another request"):
+    with pytest.raises(Mistake, match="already used for a different request"):
         idempotency_keys.claim_key(both.db, "k", "POST /runs {other}")
     assert isinstance(idempotency_keys.claim_key(both.db, "k\0", "POST /runs {other}"), ClaimedKey)
 

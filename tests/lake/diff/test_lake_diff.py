@@ -142,7 +142,7 @@ def test_tables_come_and_go(both: Store) -> None:
     assert [(str(t.table), t.change, t.rows_added, t.rows_removed) for t in found.tables] == expected
     create(both, "ods.a", rows((1, "d1", 1), (9, "d9", 9)))
     anew = diff_commits(both, before.id, "main", TableName.parse("ods.a")).tables[0]
-    assert (anew.schema, anew.rows_added, anew.rows_removed) == (("dropped and created anew",), 1, 0)
+    assert (anew.schema, anew.rows_added, anew.rows_removed) == (("dropped and created again",), 1, 0)
     assert diff_commits(both, "main", "main", TableName.parse("ods.a")).tables == ()
     with pytest.raises(Mistake, match=r"close: `ods\.a`"):
         diff_commits(both, "main", "main", TableName.parse("ods.aa"))

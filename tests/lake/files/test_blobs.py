@@ -62,11 +62,11 @@ def test_a_truncated_blob_is_not_relied_on(store: Store, tmp_path: Path):
     os.truncate(old, 10)
     put_tree(store, tmp_path / "other", {"b": LARGE})
     assert contents(store, tmp_path / "out", "b") == {"b": LARGE}
-    assert blobs.find_damage(store, f".blobs/{old.parent.name}/{old.name}") == "has other bytes than its sha256 says"
+    assert blobs.find_damage(store, f".blobs/{old.parent.name}/{old.name}") == "does not match its sha256"
 
 
 def test_damage_is_told(store: Store):
-    assert blobs.find_damage(store, "../x") == "is no blob of this lake"
+    assert blobs.find_damage(store, "../x") == "is not a blob of this lake"
     assert blobs.find_damage(store, blobs.blob_name("0" * 64)) == "is gone"
 
 

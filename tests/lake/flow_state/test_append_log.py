@@ -110,7 +110,7 @@ def test_rows_that_it_has_went(store: Store) -> None:
     commit = winding.add()
     winding.wind()
     winding.revert(commit)
-    with pytest.raises(NotAppendOnly, match=r"rows went or changed in files of `ods\.orders`"):
+    with pytest.raises(NotAppendOnly, match=r"rows were removed or changed in files of `ods\.orders`"):
         winding.wind()
 
 

@@ -20,7 +20,7 @@ from runnel.lake.store import Store
 from runnel.model.table_version import TableVersion
 from runnel.model.task_result import TaskResult
 from runnel.names import TableName
-from tests.lake.factories import create, rows
+from tests.lake.factories import create, rows, slots_in_use
 
 DAY, ORDERS = TableName("dws", "day"), TableName("ods", "orders")
 
@@ -74,7 +74,7 @@ def test_a_result_that_was_forgotten_is_not_used(both: Store) -> None:
     results.record(both.db, result())
     assert results.mark_used(both.db, result())
     assert not results.mark_used(both.db, result(location="elsewhere"))
-    results.delete_all(both.db, DAY)
+    results.delete(both.db, DAY, result().key)
     assert not results.mark_used(both.db, result()) and results.find_by_content(both.db, DAY, "rows:1") is None
 
 
@@ -136,7 +136,7 @@ def test_a_slot_that_another_took_is_out_of_reach(both: Store) -> None:
     assert slots.read_location(both.db, now, ORDERS) == state[ORDERS].location
     assert publish(both.db, CommitDraft("main", "in time", "ada", (), slot=now.lease)).id
     slots.release(both.db, now)
-    assert both.db.read(slots.list_slots_in_use) == []
+    assert slots_in_use(both) == []
 
 
 def test_tables_are_placed_in_a_slot(both: Store) -> None:

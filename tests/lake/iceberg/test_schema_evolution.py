@@ -149,9 +149,7 @@ def test_rows_written_before_and_after_are_read_together(store: Store) -> None:
     create(store, "ods.orders", rows((1, "a", 5)), by="day")
     base = store.state()[ORDERS].location
     made = evolve_table(store, ORDERS, base, shape(day=TEXT, id=LONG, amount=LONG), spec=by("amount"))
-    more = parquet_writer.write_rows(
-        store, table_metadata.load_metadata(store, made), parquet_writer.split_into_batches(rows((2, "b", 6)))
-    )
+    more = parquet_writer.write_rows(store, table_metadata.load_metadata(store, made), rows((2, "b", 6)).to_batches())
     assert read(store, snapshots.stage_version(store, made, VersionEdit(added=more))) == [("a", 1, 5), ("b", 2, 6)]
     assert fsck(store).is_clean
 

@@ -17,7 +17,7 @@ def grown(store: Store, location: str, *runs: str | None) -> str:
     """Append a snapshot for each run; None is another engine's."""
     for run in runs:
         data = parquet_writer.write_rows(
-            store, table_metadata.load_metadata(store, location), parquet_writer.split_into_batches(rows((1, "d1", 5)))
+            store, table_metadata.load_metadata(store, location), rows((1, "d1", 5)).to_batches()
         )
         summary = {"runnel.run": run} if run else {}
         location = snapshots.stage_version(store, location, VersionEdit(added=data, summary=summary))

@@ -197,7 +197,7 @@ CONFLICTS: dict[str, tuple[Act, Act, str]] = {
     "created anew there": (
         append((3, "d1", 7)),
         both(dropped, lambda store, on: create(store, T, rows((3, "d3", 3)), branch=on)),
-        "dropped and created anew on dev",
+        "dropped and created again on dev",
     ),
     "deleted by value": (
         append((3, "d1", 7)),

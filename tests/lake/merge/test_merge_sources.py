@@ -54,7 +54,7 @@ def ingest(store: Store, *given: File, branch: str = "main") -> None:
         if file.number is not None:
             row = rows((file.number, "d1", file.number))
             row = row.append_column("note", row["day"]) if "note" in metadata.schema().column_names else row
-            made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(row))
+            made = parquet_writer.write_rows(store, metadata, row.to_batches())
             came.append(file.identity)
         added += made
         paths = tuple(each.file_path for each in made)

@@ -88,8 +88,8 @@ CONFLICTS: dict[str, tuple[Act, Act, str]] = {
     "an append that was overwritten": (append((3, "d1", 7)), replace("d1"), "both sides changed rows of day=d1"),
     "columns, and rows since": (note, remove("d1"), "changed its columns"),
     "dropped since": (append((3, "d1", 7)), dropped, "it was dropped"),
-    "created, and rows since": (lambda store: store.commit("main"), append((4, "d1", 8)), "created by this commit"),
-    "dropped, and created anew": (dropped, lambda s: create(s, T, rows((7, "d7", 7))), "created anew"),
+    "created, and rows since": (lambda store: store.commit("main"), append((4, "d1", 8)), "this commit created it"),
+    "dropped, and created anew": (dropped, lambda s: create(s, T, rows((7, "d7", 7))), "created again later"),
 }
 
 

@@ -20,7 +20,7 @@ SHOP = flow(ORDERS, DAY, WEEK, SELLER)
 TASKS = ("dws.day", "dws.week", "dws.seller")
 WEEK_1 = parse_date_range("2026-01-01", "2026-01-03")
 KEYS = tuple((day,) for day in WEEK_1.dates)
-ASKED = "asked for by backfill, 2026-01-01 to 2026-01-03"
+ASKED = "requested by backfill, 2026-01-01 to 2026-01-03"
 
 
 def known(slices: int = 10) -> Known:
@@ -52,7 +52,7 @@ def test_later_chunks_leave_tasks_without_dates_alone() -> None:
     later = parse_date_range("2025-12-29", "2026-01-03").chunks(3)[1]
     assert lines(planned(SHOP, known(), *TASKS, days=later)) == [
         f"dws.day slices: 3 of 10, {ASKED}",
-        "dws.seller ~skip: computed in full with the first chunk; again only if what it reads changes",
+        "dws.seller ~skip: computed in full with the first chunk; again only if its inputs change",
         f"dws.week ~slices: 3 of 10, {ASKED}",
     ]
 

@@ -90,7 +90,7 @@ def test_slices_that_changed_are_counted_against_those_that_a_full_computation_r
 
 def test_an_input_without_the_key_concerns_all() -> None:
     step = decided(DAY, moved(known(columns=("id",)), ChangedSlice((D[0],), 1)))
-    assert shown(step) == "full: ods.orders gained 1 row in 1 file; it has no `day` to tell slices by"
+    assert shown(step) == "full: ods.orders gained 1 row in 1 file; it has no `day` to split slices by"
 
 
 def test_a_reference_alone_changes_nothing_and_later_does_not_hinder() -> None:

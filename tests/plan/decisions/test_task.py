@@ -81,7 +81,7 @@ def test_volatile_is_never_skipped():
 
 def test_full_refresh():
     step = decided(PLAIN, once(PLAIN), full_refresh=True)
-    assert (step.action, step.reason, step.rows) == ("full", "asked for by --full-refresh", 10_000)
+    assert (step.action, step.reason, step.rows) == ("full", "requested by --full-refresh", 10_000)
 
 
 def test_a_forced_task_looks_nothing_up():

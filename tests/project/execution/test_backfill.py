@@ -74,7 +74,7 @@ def test_days_are_computed_again_with_everything_downstream(shop: Project) -> No
     assert revenue(shop, "dws.double") == [2, 4, 12, 16, 10, 12, 14, 16, 18, 20]
     assert revenue(shop, "dws.total") == [62]
     step = done.runs[0].steps[0]
-    assert step.reason == "2 of 10, asked for by backfill, 2026-01-03 to 2026-01-04"
+    assert step.reason == "2 of 10, requested by backfill, 2026-01-03 to 2026-01-04"
     again = backfill(shop, "2026-01-03", "2026-01-04")
     assert (again.state, again.runs[0].commit, shop.commits()) == ("nothing", None, before + 1)
 
@@ -122,7 +122,7 @@ def test_days_without_data_and_most_days(shop: Project) -> None:
     found = preview(shop, "2026-01-01", "2026-01-08", "dws.day")
     assert (found.tables[0].action, found.tables[0].reason) == (
         "full",
-        "8 of 10, asked for by backfill, 2026-01-01 to 2026-01-08: that is most of them",
+        "8 of 10, requested by backfill, 2026-01-01 to 2026-01-08: that is most of them",
     )
     backfill(shop, "2026-01-01", "2026-01-08", "dws.day")
     assert revenue(shop)[:9] == [2, 4, 6, 8, 10, 12, 14, 16, 18]

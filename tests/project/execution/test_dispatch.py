@@ -13,7 +13,7 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.errors import Conflict
 from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
 from runnel.project import instance_file

@@ -88,7 +88,7 @@ def test_ctrl_c_cancels_and_waits(watcher: Watcher) -> None:
     result = RunFollower(source, watcher, watcher.messages.append).follow()
     assert (result.state, watcher.texts) == ("cancelled", ["text 1", "text 2"])
     assert source.calls == ["follow 0", "close", "cancel", "follow 1", "close"]
-    assert watcher.messages == ["stopping the run; Ctrl-C again leaves it to itself"]
+    assert watcher.messages == ["stopping the run; press Ctrl-C again to leave without waiting for it"]
 
 
 def test_ctrl_c_while_an_event_is_shown_stops_reading_first(watcher: Watcher) -> None:
@@ -164,4 +164,4 @@ def test_ctrl_c_stops_a_backfill(watcher: Watcher) -> None:
     results = list(follow_chunks(chunks, watcher, watcher.messages.append))
     assert ([result.state for result in results], first.calls.count("cancel"), second.calls) == (["cancelled"], 1, [])
     assert watcher.texts == ["chunk 1 of 2: 2026-01-01 to 2026-01-02"]
-    assert watcher.messages == ["stopping the backfill; Ctrl-C again leaves it to itself"]
+    assert watcher.messages == ["stopping the backfill; press Ctrl-C again to leave without waiting for it"]

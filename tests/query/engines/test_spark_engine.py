@@ -15,13 +15,12 @@ from runnel.errors import Mistake, RunnelError
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.iceberg import snapshots, table_metadata
 from runnel.lake.iceberg.snapshots import VersionEdit
-from runnel.lake.leases import slots
 from runnel.lake.publish import CommitDraft, publish
 from runnel.lake.store import Store
 from runnel.names import TableName
 from runnel.query.engine import DuckdbLimits, run_query
 from runnel.query.result import QueryResult
-from tests.lake.factories import add, create, rows
+from tests.lake.factories import add, create, rows, slots_in_use
 from tests.lake.table_changes import columns, evolve, written
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def ask(
     monkeypatch.setattr(temp_dirs, "_own", None)
     create(store, T, rows((1, "d1", 5), (2, "d2", 7), (3, "d3", 9)))
     yield Asker(store, spark)
-    assert not store.db.read(slots.list_slots_in_use)
+    assert not slots_in_use(store)
     assert list(tmp_path.glob("runnel-*/process-*")) and not list(tmp_path.glob("runnel-*/process-*/answer-*"))
 
 
@@ -68,11 +67,11 @@ def test_both_engines_give_the_same_answer(ask: Asker) -> None:
     ours, theirs = ask(sql), ask(sql, engine="spark")
     assert (ours.engine, theirs.engine) == ("duckdb", "spark") and ask.calls == 1
     assert ours.table() == theirs.table() and ours.columns == theirs.columns
-    assert ours.at == theirs.at and theirs.reason == "Spark was asked for"
+    assert ours.at == theirs.at and theirs.reason == "Spark was requested"
 
 
 REASONS = {
-    "no faithful form": (f"select percentile_approx(amount, 0.5) as p from {T}", {}, "percentile_approx", [(7,)]),
+    "no exact equivalent": (f"select percentile_approx(amount, 0.5) as p from {T}", {}, "percentile_approx", [(7,)]),
     "an error on the way": (
         f"select cast(concat('1999-1-', id) as date) as n from {T} where id = 2",
         {},

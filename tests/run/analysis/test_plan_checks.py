@@ -363,7 +363,7 @@ def test_what_is_only_named() -> None:
     assert check_analysis(task_of(_task, TaskOptions(volatile=True)), found) == ()
     warnings = check_analysis(task_of(_task), PlanAnalysis(nondeterministic=("rand", "now"), blocks_rowwise=("join",)))
     assert warnings == (
-        "uses `rand` and `now`, which may differ whenever it is computed; "
+        "uses `rand` and `now`, which may differ each time it is computed; "
         "pass the value in as a parameter, or write volatile=True: then the task is never skipped",
     )
 

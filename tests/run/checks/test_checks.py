@@ -82,7 +82,7 @@ def test_every_failing_check_is_told_and_the_table_stays(context: TaskContext) -
         '    id > 1: 2 rows failed, such as {"id":1,"amount":-5} (flows/made.py:10)',
         "    unique(id): 1 value more than once, such as id 1 twice (flows/made.py:11)",
         "  at flows/made.py:9",
-        '  fix: correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" goes on',
+        '  fix: correct the task or its input; on_fail="quarantine" sets such rows aside, on_fail="warn" only warns',
     ]
     assert caught.value.exit_code == 1
     assert slots.read_location(context.store.db, context.slot, TABLE) == before.head.location

@@ -148,15 +148,20 @@ UNKNOWN = "org.apache.iceberg.exceptions.CommitStateUnknownException: null"
 
 TOLD: dict[str, tuple[BaseException, bool, str, str]] = {
     "a locked catalog": (java(LOCKED, CAUSE), True, "RUN_TASK_FAILED", "The database file is locked"),
-    "PostgreSQL is started anew": (java(LOCKED, RESTARTED), True, "RUN_DATABASE_AWAY", "the database went away"),
+    "PostgreSQL is started anew": (
+        java(LOCKED, RESTARTED),
+        True,
+        "RUN_DATABASE_AWAY",
+        "the connection to the database was lost",
+    ),
     "PostgreSQL refuses": (java(REFUSED), False, "RUN_TASK_FAILED", "relation missing does not exist"),
     "an executor is lost": (java(LOST), True, "RUN_TASK_FAILED", "SparkException: Job aborted"),
     "a fetch failed": (java(FETCH), True, "RUN_TASK_FAILED", "FetchFailed"),
     "no connection": (java(NETWORK), True, "RUN_TASK_FAILED", "ConnectException: Connection refused"),
     "unknown commit": (java(UNKNOWN), True, "RUN_TASK_FAILED", "CommitStateUnknownException"),
     "no memory": (java(MEMORY), False, "RUN_OUT_OF_MEMORY", "ran out of memory"),
-    "disk full": (java(FULL), False, "RUN_DISK_FULL", "no space left"),
-    "stopped": (java(STOPPED), False, "RUN_SPARK_STOPPED", "found Spark stopped"),
+    "disk full": (java(FULL), False, "RUN_DISK_FULL", "ran out of disk space"),
+    "stopped": (java(STOPPED), False, "RUN_SPARK_STOPPED", "failed because Spark was stopped"),
     "Python's own refusal": (
         ConnectionRefusedError(111, "refused"),
         True,

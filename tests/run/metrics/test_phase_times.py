@@ -8,7 +8,7 @@ import pytest
 from runnel.client.json_views.run import run_detail_json
 from runnel.lake.control.run_history import RunRecord
 from runnel.model.run_request import RunRequest
-from runnel.phase_timer import PASS, PhaseClock, PhaseSegment, measure_phase, record_phases, sum_durations
+from runnel.phase_timer import PASS, PhaseClock, PhaseSegment, measure_phase, record_phases
 from runnel.project.execution.run_project import run_project
 from runnel.run.metrics.phase_times import split_passes, sum_by_phase
 from runnel.run.metrics.spark_metrics import StageMetrics, read_stages, summarize_stages
@@ -60,7 +60,7 @@ def test_a_clock_is_in_one_phase_at_a_time() -> None:
         did = clock.stop()
     assert [one.phase for one in did] == ["plan", "compute", "check", "compute", "plan"]
     assert all(one.end == other.start for one, other in itertools.pairwise(did))
-    assert set(sum_durations(did)) == {"plan", "compute", "check"} and [one.phase for one in inside] == ["read"]
+    assert [one.phase for one in inside] == ["read"]
     with measure_phase("write"):
         assert clock.segments == list(did)  # nobody keeps a clock here
 

@@ -166,7 +166,7 @@ def test_a_server_that_is_away(tmp_path: Path) -> None:
     ran = project.run()
     assert ran.state == "succeeded" and told(project)
     (line,) = log_of(ran)
-    assert "don't arrive at http://127.0.0.1" in line
+    assert "can't be delivered to http://127.0.0.1" in line
 
 
 def test_a_server_that_is_slow(tmp_path: Path) -> None:

@@ -68,8 +68,10 @@ def test_what_looks_at_all_rows_is_computed_in_full_with_a_warning(project: Proj
     ten_days(project)
     first = project.run()
     for table, why in WHY.items():
-        expected = f"is computed in full whenever an input changes, because {why}; if each slice is made of its own "
-        assert expected + "rows alone, write trust_by=True" in warned(first, table)
+        expected = (
+            f"is computed in full whenever an input changes, because {why}; if each slice is computed from its own "
+        )
+        assert expected + "rows only, write trust_by=True" in warned(first, table)
     assert not warned(first, "dws.own_groups") and not warned(first, "dws.viewed")
     project.orders("late", (1, "2026-01-02", 100))
     project.run("ods.orders")

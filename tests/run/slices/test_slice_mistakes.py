@@ -13,7 +13,7 @@ REFUSALS = {
     "a column that the task does not make": (
         'by="dya"',
         'orders.groupBy("day").count()',
-        "RUN_NOT_BY: task `dws.t` is computed by `dya`, but it makes no column `dya`; close: `day`",
+        "RUN_NOT_BY: task `dws.t` is computed by `dya`, but it returns no column `dya`; close: `day`",
     ),
     "syntax": (
         'by="d", by_input={"orders": "to_date(day"}',
@@ -117,6 +117,5 @@ def test_a_join_on_something_else_names_the_ways_out(project: Project) -> None:
     (error,) = project.run().errors
     assert error.code == "RUN_NOT_BY"
     assert error.fix == (
-        "join on `day` too, put the input in reference=, "
-        'or write by_input={"INPUT": "*"} if each slice reads all of it'
+        'join on `day` too, put the input in reference=, or write by_input={"INPUT": "*"} if each slice reads all of it'
     )

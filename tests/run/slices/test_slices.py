@@ -214,7 +214,7 @@ def test_quarantined_rows_of_a_slice_are_replaced(project: Project) -> None:
 def test_an_input_without_the_key_computes_all(project: Project) -> None:
     rated(project, 'by="day"')
     step = step_of(project.run(), "dws.day")
-    assert step.action == "full" and "it has no `day` to tell slices by" in step.reason
+    assert step.action == "full" and "it has no `day` to split slices by" in step.reason
     assert project.rows("dws.day")[0] == (D1, 15)
 
 

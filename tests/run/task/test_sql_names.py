@@ -69,6 +69,6 @@ def test_a_clock_is_warned_of_with_the_way_out(shop: Project) -> None:
     shop.write("flows/dws/t.sql", "select id, current_date() as today from ods.orders")
     warnings = [warning for step in shop.run().steps for warning in step.warnings]
     assert warnings == [
-        "uses `current_date`, which may differ whenever it is computed; "
+        "uses `current_date`, which may differ each time it is computed; "
         "pass the value in as a parameter, or write volatile=True: then the task is never skipped"
     ]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runnel.lake.leases.slots import list_slots_in_use
 from runnel.model.run_request import RunRequest
 from runnel.project.execution.run_project import ClaimedRun, run_project
 from runnel.run import step_executor, step_threads
 from runnel.run.results.run_result import Event
 from runnel.thread_interrupt import Interrupted, allow_interrupts, defer_interrupts, list_abandoned_threads
+from tests.lake.factories import slots_in_use
 from tests.run.project import Project
 
 BODIES = {
@@ -68,7 +68,7 @@ def test_a_timeout_ends_it(project: Project, name: str) -> None:
     until(lambda: not list_abandoned_threads(), "a thread stays behind")
     with project.open() as lake:
         assert "dws.slow" not in lake.tables()
-        assert lake.store.db.read(list_slots_in_use) == []
+        assert slots_in_use(lake.store) == []
     project.flow(FLOW.format(options="", body="pass"))
     assert project.run().state == "succeeded", "what was left behind has no part in what comes next"
 
@@ -86,7 +86,7 @@ def test_a_cancel_ends_it(project: Project, name: str) -> None:
     with project.open() as lake:
         done = run_project(lake, RunRequest(), watch=watch, claimed_run=taken)
         assert (done.state, bool(list_abandoned_threads())) == ("cancelled", name in WAITS_IN_C)
-        assert lake.store.db.read(list_slots_in_use) == [] and "dws.slow" not in lake.tables()
+        assert slots_in_use(lake.store) == [] and "dws.slow" not in lake.tables()
 
 
 def test_what_must_not_be_torn_is_not() -> None:

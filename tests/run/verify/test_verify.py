@@ -101,7 +101,7 @@ def test_a_planted_bug_in_the_slices_is_found(fill: Callable[..., Project], monk
     [error] = done.errors
     assert error.code == "RUN_VERIFY_DIFFERS" and "flows/flow.py:" in str(error.at)
     assert error.what.splitlines() == [
-        "`dws.day` is not what a full computation makes: 1 row only in the table, 1 only in the full computation",
+        "`dws.day` differs from a full computation: 1 row only in the table, 1 only in the full computation",
         "  day 2026-01-03: revenue -2 in the table, -1 in the full computation",
     ]
     # The wrong result is not known: without the bug the table is computed again, and right.
@@ -143,7 +143,7 @@ def test_what_may_differ_is_named(project: Project) -> None:
     assert told["dws.day"] == ("not compared: its reference `ods.rates` changed since it was computed; 8 rows differ",)
     assert told["dws.now"] == ("not compared: it is volatile",)
     done = project.run("dws.chance", verify=True)
-    assert done.steps[0].warnings == ("not compared: it uses `rand`, which may differ whenever it is computed",)
+    assert done.steps[0].warnings == ("not compared: it uses `rand`, which may differ each time it is computed",)
     project.run(full_refresh=True)
     assert verified(project.run(verify=True))["dws.day"] is True
 
@@ -151,5 +151,5 @@ def test_what_may_differ_is_named(project: Project) -> None:
 def test_the_lake_raises(fill: Callable[..., Project]) -> None:
     shop = fill(UNSLICED)
     shop.orders("late", (9, "2026-01-02", 1))
-    with shop.open() as lake, pytest.raises(RunnelError, match="is not what a full computation makes"):
+    with shop.open() as lake, pytest.raises(RunnelError, match="differs from a full computation"):
         lake.run(verify=True)

@@ -45,7 +45,7 @@ DAY = "2026-01-01"
 BY_ROWS = ("dwd.plain", "dwd.numbers", "dwd.nested")
 IN_FULL = {
     "dwd.maps": "; in full, because the values of its column entries can't be compared exactly",
-    "dwd.random": "; in full, because it uses `rand`, which may differ whenever it is computed",
+    "dwd.random": "; in full, because it uses `rand`, which may differ each time it is computed",
     "dwd.unlike": "; in full, because its table lacks rows that the task makes of the rows that were removed",
     "dwd.checked": ", and the task has no key",
 }

@@ -9,10 +9,10 @@ import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import alarms, declarations, run_queue, schedules
+from runnel.lake.control import alarms, declarations, run_claims, run_queue, schedules
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.declarations import AlertDeclaration, ProjectDeclarations, SinkDeclaration, TableDeclaration
-from runnel.lake.control.run_queue import QueueRequest
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.lake.store import Store
 from runnel.model.run_request import RunRequest
 from runnel.service.alarms.monitor import AlarmMonitor
@@ -69,9 +69,9 @@ class Site:
         request = RunRequest(tuple(how.get("select", ())), branch=how.get("branch", "main"))
         entry = QueueRequest(request, "ada", cause=cause, retries=0)
         self.store.db.write(lambda connection: run_queue.add(connection, self.store.db, [entry]))
-        held = run_queue.claim(self.store.db, "w1")
+        held = run_claims.claim(self.store.db, "w1")
         assert held is not None and held.id == entry.id
-        run_queue.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
+        run_claims.finish(self.store.db, held.claim, state, how.get("outcome", steps(**{"dws.day": state})))
         values = {"started_at": format_time(self.at), "ended_at": format_time(self.at + timedelta(seconds=seconds))}
         self.write(schema.queue.update().where(schema.queue.c.id == entry.id).values(values))
         self.queued()

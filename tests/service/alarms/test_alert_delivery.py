@@ -10,8 +10,8 @@ import pytest
 import runnel as rn
 from runnel.client.lake import Lake
 from runnel.lake.catalog import schema
-from runnel.lake.control import declarations, run_queue, schedules
-from runnel.lake.control.run_queue import QueueRequest
+from runnel.lake.control import declarations, run_claims, run_queue, schedules
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.model.run_request import RunRequest
 from runnel.project.inspection.declarations import collect_declarations
 from runnel.project.planning.plan_project import load_project_flow
@@ -116,9 +116,9 @@ def run(lake: Lake, state: str) -> None:
     """Let a run of the schedule end so."""
     entry = QueueRequest(RunRequest(("+dws.day",)), "ada", cause="schedule/nightly")
     run_queue.submit(lake.store.db, entry)
-    held = run_queue.claim(lake.store.db, "w1")
+    held = run_claims.claim(lake.store.db, "w1")
     assert held is not None
-    run_queue.finish(lake.store.db, held.claim, state, steps(**{"dws.day": state}))
+    run_claims.finish(lake.store.db, held.claim, state, steps(**{"dws.day": state}))
 
 
 def until(is_so: Callable[[], object], seconds: float = 30.0) -> None:

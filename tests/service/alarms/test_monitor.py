@@ -6,7 +6,7 @@ import pytest
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import alarms, declarations, run_queue, schedules, workers
+from runnel.lake.control import alarms, declarations, queue_entry, run_claims, run_queue, schedules, workers
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.control.declarations import ProjectDeclarations, TableDeclaration
 from runnel.lake.flow_state import sink_positions, streams
@@ -31,7 +31,7 @@ def test_a_failed_schedule_is_one_alarm_until_it_succeeds(both: Store) -> None:
     assert (alarm.key, alarm.kind, alarm.level, alarm.run) == ("failed/schedule/nightly", "failed", "alarm", run)
     assert alarm.what == "schedule `nightly` failed: `dws.day`: 3 rows have no seller"
     assert (alarm.tables, alarm.blocks) == (("dws.day",), ("dws.month", "sink dws.month:files-1"))
-    assert alarm.fix == f"correct the rows; `runnel logs {run}` says more; `runnel retry {run}` runs it again"
+    assert alarm.fix == f"correct the rows; `runnel logs {run}` shows more; `runnel retry {run}` runs it again"
     site.pass_(days=1)
     site.ran(state="failed")
     (again,) = site.look()
@@ -55,7 +55,7 @@ def test_the_message_says_what_since_when_what_it_blocks_and_what_to_do() -> Non
     over = AlarmMessage(replace(alarm, over_at="2026-01-02T03:00:00.000000Z"), "over", "shop")
     assert over.text.splitlines() == [
         "shop: over: schedule `a` failed: x",
-        "it was so from 2026-01-02 02:03:04 UTC to 2026-01-02 03:00:00 UTC",
+        "it lasted from 2026-01-02 02:03:04 UTC to 2026-01-02 03:00:00 UTC",
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_stream_that_fails_for_a_minute(site: Site) -> None:
         "stream/dws.day",
         "the stream of `dws.day` has failed: Kafka does not answer",
     )
-    assert alarm.fix == "start it; it goes on by itself then"
+    assert alarm.fix == "start it; it continues automatically then"
     is_now("running")
     assert len(site.look()) == 1
     site.pass_(seconds=61)
@@ -182,17 +182,17 @@ def test_a_sink_that_fails_for_a_minute(site: Site) -> None:
 
 def test_runs_that_wait_for_room(site: Site) -> None:
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
-    run_queue.submit(site.store.db, run_queue.QueueRequest(RunRequest(("dws.day",)), "ada"))
-    held = run_queue.claim(site.store.db, "w1")
+    run_queue.submit(site.store.db, queue_entry.QueueRequest(RunRequest(("dws.day",)), "ada"))
+    held = run_claims.claim(site.store.db, "w1")
     assert held is not None
     error = {"code": "DISK_FULL", "what": "no space left on device", "kind": "NoRoom"}
-    run_queue.finish(site.store.db, held.claim, "failed", {"error": error}, retry=True, counts_as_attempt=False)
+    run_claims.finish(site.store.db, held.claim, "failed", {"error": error}, retry=True, counts_as_attempt=False)
     assert site.look() == []
     site.pass_(minutes=2)
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
     (alarm,) = site.look()
     assert (alarm.key, alarm.kind) == ("disk", "disk")
-    assert alarm.what == "a disk is full, and 1 run waits for room: no space left on device"
+    assert alarm.what == "a disk is full, and 1 run waits for space: no space left on device"
 
 
 def test_nobody_works(site: Site) -> None:
@@ -200,7 +200,7 @@ def test_nobody_works(site: Site) -> None:
     site.look()
     site.pass_(minutes=1)
     (alarm,) = site.look()
-    assert (alarm.key, alarm.what) == ("worker", "no worker is there, and 1 run waits in the queue")
+    assert (alarm.key, alarm.what) == ("worker", "no worker is running, and 1 run waits in the queue")
     workers.record_state(site.store.db, "w1", workers.WORKER, "ready", {})
     site.look()
     site.pass_(minutes=1)
@@ -232,7 +232,7 @@ def test_a_warning_then_late_then_over(both: Store) -> None:
     site.at = site.at.replace(hour=8)
     (alarm,) = site.look()
     assert (alarm.level, alarm.since, alarm.number) == ("alarm", format_time(site.at), 1)
-    assert alarm.what.startswith("`dws.day` is late: it was to be ready by 08:00 UTC")
+    assert alarm.what.startswith("`dws.day` is late: it was due by 08:00 UTC")
     site.ran(seconds=60)
     assert site.look() == []
 
@@ -274,7 +274,7 @@ def test_a_deadline_that_cannot_be_read_hides_nothing_else(site: Site) -> None:
     found = {one.key: one for one in site.look()}
     assert found.keys() == {"late/dws.day", "late/dws.month"}
     assert found["late/dws.month"].what.startswith(
-        "nobody can say whether `dws.month` is late, its deadline '08:00 Mars"
+        "it is unknown whether `dws.month` is late: its deadline '08:00 Mars"
     )
 
 

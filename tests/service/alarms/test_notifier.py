@@ -189,7 +189,7 @@ def test_secrets_come_from_the_environment(site: Told, hook: Server, monkeypatch
     assert known.problem == "the secret HOOK_AUTH comes from the variable HOOK_AUTH, which is not set"
     (shown,) = [AlarmStatus(known.alarm, (known,))]
     assert shown.json()["told"][0]["problem"] == known.problem
-    assert shown.lines()[-1] == f"  could not be told to team: {known.problem}"
+    assert shown.lines()[-1] == f"  could not be sent to team: {known.problem}"
     monkeypatch.setenv("HOOK_AUTH", "Bearer hush")
     site.pass_(seconds=5)
     site.tell()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import requests
 
-from runnel.lake.control import alarms, run_queue
+from runnel.lake.control import alarms, queue_entry, run_claims, run_queue
 from runnel.lake.control.alarms import Alarm
 from runnel.lake.history.commits import CommitChange
 from runnel.lake.publish import CommitDraft, publish
@@ -47,12 +47,12 @@ def test_a_run_that_its_checks_stopped(api: Api) -> None:
     """The version stays as it was; the newest run says why."""
     made_with_checks(api)
     db = api.lake.store.db
-    run_queue.submit(db, run_queue.QueueRequest(RunRequest(), "ada"))
-    claimed = run_queue.claim(db, "w")
+    run_queue.submit(db, queue_entry.QueueRequest(RunRequest(), "ada"))
+    claimed = run_claims.claim(db, "w")
     assert claimed is not None
     error = {"code": "CHECK_FAILED", "what": "1 check failed", "at": None, "fix": None}
     step = {"table": "dws.day", "action": "full", "state": "failed", "error": error}
-    run_queue.finish(db, claimed.claim, run_queue.FAILED, {"steps": [step]})
+    run_claims.finish(db, claimed.claim, queue_entry.FAILED, {"steps": [step]})
     last = api.get("/tables/dws.day/checks")["last"]
     assert (last["run"], last["state"], last["error"]["code"]) == (claimed.id, "failed", "CHECK_FAILED")
 

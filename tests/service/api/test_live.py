@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 import requests
 
-from runnel.lake.control import change_signal, run_events, run_history, run_queue, schedules, workers
+from runnel.lake.control import (
+    change_signal,
+    queue_entry,
+    run_claims,
+    run_events,
+    run_history,
+    run_queue,
+    schedules,
+    workers,
+)
 from runnel.lake.flow_state import runs, streams
 from runnel.lake.store import Store
 from runnel.model.run_request import RunRequest
@@ -46,7 +55,7 @@ def _events(answer: requests.Response) -> Iterator[tuple[str | None, str, str]]:
 def test_a_run_is_followed_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.2)
     db, run = api.lake.store.db, api.post("/runs", {}, 202)["run"]
-    taken = run_queue.claim(db, "w1")
+    taken = run_claims.claim(db, "w1")
     assert taken is not None
     run_events.add(db, run, [{"kind": "start", "text": "one\ntwo"}])
     with listening(api, f"/runs/{run[:-1]}/events") as found:
@@ -54,7 +63,7 @@ def test_a_run_is_followed_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch)
         assert (number, name, json.loads(data)["text"]) == ("1", "message", "one\ntwo")
         assert next(found)[1] == "heartbeat"
         run_events.add(db, run, [{"kind": "end"}])
-        run_queue.finish(db, taken.claim, "succeeded", {})
+        run_claims.finish(db, taken.claim, "succeeded", {})
         rest = [(number, name) for number, name, _ in found if name != "heartbeat"]
         assert rest == [("2", "message"), (None, "end")]
     with listening(api, f"/runs/{run}/events", **{"Last-Event-ID": "1"}) as found:
@@ -71,7 +80,7 @@ def test_a_run_is_followed_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch)
 def test_a_log(api: Api) -> None:
     db, run = api.lake.store.db, api.post("/runs", {}, 202)["run"]
     assert api.get(f"/runs/{run}/logs", 404)["code"] == "LOG_MISSING"
-    taken = run_queue.claim(db, "w1")
+    taken = run_claims.claim(db, "w1")
     assert taken is not None
     runs.start(db, taken.run, "main", "ada", {})
     folder = api.lake.settings.home / "logs" / "runs"
@@ -166,10 +175,10 @@ def test_figures(busy: Api) -> None:
 
 def test_what_is_asked_of_the_database(both: Store) -> None:
     """The questions that are the API's own hold on both databases."""
-    entries = [run_queue.QueueRequest(RunRequest(branch=branch), "ada") for branch in ("main", "dev")]
+    entries = [queue_entry.QueueRequest(RunRequest(branch=branch), "ada") for branch in ("main", "dev")]
     for entry in entries:
         run_queue.submit(both.db, entry)
-    plan = run_queue.QueueRequest(PlanRequest(RunRequest(branch="other")), "ada")  # no run, so not in the list
+    plan = queue_entry.QueueRequest(PlanRequest(RunRequest(branch="other")), "ada")  # no run, so not in the list
     run_queue.submit(both.db, plan)
     runs.start(both.db, "20200101t000000-00000001", "main", "eve", {})
     runs.start(both.db, f"{entries[0].id}-2", "main", "eve", {})
@@ -194,6 +203,6 @@ def test_what_is_asked_of_the_database(both: Store) -> None:
     run_queue.cancel(both.db, plan.id)
     first = both.db.read(change_signal.read_change_signal)
     assert first["queue"]["queued"] == 2 and list(first["branches"]) == ["main"]
-    run_queue.claim(both.db, "w1")
+    run_claims.claim(both.db, "w1")
     second = both.db.read(change_signal.read_change_signal)
     assert second["queue"]["version"] != first["queue"]["version"] and second["queue"]["running"] == 1

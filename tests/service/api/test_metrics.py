@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from runnel.lake.catalog import schema
 from runnel.lake.catalog.database import format_time, parse_time
-from runnel.lake.control import backfills, run_queue, schedules, workers
+from runnel.lake.control import backfills, queue_entry, run_claims, run_queue, schedules, workers
 from runnel.lake.flow_state import runs
 from runnel.lake.store import Store
 from runnel.model.date_range import DateRange
@@ -36,14 +36,14 @@ def put_back(store: Store, entry: str, seconds: float) -> None:
 
 
 def test_the_catalog_at_a_moment(both: Store) -> None:
-    waits = run_queue.QueueRequest(RunRequest(), "ada")
+    waits = queue_entry.QueueRequest(RunRequest(), "ada")
     run_queue.submit(both.db, waits)
     put_back(both, waits.id, 600)
     day = date(2026, 1, 1)
     backfills.create(both.db, "20200101t000000-00000001", [RunRequest(days=DateRange(day, day))], "ada")
     (chunk,) = both.db.read(lambda c: backfills.find(c, "20200101t000000-00000001")).chunks
     put_back(both, chunk.id, 9_000)
-    both.db.write(lambda c: c.execute(schema.backfills.update().values(state=run_queue.PAUSED)))
+    both.db.write(lambda c: c.execute(schema.backfills.update().values(state=queue_entry.PAUSED)))
     workers.record_state(both.db, "w1", workers.WORKER, "ready", {"runs": ["x"], "parallel": 4, "memory_bytes": 5_000})
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}, {"name": "rare", "on_change": ["ods.a"]}])
     late = format_time(parse_time(both.db.now()) - timedelta(hours=3))
@@ -61,9 +61,9 @@ def test_the_catalog_at_a_moment(both: Store) -> None:
 
 def test_a_schedule_that_succeeds(both: Store) -> None:
     schedules.declare(both.db, [{"name": "often", "every": "1 hour"}])
-    run_queue.submit(both.db, run_queue.QueueRequest(RunRequest(), "scheduler", cause="schedule/often"))
-    held = run_queue.claim(both.db, "w1")
-    assert held is not None and run_queue.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
+    run_queue.submit(both.db, queue_entry.QueueRequest(RunRequest(), "scheduler", cause="schedule/often"))
+    held = run_claims.claim(both.db, "w1")
+    assert held is not None and run_claims.finish(both.db, held.claim, "succeeded", {}) == "succeeded"
     found = samples(both.db.read(lambda c: list(_catalog_metrics(c))))
     assert found["runnel_schedule_last_success_seconds", "often"] >= 0
 

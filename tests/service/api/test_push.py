@@ -200,7 +200,7 @@ WRONG: dict[str, tuple[Any, dict[str, str], int, str, str]] = {
         LINES | {"Content-Encoding": "gzip"},
         422,
         "EVENTS_MALFORMED",
-        "ends in the middle",
+        "ends too early",
     ),
     "packed otherwise": ("{}", JSON | {"Content-Encoding": "br"}, 415, "EVENTS_MEDIA_TYPE", "gzip"),
     "a form": (

@@ -1,7 +1,7 @@
 """Runs over HTTP: asked for, listed, stopped, repeated; and keys that let a request be sent twice."""
 
 import threading
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import date
 from typing import Any
 
@@ -9,7 +9,8 @@ import pytest
 
 from runnel.errors import Mistake
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_queue, schedules, workers
+from runnel.lake.control import run_claims, run_queue, schedules, workers
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.lake.flow_state import runs
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest
@@ -20,12 +21,12 @@ from tests.service.api.api_server import Api
 def finish(api: Api, state: str = "succeeded", **outcome: Any) -> str:
     """Let a worker take the next run and end it; return its id."""
     db = api.lake.store.db
-    taken = run_queue.claim(db, "w1")
+    taken = run_claims.claim(db, "w1")
     assert taken is not None
     runs.start(db, taken.run, taken.branch, taken.author, {"tables": ["ods.orders"]})
     step = {"table": "ods.orders", "action": "full", "state": state, "rows": 3, "seconds": 0.1, "reason": "new"}
     runs.finish(db, taken.run, state, None, {"steps": [step]})
-    run_queue.finish(db, taken.claim, state, {"steps": [step], **outcome})
+    run_claims.finish(db, taken.claim, state, {"steps": [step], **outcome})
     return taken.id
 
 
@@ -59,7 +60,7 @@ def test_every_field_of_a_request_arrives(api: Api) -> None:
     api.post("/backfills", backfill.to_backfill_body(2), 202)
     entries = api.lake.store.db.read(lambda connection: run_queue.list_entries(connection))
     requests = {entry.request for entry in entries}
-    assert requests == {run, *(backfill.for_chunk(replace(part, is_start=True)) for part in days.chunks(2))}
+    assert requests == {run, *(backfill.for_chunk(part) for part in days.chunks(2))}
 
 
 def test_a_run_that_cannot_wait_is_refused_where_nobody_is_there(api: Api) -> None:
@@ -120,7 +121,7 @@ ANSWERS: dict[str, tuple[WorkerRequest, str]] = {
 
 @pytest.mark.parametrize(("request_", "command"), ANSWERS.values(), ids=ANSWERS)
 def test_only_runs_are_repeated(api: Api, request_: WorkerRequest, command: str) -> None:
-    entry = run_queue.submit(api.lake.store.db, run_queue.QueueRequest(request_, "ada"))
+    entry = run_queue.submit(api.lake.store.db, QueueRequest(request_, "ada"))
     assert entry is not None
     run_queue.cancel(api.lake.store.db, entry)
     refused = api.post(f"/runs/{entry}/retry", expected=422)

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client.samples import Sample
 
 from runnel.lake.catalog.database import format_time
-from runnel.lake.control import alarms, run_queue, schedules, workers
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import alarms, run_claims, run_queue, schedules, workers
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.lake.control.schedules import list_schedules
 from runnel.lake.store import Store
 from runnel.project.inspection.schedule_list import build_schedule_status
@@ -186,8 +186,8 @@ def append(store: Store, *numbers: int) -> None:
 
 def done(store: Store) -> None:
     """Let what is queued have been run."""
-    while (held := run_queue.claim(store.db, "w1")) is not None:
-        run_queue.finish(store.db, held.claim, "succeeded", {})
+    while (held := run_claims.claim(store.db, "w1")) is not None:
+        run_claims.finish(store.db, held.claim, "succeeded", {})
 
 
 def test_a_change_is_followed_once_the_run_before_has_ended(store: Store, changes: Callable[..., Scheduler]) -> None:
@@ -237,8 +237,8 @@ BROKEN: dict[str, tuple[dict[str, object], str]] = {
         {"on_change": ["ods.orders"], "branch": "nowhere"},
         "'nowhere' is no branch, tag or commit",
     ),
-    "a day that never comes": ({"cron": "0 0 31 2 *"}, "nobody can say when it is due, cron '0 0 31 2 *' in UTC: "),
-    "a zone that nobody knows": ({"cron": "0 2 * * *", "tz": "Mars/Base"}, "nobody can say when it is due"),
+    "a day that never comes": ({"cron": "0 0 31 2 *"}, "can't compute when it is due, cron '0 0 31 2 *' in UTC: "),
+    "a zone that nobody knows": ({"cron": "0 2 * * *", "tz": "Mars/Base"}, "can't compute when it is due"),
     "an interval of another version": ({"every": "1 fortnight"}, "'1 fortnight' is not a duration"),
     "a priority that is no number": ({"every": "1 hour", "priority": "high"}, "ValueError: invalid literal"),
 }
@@ -288,7 +288,7 @@ def test_one_that_cannot_be_read_is_shown_as_broken(store: Store) -> None:
         for line in store.db.read(lambda c: [build_schedule_status(c, one, clock()) for one in list_schedules(c)])
     }
     figures = {(one.name, *one.labels.values()): one.value for one in _samples(store)}
-    assert lines["never"].next_at is None and "nobody can say when" in str(lines["never"].problem)
+    assert lines["never"].next_at is None and "can't compute when" in str(lines["never"].problem)
     assert (figures["runnel_schedule_broken", "never"], figures["runnel_schedule_broken", "nightly"]) == (1, 0)
 
 

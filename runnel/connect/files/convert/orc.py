@@ -18,6 +18,6 @@ def to_parquet(file: LocalFile, scratch: ScratchFiles) -> LocalFile:
             for number in range(orc_file.nstripes):
                 writer.write_batch(orc_file.read_stripe(number))
     except (pa.ArrowException, OSError, ValueError) as error:
-        what = f"{file.name} is not a whole ORC file: {str(error).splitlines()[0]}"
+        what = f"{file.name} is not a complete ORC file: {str(error).splitlines()[0]}"
         raise Mistake("LOAD_NOT_ORC", what, at=file.name, fix="copy or write it again") from error
     return scratch.replace_file(file, target)

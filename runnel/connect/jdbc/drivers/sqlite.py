@@ -145,7 +145,9 @@ class SqliteDatabase(SourceDatabase):
             return f"({value} - {overlap})"
         time_facts = self.fetch_row(f"SELECT julianday({value}), length({value}), instr({value}, 'T')")
         if time_facts[0] is None or not value.startswith("'"):
-            what = f"`overlap` is {overlap}, but the watermark `{column.name}` has the value {value}, which is no time"
+            what = (
+                f"`overlap` is {overlap}, but the watermark `{column.name}` has the value {value}, which is not a time"
+            )
             fix = "write overlap=100, a number, or leave it out"
             raise Mistake("SOURCE_OVERLAP", what, at=self.at, fix=fix)
         pattern = (

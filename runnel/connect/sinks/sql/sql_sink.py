@@ -63,7 +63,7 @@ class SqlSink:
         self._writer.begin()
         if self._read_commit(locks=True) != self._last_commit:
             what = f"another process wrote to `{self._writer.table}` meanwhile"
-            raise Conflict("SINK_LOST", what, fix="nothing: the next delivery goes on from there")
+            raise Conflict("SINK_LOST", what, fix="nothing: the next delivery continues from there")
         rows = self._write_rows(change, columns) if columns else 0
         failpoints.reach(failpoints.SENDING)
         self._write_commit(change.commit)
@@ -114,7 +114,7 @@ class SqlSink:
         )
         if row is not None:
             key_text = ", ".join(f"{name} = {value}" for name, value in zip(self._key, row, strict=False))
-            reason = "lacks a value" if None in row else "is that of several rows"
+            reason = "lacks a value" if None in row else "belongs to several rows"
             what = f"the key of the sink of `{change.table}` {reason}: {key_text}"
             fix = "name columns whose values identify a row: key=[...]"
             raise Mistake("SINK_KEY_VALUES", what, at=str(self._sink.place), fix=fix)

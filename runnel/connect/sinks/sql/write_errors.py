@@ -8,7 +8,7 @@ from runnel.errors import Mistake, RunnelError, Unreachable
 def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
     """Return the error of a database that does not answer or lost the connection."""
     what = f"{address.product_name} at {address} does not answer: {first_error_line(address, error)}"
-    fix = "look whether it runs, and whether this machine may reach it; the next run goes on"
+    fix = "check that it is running and that this machine can reach it; the next run continues"
     return Unreachable("SINK_UNREACHABLE", what, at=at, fix=fix)
 
 
@@ -29,7 +29,7 @@ class RowsRejected(RunnelError):
     """The database rejects the rows. `sql_state` is its SQLSTATE, if it has one."""
 
     def __init__(self, address: DatabaseAddress, error: BaseException, at: str, sql_state: str = "") -> None:
-        what = f"{address.product_name} at {address} does not take the rows: {first_error_line(address, error)}"
-        fix = "correct the table there, or drop it and let Runnel make it; the next run goes on"
+        what = f"{address.product_name} at {address} does not accept the rows: {first_error_line(address, error)}"
+        fix = "correct the table there, or drop it and let Runnel create it; the next run continues"
         super().__init__("SINK_DATABASE", what, at=at, fix=fix)
         self.sql_state = sql_state

@@ -5,6 +5,7 @@ writer: if another writer changed the same files meanwhile, the attempt is dropp
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from runnel.lake.iceberg.parquet_writer import TARGET_BYTES
 from runnel.lake.iceberg.snapshots import VersionEdit, stage_version
 from runnel.lake.iceberg.table_metadata import UnwritableTable, check_writable, load_metadata
 from runnel.lake.leases.pins import acquire_pin
-from runnel.lake.publish import CommitDraft, publish
+from runnel.lake.publish import CommitDraft, publish, retry_on_conflict
 from runnel.lake.scan.duckdb_types import DuckdbScanError
 from runnel.lake.upkeep.compact.file_selection import CompactionPlan, plan_compaction
 from runnel.lake.upkeep.compact.group_rewriter import rewrite_group
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
     from runnel.lake.store import Store
 
-ATTEMPTS = 20
+_ATTEMPTS = 20
 _QUARANTINE = "quarantine"
-_PER_SOURCE_FILE_NOTE = "left alone: its rows are kept apart by the files of its source, each of which replaces its own"
+_PER_SOURCE_FILE_NOTE = (
+    "skipped: its rows are stored separately for each source file, so that a file can replace its own rows"
+)
 
 
 @dataclass(frozen=True)
@@ -175,33 +178,33 @@ def _rewrite_groups(compaction: _TableCompaction, report_progress: Progress | No
 
 
 def _publish_compaction(compaction: _TableCompaction, rewritten: _RewrittenFiles, pin: str) -> CompactionResult:
+    result = None
+    with suppress(VersionConflict):
+        result = retry_on_conflict(lambda: _publish_once(compaction, rewritten, pin), _ATTEMPTS)
+    conflict_note = "another process changed the same files in the meantime; try again later"
+    return result or CompactionResult(str(compaction.table), None, note=conflict_note)
+
+
+def _publish_once(compaction: _TableCompaction, rewritten: _RewrittenFiles, pin: str) -> CompactionResult | None:
+    """Publish onto the current version; return None if the rewritten files have changed."""
     store, branch, table, plan = compaction.store, compaction.branch, compaction.table, compaction.plan
-    conflict_result = CompactionResult(
-        str(table), None, note="somebody else changed the same files meanwhile; try again later"
+    version = _read_current_version(store, branch, table)
+    removed_entries = _find_removed_entries(compaction, version)
+    if version is None or removed_entries is None:
+        return None
+    edit = VersionEdit(
+        rewritten.files,
+        removed_entries,
+        is_rewrite=True,
+        sequence=max((entry.sequence for entry in plan.replaced_files), default=None),
+        rewrites_manifests=plan.merges_manifests,
     )
-    for _ in range(ATTEMPTS):
-        version = _read_current_version(store, branch, table)
-        removed_entries = _find_removed_entries(compaction, version)
-        if version is None or removed_entries is None:
-            return conflict_result
-        sequence = max((entry.sequence for entry in plan.replaced_files), default=None)
-        edit = VersionEdit(
-            rewritten.files,
-            removed_entries,
-            is_rewrite=True,
-            sequence=sequence,
-            rewrites_manifests=plan.merges_manifests,
-        )
-        staged = stage_version(store, version.location, edit)
-        failpoints.reach(failpoints.COMPACT_STAGED)
-        change = CommitChange(table, version.location, staged, version.content, {"replaces": dict(rewritten.replaces)})
-        message = f"compact {table}: {len(plan.replaced_files)} files into {len(rewritten.files)}"
-        try:
-            commit = publish(store.db, CommitDraft(branch, message, store.author, (change,), kind="compact", pin=pin))
-        except VersionConflict:
-            continue
-        return _build_result(compaction, rewritten, commit.id, version.location, staged)
-    return conflict_result
+    staged = stage_version(store, version.location, edit)
+    failpoints.reach(failpoints.COMPACT_STAGED)
+    change = CommitChange(table, version.location, staged, version.content, {"replaces": dict(rewritten.replaces)})
+    message = f"compact {table}: {len(plan.replaced_files)} files into {len(rewritten.files)}"
+    commit = publish(store.db, CommitDraft(branch, message, store.author, (change,), kind="compact", pin=pin))
+    return _build_result(compaction, rewritten, commit.id, version.location, staged)
 
 
 def _read_current_version(store: "Store", branch: str, table: "TableName") -> TableVersion | None:

@@ -36,7 +36,7 @@ def refuse_rows_in_log(store: "Store", table: TableName, condition: Condition) -
         if erasure.is_empty:
             return
     what = (
-        f"`{table}` follows from its log `{log}`, which {reason}: the next run would restore them; nothing was erased"
+        f"`{table}` is built from its log `{log}`, which {reason}: the next run would restore them; nothing was erased"
     )
     raise Mistake("ERASE_LOG", what, fix=f"runnel erase {log} --where ... first, then erase from `{table}`")
 

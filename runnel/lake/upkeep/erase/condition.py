@@ -158,10 +158,10 @@ class _DuckdbRenderer:
         if not isinstance(node.this, exp.Column) or not isinstance(pattern, exp.Literal) or not pattern.is_string:
             raise self.unsupported_error(node)
         if not isinstance(self.find_field(node.this).field_type, StringType):
-            raise _condition_error(f"`{node.this.name}` is no string: like can't be asked of it")
+            raise _condition_error(f"`{node.this.name}` is not a string: like compares only strings")
         if re.search(r"\\(?![%_\\])", re.sub(r"\\\\", "", pattern.this)):
             raise _condition_error(
-                f"in the pattern {quote_value(pattern.this)} a backslash stands before neither %, _ nor \\"
+                f"in the pattern {quote_value(pattern.this)} a backslash is not followed by %, _ or \\"
             )
         return f"({quote_identifier(self.find_field(node.this).name)} LIKE {quote_literal(pattern.this)} ESCAPE '\\')"
 
@@ -255,7 +255,8 @@ class _DuckdbRenderer:
     def unsupported_error(self, node: exp.Expr) -> Mistake:
         hint = "write a quote inside a string as \\'" if isinstance(node, exp.Concat) else None
         return _condition_error(
-            f"{quote_value(node.sql(dialect='spark', comments=False))} can't stand in the condition of an erasure", hint
+            f"{quote_value(node.sql(dialect='spark', comments=False))} is not allowed in the condition of an erasure",
+            hint,
         )
 
 

@@ -77,4 +77,4 @@ def _describe_fix(table: TableName, stream_tables: set[TableName]) -> str:
     rerun_command = (
         f"runnel stream reset {table} and runnel run {table}" if table in stream_tables else f"runnel run {table}"
     )
-    return f"{rerun_command} for what it is now; runnel erase {table} --where ... for its older versions"
+    return f"{rerun_command} for its current rows; runnel erase {table} --where ... for its older versions"

@@ -17,6 +17,7 @@ from runnel.lake import failpoints
 from runnel.lake.iceberg import manifests, table_metadata
 from runnel.lake.leases import expiry
 from runnel.lake.leases.pins import acquire_pin
+from runnel.lake.publish import retry_on_conflict
 from runnel.lake.upkeep.erase.change_log_check import refuse_rows_in_log
 from runnel.lake.upkeep.erase.condition import parse_condition
 from runnel.lake.upkeep.erase.derived_tables import DerivedTable, find_derived_tables, find_sinks
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-ATTEMPTS = 20
+_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
@@ -117,19 +118,20 @@ def erase(
 
 
 def _run_erasure(store: "Store", erasure: Erasure, pin: str, *, dry_run: bool) -> ErasureResult:
-    for _ in range(ATTEMPTS):
+    def erase_once() -> ErasureResult:
         erasure.find_affected_versions()
         if dry_run or erasure.is_empty:
             return _build_result(erasure, dry_run=dry_run)
         erasure.stage_versions()
         failpoints.reach(failpoints.ERASE_STAGED)
-        try:
-            published = publish_erasure(store, erasure, pin)
-        except NewVersionAppeared:
-            continue
+        published = publish_erasure(store, erasure, pin)
         return _build_result(erasure, published=_delete_old_files(store, erasure, published))
-    what = f"`{erasure.table}` is written so often that its versions could not be caught up with"
-    raise RunnelError("ERASE_BUSY", what, fix="try again")
+
+    try:
+        return retry_on_conflict(erase_once, _ATTEMPTS, NewVersionAppeared)
+    except NewVersionAppeared:
+        what = f"`{erasure.table}` is written to so often that the erasure could not keep up with its new versions"
+        raise RunnelError("ERASE_BUSY", what, fix="try again") from None
 
 
 def _erase_quarantine(
@@ -148,7 +150,7 @@ def _erase_quarantine(
             rows = _run_erasure(
                 store, Erasure(store, name, record_condition, report_progress), pin, dry_run=dry_run
             ).copies
-    fix = f"look with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
+    fix = f"inspect them with runnel quarantine {table} --raw, then runnel erase {name} --where \"raw like '...'\""
     return ErasedQuarantine(str(name), rows, untestable_count, fix if untestable_count else None)
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.names import TableName
 
-Replacements = Mapping[str, DataFile | None]
-
 
 class Erasure:
     """An erasure of rows from a table."""
@@ -131,9 +129,10 @@ class Erasure:
             raise RunnelError(
                 "ERASE_OUTSIDE_FILE",
                 f"{join_names([normalize_location(path) for path in sorted(outside_paths)])} "
-                "hold rows to be erased, but were registered in "
-                "place and are not Runnel's to change",
-                fix="bring them in with `runnel compact --force`, let gc expire the commits that hold them, then erase",
+                "hold rows to be erased, but were registered in place, "
+                "and Runnel does not change files that it did not write",
+                fix="copy them into the lake with `runnel compact --force`, "
+                "let gc expire the commits that hold them, then erase",
             )
         if not self.is_empty:
             self._collect_touched_files()
@@ -435,5 +434,5 @@ def _iter_entries(version: LoadedVersion) -> Iterator[FileEntry]:
 
 
 def _needs_spark_error(what: str) -> RunnelError:
-    fix = "rewrite the table's files with Spark, let gc remove the versions before, then erase"
+    fix = "rewrite the table's files with Spark, let gc remove the earlier versions, then erase"
     return RunnelError("ERASE_NEEDS_SPARK", f"can't erase: {what}", fix=fix)

@@ -58,7 +58,8 @@ def strip_rows(
         if written.num_rows != rows_left:
             raise CorruptData(
                 "ERASE_ROWS",
-                f"{normalize_location(entry.path)} was to keep {rows_left} rows, but {written.num_rows} were written",
+                f"{normalize_location(entry.path)} should have kept {rows_left} rows, "
+                f"but {written.num_rows} were written",
             )
         new_file = build_data_file(
             _use_file_schema(metadata, entry, source), location, written, len(output), entry.file.partition

@@ -158,7 +158,7 @@ def _record_commit(store: "Store", connection: Connection, target: Branch, commi
 
 def _check_pin(connection: Connection, pin: str) -> None:
     if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == pin)).first() is None:
-        what = "this erasure was stopped for so long that its lease ended; nothing was erased"
+        what = "this erasure was paused for so long that its lease expired; nothing was erased"
         raise RunnelError("ERASE_LEASE_LOST", what, fix="run it again")
 
 
@@ -189,7 +189,7 @@ def _delete_files(store: "Store", paths: list[str]) -> int:
                     store.io.delete(path)
             except OSError as error:
                 what = (
-                    f"{normalize_location(path)} holds erased rows or tells of them, "
+                    f"{normalize_location(path)} holds erased rows or their metadata, "
                     f"but can't be deleted: {error.strerror or error}"
                 )
                 raise RunnelError(

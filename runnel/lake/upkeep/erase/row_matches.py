@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DecimalType, DoubleType, IcebergType, LongType, NestedField
 
-from runnel.errors import Conflict, Mistake, find_nearest
+from runnel.errors import Conflict, Mistake, did_you_mean
 from runnel.lake.iceberg.file_io import normalize_location
 from runnel.lake.iceberg.manifests import FileEntry
 from runnel.lake.iceberg.table_properties import is_file_table
@@ -268,11 +268,11 @@ def _ambiguous_column_error(name: str) -> Conflict:
     return Conflict(
         "ERASE_COLUMN_AMBIGUOUS",
         f"the column `{name}` is not the same one in all versions: it was dropped and added again, or spelled twice",
-        fix="name another column in the condition, or rename it on the branches where it is another one",
+        fix="name another column in the condition, or rename it on the branches where it is a different column",
     )
 
 
 def _unknown_column_error(name: str, versions: Sequence[LoadedVersion]) -> Mistake:
-    close = find_nearest(name, versions[0].metadata.schema().column_names) if versions else None
-    what = f"no version of the table has a column `{name}`" + (f"; close: `{close}`" if close else "")
+    column_names = versions[0].metadata.schema().column_names if versions else ()
+    what = f"no version of the table has a column `{name}`" + did_you_mean(name, column_names)
     return Mistake("ERASE_COLUMN_UNKNOWN", what, fix="`runnel table NAME` lists its columns")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
-RESTORE = "restore the file from a backup; or let the commits go: runnel gc after their retention has ended"
+RESTORE = "restore the file from a backup; or run `runnel gc` once the retention of the commits has ended"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
+from runnel.errors import plural
 from runnel.lake.flow_state.streams import list_checkpoint_folders
 from runnel.lake.history.adopt import find_outside_changes
 from runnel.lake.history.branches import list_branches
@@ -141,7 +142,7 @@ def _build_dangling_finding(row: CatalogRow) -> FsckFinding:
     return FsckFinding(
         "error" if row.is_ours else "warning",
         "FSCK_DANGLING_ROW",
-        f"the catalog has `{row.table}` on `{row.catalog}` at a file that is gone",
+        f"the catalog points `{row.table}` on `{row.catalog}` to a file that is gone",
         normalize_path(row.location),
         (row.table,),
         fix="restore the file from a backup, or revert the table to a commit that can be read",
@@ -160,7 +161,7 @@ def _find_ended_leases(store: "Store", connection: Connection) -> Iterator[FsckF
     pins, slots = expiry.find_expired(store.db, connection, store.db.now(connection))
     for kind, names in (("pin", pins), ("slot", slots)):
         if names:
-            what = f"{len(names)} {kind}{'s' if len(names) > 1 else ''} of processes that have ended: {names[0]}"
+            what = f"{plural(len(names), kind)} of processes that have ended: {names[0]}"
             yield FsckFinding("info", "FSCK_LEASES", what, fix="`runnel gc` removes them")
 
 
@@ -186,7 +187,7 @@ def _find_orphans(store: "Store", checker: ContentChecker, grace_seconds: float)
 def _iter_orphan_findings(orphans: list[StoredFile]) -> Iterator[FsckFinding]:
     if orphans:
         size = sum(stored.bytes for stored in orphans)
-        what = f"{len(orphans):,} files with {size:,} bytes are needed by nothing, such as {orphans[0].path}"
+        what = f"{len(orphans):,} files with {size:,} bytes are not in use, such as {orphans[0].path}"
         yield FsckFinding(
             "info", "FSCK_ORPHANS", what, orphans[0].path, fix="`runnel gc` removes them after its grace period"
         )

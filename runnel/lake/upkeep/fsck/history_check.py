@@ -96,7 +96,7 @@ def _check_changes(connection: Connection) -> Iterator[FsckFinding]:
                     )
                     yield _build_error("FSCK_CHANGE", what, row.commit_id, table=table)
                 if (row.after is None) != (row.content is None):
-                    what = f"commit {row.commit_id} does not say whose rows `{table}` has"
+                    what = f"commit {row.commit_id} does not record the content of `{table}`"
                     yield _build_error("FSCK_CHANGE", what, row.commit_id, table=table)
                 expected_location = row.after
     yield from _check_stray_changes(connection)
@@ -122,7 +122,10 @@ def _check_stray_changes(connection: Connection) -> Iterator[FsckFinding]:
         schema.changes.outerjoin(schema.commits, same_commit)
     )
     for row in connection.execute(query.where(commits.id.is_(None))):
-        what = f"a change of `{row.table_name}` belongs to commit {row.commit_id}, which is not there or elsewhere"
+        what = (
+            f"a change of `{row.table_name}` belongs to commit {row.commit_id}, "
+            "which does not exist or is elsewhere in the history"
+        )
         yield _build_error("FSCK_CHANGE", what, row.commit_id, table=row.table_name)
 
 

@@ -50,7 +50,7 @@ def make_lease_check(pin: str) -> LeaseCheck:
     def check_lease(connection: Connection) -> None:
         lock_lake(connection)
         if connection.execute(sa.select(schema.pins.c.id).where(schema.pins.c.id == pin)).first() is None:
-            what = "this gc was stopped for so long that its lease ended; what it has not deleted is still there"
+            what = "this gc was paused for so long that its lease expired; the files that it has not deleted yet remain"
             raise RunnelError("GC_LEASE_LOST", what, fix="run it again")
 
     return check_lease

@@ -167,7 +167,7 @@ class MetadataRewriter:
         """Rewrite a file of position deletes, which name the data files that they apply to."""
         if path not in self._deletes:
             if kind.upper() != "PARQUET" or not self.move.applies_to(path):
-                what = f"{path} holds deletes of rows in a form that can't be moved"
+                what = f"{path} holds row deletes in a format that can't be moved"
                 raise RunnelError("RELOCATE_DELETES", what, fix="move the folder back, and compact the table first")
             self._deletes[path] = self._rewrite_deletes(path)
         return self._deletes[path]

@@ -212,7 +212,7 @@ class NameResolver:
                 self.add_value(name, value, kind="default")
 
     def is_runnel_decorator(self, chain: tuple[str, ...]) -> bool:
-        """Tell whether a decorator is Runnel's own: the task already holds its options."""
+        """Return whether a decorator is Runnel's own: the task already holds its options."""
         if not chain or chain[0] not in self.globals:
             return chain[-1:] == ("task",)  # imported inside a function that declares tasks
         value = self.globals[chain[0]]

@@ -178,7 +178,7 @@ def _percent_rank_cume_dist(call: FunctionCall) -> TypedExpression:
 def _ntile(call: FunctionCall) -> TypedExpression:
     (bucket_count,) = call.translate_arguments(1)
     if require_int_literal(bucket_count, "a count") < 1:
-        raise Untranslatable("such a count")
+        raise Untranslatable("ntile with fewer than one bucket")
     return call.result(cast(f"ntile({bucket_count.literal}){call.over}", INT), INT, bucket_count)
 
 

@@ -147,7 +147,7 @@ def _array_min_max(call: FunctionCall) -> TypedExpression:
 def _array_join(call: FunctionCall) -> TypedExpression:
     value, separator = call.translate_arguments(2)
     if _element_type(value).kind != "string":
-        raise Untranslatable("array_join of these")
+        raise Untranslatable(f"array_join of {value.type}")
     sql = f"array_to_string({value.sql}, {quote_string(require_string_literal(separator, 'a separator'))})"
     return call.result(f"(CASE WHEN {value.sql} IS NOT NULL THEN coalesce({sql}, '') END)", STRING, value, separator)
 
@@ -159,7 +159,7 @@ def _transform_filter(call: FunctionCall) -> TypedExpression:
         or not isinstance(call.argument_nodes[1], exp.Lambda)
         or len(call.argument_nodes[1].expressions) != 1
     ):
-        raise Untranslatable(f"{call.name} with such a function")
+        raise Untranslatable(f"{call.name} with this function")
     values = call.translator.translate(call.argument_nodes[0], call.scope)
     element = _element_type(values)
     variable = call.argument_nodes[1].expressions[0].name

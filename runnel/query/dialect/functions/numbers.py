@@ -71,7 +71,7 @@ def _round(call: FunctionCall) -> TypedExpression:
     places = require_int_literal(values[1], "a number of places") if len(values) == 2 else 0
     name_arguments = (value, str(places))
     if places < 0:
-        raise Untranslatable("round to tens")
+        raise Untranslatable("round to a negative number of places")
     if value.type.is_integral:
         return call.result(value.sql, value.type, *name_arguments)
     source_type = value.type
@@ -93,7 +93,7 @@ def _modulo(call: FunctionCall) -> TypedExpression:
 def _positive_modulo(call: FunctionCall) -> TypedExpression:
     left, right = call.translate_arguments(2)
     if not (left.type.is_integral and right.type.is_integral):
-        raise Untranslatable("pmod of these")
+        raise Untranslatable(f"pmod of {left.type} and {right.type}")
     (a, b), to = unify_types([left, right])
     return call.result(f"(CASE WHEN {a} % {b} < 0 THEN ({a} % {b} + {b}) % {b} ELSE {a} % {b} END)", to, left, right)
 
@@ -104,7 +104,7 @@ def _try_divide(call: FunctionCall) -> TypedExpression:
     if not (left.type.is_integral or left.type.kind == "double") or not (
         right.type.is_integral or right.type.kind == "double"
     ):
-        raise Untranslatable("try_divide of these")
+        raise Untranslatable(f"try_divide of {left.type} and {right.type}")
     sql = f"({cast_implicitly(left, DOUBLE)} / {cast_implicitly(right, DOUBLE)})"
     return call.result(f"(CASE WHEN {right.sql} = 0 THEN NULL ELSE {sql} END)", DOUBLE, left, right)
 

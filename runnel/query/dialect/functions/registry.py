@@ -78,5 +78,5 @@ def require_string_literal(value: TypedExpression, what: str) -> str:
 def require_kind(value: TypedExpression, *kinds: str) -> str:
     """Return the DuckDB SQL of a value; raise if its type is not one of `kinds`."""
     if value.type.kind not in kinds:
-        raise Untranslatable(f"a {value.type} here")
+        raise Untranslatable(f"an argument of type {value.type}")
     return value.sql

@@ -59,7 +59,7 @@ def _substring(call: FunctionCall) -> TypedExpression:
 def substring_sql(subject: str, start: int, count: int | None) -> str:
     """Return the SQL of a substring; a negative start counts from the end, and may lie before the beginning."""
     if count is not None and (count < 0 or count > _MAX_LENGTH):
-        raise Untranslatable("such a length")
+        raise Untranslatable("substring with a negative or very large length")
     tail = "" if count is None else f", {count}"
     if start >= 0:
         return f"substring({subject}, {max(start, 1)}{tail})"
@@ -77,7 +77,7 @@ def _left_right(call: FunctionCall) -> TypedExpression:
     value, count_value = call.translate_arguments(2)
     count = require_int_literal(count_value, "a length")
     if count < 0:
-        raise Untranslatable("such a length")
+        raise Untranslatable(f"{call.name} with a negative length")
     return call.result(f"{call.name}({require_kind(value, 'string')}, {count})", STRING, value, count_value)
 
 
@@ -139,7 +139,7 @@ def _pad(call: FunctionCall) -> TypedExpression:
     size = require_int_literal(values[1], "a length")
     fill = require_string_literal(values[2], "a filling") if len(values) == 3 else " "
     if size < 0 or not fill:
-        raise Untranslatable("such a padding")
+        raise Untranslatable(f"{call.name} with a negative length or without characters to fill with")
     name_arguments = values if len(values) == 3 else [*values, " "]
     return call.result(
         f"{call.name}({require_kind(values[0], 'string')}, {size}, {quote_string(fill)})", STRING, *name_arguments
@@ -150,7 +150,7 @@ def _pad(call: FunctionCall) -> TypedExpression:
 def _repeat(call: FunctionCall) -> TypedExpression:
     value, times = call.translate_arguments(2)
     if not 0 <= require_int_literal(times, "a count") <= 1000:
-        raise Untranslatable("such a count")
+        raise Untranslatable("repeat with a negative or very large count")
     return call.result(f"repeat({require_kind(value, 'string')}, {times.literal})", STRING, value, times)
 
 
@@ -179,7 +179,7 @@ def _split(call: FunctionCall) -> TypedExpression:
 def _split_part(call: FunctionCall) -> TypedExpression:
     value, separator, number = call.translate_arguments(3)
     if require_int_literal(number, "a part") < 1 or not require_string_literal(separator, "a separator"):
-        raise Untranslatable("such a part")
+        raise Untranslatable("split_part with a part before the first, or without a separator")
     sql = f"split_part({require_kind(value, 'string')}, {separator.sql}, {number.literal})"
     return call.result(sql, STRING, value, separator, number)
 
@@ -244,7 +244,7 @@ def _regexp_replace(call: FunctionCall) -> TypedExpression:
     regex = patterns.translate_regex(require_string_literal(pattern, "a pattern"), consuming=True)
     replacement = require_string_literal(new, "a replacement")
     if not regex or "$" in replacement or "\\" in replacement or patterns.can_match_empty(regex):
-        raise Untranslatable("such a replacement")
+        raise Untranslatable("regexp_replace with this pattern or replacement")
     sql = f"regexp_replace({require_kind(value, 'string')}, {quote_string(regex)}, {quote_string(replacement)}, 'g')"
     return call.result(sql, STRING, value, pattern, new, "1")
 

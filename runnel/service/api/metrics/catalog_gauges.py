@@ -36,14 +36,14 @@ class CatalogGauges(Collector):
         """Yield all gauges."""
         started_at, failed_gauge = (
             time.perf_counter(),
-            _new_gauge("runnel_scrape_failed", "1 where figures are missing", ["part"]),
+            _new_gauge("runnel_scrape_failed", "1 if figures are missing", ["part"]),
         )
         for section, read_metrics in _SECTIONS.items():
             metrics, has_failed = _try_read_metrics(read_metrics, self._lake)
             yield from metrics
             failed_gauge.add_metric([section], float(has_failed))
         yield failed_gauge
-        duration_gauge = GaugeMetricFamily("runnel_scrape_seconds", "Seconds that these figures took")
+        duration_gauge = GaugeMetricFamily("runnel_scrape_seconds", "Seconds that it took to collect these figures")
         duration_gauge.add_metric([], time.perf_counter() - started_at)
         yield duration_gauge
 
@@ -79,7 +79,7 @@ def _catalog_metrics(connection: "Connection") -> Iterator[Metric]:
 
 
 def _alarm_metrics(connection: "Connection", _now: datetime) -> Iterator[Metric]:
-    gauge = _new_gauge("runnel_alarms", "What is wrong now", ["level"])
+    gauge = _new_gauge("runnel_alarms", "Open alarms", ["level"])
     levels = [alarm.level for alarm in alarms.read_alarms(connection)]
     for name in _LEVELS:
         gauge.add_metric([name], levels.count(name))
@@ -87,17 +87,17 @@ def _alarm_metrics(connection: "Connection", _now: datetime) -> Iterator[Metric]
 
 
 def _queue_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]:
-    depth = _new_gauge("runnel_queue_entries", "Runs that wait or go on", ["state"])
+    depth = _new_gauge("runnel_queue_entries", "Queued and running runs", ["state"])
     for state, number in change_signal.count_open_requests(connection).items():
         depth.add_metric([state], number)
     yield depth
-    oldest = _new_gauge("runnel_queue_oldest_seconds", "How long the run has waited that waits longest")
+    oldest = _new_gauge("runnel_queue_oldest_seconds", "Longest time that a queued run has waited")
     oldest.add_metric(
         [],
         max((_age_seconds(now, queued_at) for queued_at in change_signal.list_waiting_since(connection)), default=0.0),
     )
     yield oldest
-    ended = _new_gauge("runnel_runs", "Runs that the catalog remembers, by how they ended", ["state"])
+    ended = _new_gauge("runnel_runs", "Runs in the catalog, by state", ["state"])
     for state, number in change_signal.count_runs_by_state(connection).items():
         ended.add_metric([state], number)
     yield ended
@@ -105,14 +105,14 @@ def _queue_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]:
 
 def _worker_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]:
     label_names = ["worker", "kind"]
-    ages = _new_gauge("runnel_worker_beat_seconds", "Seconds since it was heard of", label_names)
-    memory = _new_gauge("runnel_worker_memory_bytes", "Resident memory, that of its Spark included", label_names)
-    busy = _new_gauge("runnel_worker_runs", "Runs that it is at", label_names)
-    capacity = _new_gauge("runnel_worker_parallel", "Runs that it takes at a time", label_names)
+    ages = _new_gauge("runnel_worker_beat_seconds", "Seconds since its last heartbeat", label_names)
+    memory = _new_gauge("runnel_worker_memory_bytes", "Resident memory, including its Spark", label_names)
+    busy = _new_gauge("runnel_worker_runs", "Runs that it is computing", label_names)
+    capacity = _new_gauge("runnel_worker_parallel", "Runs that it computes at a time, at most", label_names)
     problems = _new_gauge(
-        "runnel_worker_problems", "Parts of it that fail now; `runnel status` names them", label_names
+        "runnel_worker_problems", "Parts of it that are failing; `runnel status` names them", label_names
     )
-    counts = _new_gauge("runnel_workers", "Processes that are there", ["kind", "state"])
+    counts = _new_gauge("runnel_workers", "Running processes", ["kind", "state"])
     present_workers = workers.list_alive(connection)
     for worker in present_workers:
         labels = [worker.id, worker.kind]
@@ -133,13 +133,13 @@ def _worker_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]
 
 def _schedule_metrics(connection: "Connection", now: datetime) -> Iterator[Metric]:
     label_names = ["schedule"]
-    lag = _new_gauge("runnel_schedule_lag_seconds", "How long its oldest time is due that is not queued", label_names)
-    paused = _new_gauge("runnel_schedule_paused", "1 where somebody paused it", label_names)
+    lag = _new_gauge("runnel_schedule_lag_seconds", "Age of its oldest due time that is not queued", label_names)
+    paused = _new_gauge("runnel_schedule_paused", "1 if it is paused", label_names)
     success_age = _new_gauge(
         "runnel_schedule_last_success_seconds", "Seconds since a run of it last succeeded", label_names
     )
     broken = _new_gauge(
-        "runnel_schedule_broken", "1 where its times can't be read, so that it queues nothing", label_names
+        "runnel_schedule_broken", "1 if its times can't be read, so that it queues nothing", label_names
     )
     success_times = change_signal.read_last_success(connection)
     for schedule in schedules.list_schedules(connection):
@@ -170,15 +170,15 @@ def _lag_seconds(schedule: "ScheduleRecord", now: datetime) -> float:
 
 _STREAM_GAUGES: "Mapping[str, tuple[str, Callable[[StreamHealth, datetime], float | None]]]" = {
     "behind_seconds": ("Age of the oldest change not read", lambda health, _: health.behind_seconds),
-    "rows_per_second": ("Rows that came in the last minute", lambda health, _: health.rows_per_second),
-    "running": ("1 where it goes on", lambda health, _: float(health.state in ("running", "waiting"))),
-    "failed": ("1 where it fails", lambda health, _: float(health.state == "failed")),
+    "rows_per_second": ("Rows that arrived in the last minute", lambda health, _: health.rows_per_second),
+    "running": ("1 if it is running", lambda health, _: float(health.state in ("running", "waiting"))),
+    "failed": ("1 if it is failing", lambda health, _: float(health.state == "failed")),
     "batch_age_seconds": ("Seconds since its last batch", lambda health, now: _age_seconds(now, health.batch_at)),
     "batch_seconds": ("How long a batch takes", lambda health, _: _to_seconds(health.batch_ms)),
     "delay_seconds": ("From an event's arrival to its commit", lambda health, _: _to_seconds(health.delay_ms)),
-    "state_rows": ("Rows that it remembers", lambda health, _: health.state_rows),
-    "state_bytes": ("Memory for what it remembers", lambda health, _: health.state_bytes),
-    "late_rows": ("Rows that came too late in the last minute", lambda health, _: health.late_rows),
+    "state_rows": ("Rows of its state", lambda health, _: health.state_rows),
+    "state_bytes": ("Memory of its state", lambda health, _: health.state_bytes),
+    "late_rows": ("Rows that arrived too late in the last minute", lambda health, _: health.late_rows),
     "set_aside_rows": ("Rows that were set aside in the last minute", lambda health, _: health.set_aside),
 }
 

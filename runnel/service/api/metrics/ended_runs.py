@@ -36,18 +36,21 @@ class EndedRunMetrics(Collector):
         self._lock = threading.Lock()
         registry = CollectorRegistry()
         self._registry = registry
-        self._ended_runs = Counter("runnel_runs_ended", "Runs that ended, by how", ["state"], registry=registry)
+        self._ended_runs = Counter("runnel_runs_ended", "Ended runs, by state", ["state"], registry=registry)
         self._run_seconds = Histogram(
             "runnel_run_seconds", "How long runs took", ["state"], buckets=_BUCKETS_SECONDS, registry=registry
         )
         self._wait_seconds = Histogram(
-            "runnel_queue_wait_seconds", "How long runs waited to be taken", buckets=_BUCKETS_SECONDS, registry=registry
+            "runnel_queue_wait_seconds",
+            "How long runs waited in the queue",
+            buckets=_BUCKETS_SECONDS,
+            registry=registry,
         )
         self._phase_seconds = Counter(
             "runnel_phase_seconds", "Where the time of runs went", ["phase"], registry=registry
         )
         self._steps = Counter(
-            "runnel_steps", "Steps of runs that ended, by how", ["action", "state"], registry=registry
+            "runnel_steps", "Steps of ended runs, by action and state", ["action", "state"], registry=registry
         )
 
     def describe(self) -> list[Metric]:

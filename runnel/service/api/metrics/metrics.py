@@ -30,7 +30,7 @@ class RequestMetricsMiddleware:
         label_names = ["method", "path", "status"]
         self._requests = Counter("runnel_http_requests", "Requests that were answered", label_names, registry=registry)
         self._seconds = Histogram(
-            "runnel_http_request_seconds", "Seconds until an answer began", label_names[:2], registry=registry
+            "runnel_http_request_seconds", "Seconds until the response started", label_names[:2], registry=registry
         )
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:

@@ -57,15 +57,15 @@ class AuthenticationMiddleware:
         scheme, _, secret = header.partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise _AccessDenied(
-                401, "TOKEN_MISSING", "this needs a token", "send the header Authorization: Bearer TOKEN"
+                401, "TOKEN_MISSING", "this request needs a token", "send the header Authorization: Bearer TOKEN"
             )
         if EVENTS_PATH.fullmatch(scope["path"]):
             token = await self._verify_cached(secret.strip())
         else:
             token = await to_thread.run_sync(self._verify_token, secret.strip())
         if token is None:
-            fix = "`runnel token create NAME` makes one"
-            raise _AccessDenied(401, "TOKEN_INVALID", "this token is not known, or was revoked", fix)
+            fix = "`runnel token create NAME` creates one"
+            raise _AccessDenied(401, "TOKEN_INVALID", "this token is unknown or was revoked", fix)
         return token
 
     def _verify_token(self, secret: str) -> Token | None:
@@ -103,7 +103,7 @@ class _AccessDenied(Mistake):
 def _check_scope(token: Token, scope: "Scope") -> None:
     """Refuse writes by tokens of scope `read`, and token management by all but scope `admin`."""
     if scope["path"].startswith(_TOKENS_PATH) and token.scope != tokens.ADMIN:
-        what = f"the token `{token.name}` may not make, see or revoke tokens"
+        what = f"the token `{token.name}` may not create, list or revoke tokens"
         raise _AccessDenied(403, "TOKEN_FORBIDDEN", what, f"use a token of scope {tokens.ADMIN}")
     if token.scope != tokens.READ or scope["method"] in _READ_METHODS or scope["path"] in _READ_ONLY_POSTS:
         return

@@ -36,7 +36,7 @@ def check_path(db: "Database", token: "Token", method: str, path: str, query: st
         return
     match = _TABLE_PATHS.fullmatch(path)
     if match is None and not _GENERAL_PATHS.fullmatch(path):
-        what = f"the token `{token.name}` may only see {_describe_limits(token)}, and this tells of more"
+        what = f"the token `{token.name}` may only see {_describe_limits(token)}, and this request covers more"
         raise Mistake(_CODE, what, fix="use a token without limits")
     if match is not None:
         check_tables(token, [match["table"] or match["files"]])
@@ -51,7 +51,7 @@ def check_tables(token: "Token", tables: Iterable[str]) -> None:
     forbidden = [table for table in tables if not token.can_see_table(table)]
     if forbidden:
         what = f"the token `{token.name}` may only see {_describe_limits(token)}, not {quote_value(forbidden[0])}"
-        raise Mistake(_CODE, what, fix="ask for those, or use another token")
+        raise Mistake(_CODE, what, fix="request those, or use another token")
 
 
 def check_ref(connection: "Connection", token: "Token", ref: str) -> None:
@@ -69,7 +69,7 @@ def check_ref(connection: "Connection", token: "Token", ref: str) -> None:
         if commit.id.startswith(ref) and any(commit.line == line and commit.seq <= seq for line, seq in ancestors):
             return
     what = f"the token `{token.name}` may only see {_describe_limits(token)}, not {quote_value(ref)}"
-    raise Mistake(_CODE, what, fix=f"ask for at={branch_name}, or for a commit of that branch by its id")
+    raise Mistake(_CODE, what, fix=f"request at={branch_name}, or a commit of that branch by its id")
 
 
 def _describe_limits(token: "Token") -> str:

@@ -78,13 +78,13 @@ def decompress(body: bytes) -> bytes:
     if len(decompressed) > MAX_BYTES:
         raise too_large_error()
     if not decompressor.eof:
-        raise _malformed_error("the body", "it is not gzip: it ends in the middle")
+        raise _malformed_error("the body", "it is not complete gzip: it ends too early")
     return decompressed
 
 
 def too_large_error() -> RunnelError:
     """Return the error for a body that is too large."""
-    what = f"the body of a request may have {MAX_BYTES // 2**20} MiB at most, also unpacked"
+    what = f"the body of a request may have {MAX_BYTES // 2**20} MiB at most, also after decompression"
     return RunnelError("EVENTS_TOO_LARGE", what, fix="send it in parts")
 
 
@@ -188,6 +188,6 @@ def _require_object(record: Any, location: str) -> dict[str, Any]:
 
 
 def _malformed_error(
-    location: str, reason: str, fix: str = "correct it; nothing of the request was taken"
+    location: str, reason: str, fix: str = "correct it; no event of the request was accepted"
 ) -> RunnelError:
     return RunnelError("EVENTS_MALFORMED", f"{location} can't be read: {reason}", at=location, fix=fix)

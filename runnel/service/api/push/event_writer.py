@@ -51,7 +51,7 @@ class EventWriter:
         receipt: asyncio.Future[PushReceipt] = loop.create_future()
         with self._condition:
             if self._pending_size > MAX_WAITING_CHARACTERS or self._is_ending:
-                what = "more events wait to be written than there is room for"
+                what = "too many events wait to be written"
                 raise Unreachable("INBOX_BUSY", what, fix="send them again in a moment")
             self._pending.append(_PendingParcel(parcel, size, loop, receipt))
             self._pending_size += size
@@ -78,7 +78,7 @@ class EventWriter:
                 outcomes = [error] * len(batch)
             except Exception as error:  # a defect must not end the thread: the waiting requests get the error
                 LOG.error("events could not be written", exc_info=error)
-                fix = "this is a defect of Runnel; nothing of the request was taken"
+                fix = "this is a defect of Runnel; no event of the request was accepted"
                 outcomes = [RunnelError("INTERNAL", f"unexpected {type(error).__name__}", fix=fix)] * len(batch)
             _resolve_all(batch, outcomes)
 

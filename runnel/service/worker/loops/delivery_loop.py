@@ -28,7 +28,9 @@ class DeliveryLoop(Loop):
             for delivery in deliveries:
                 problem = str(delivery.error) if delivery.error is not None else ""
                 if problem != self._reported_problems.get(delivery.sink, ""):
-                    self.report(f"{delivery.sink}: {problem}" if problem else f"{delivery.sink} is delivered to again")
+                    self.report(
+                        f"{delivery.sink}: {problem}" if problem else f"{delivery.sink} accepts deliveries again"
+                    )
                 self._reported_problems[delivery.sink] = problem
             self.mark_healthy()
             has_failed = any(delivery.error is not None for delivery in deliveries)

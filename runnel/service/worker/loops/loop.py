@@ -51,7 +51,7 @@ class Loop(ABC):
         """Clear the problem and reset the retry pause after successful work."""
         if self.problem is not None:
             self.problem = None
-            self.report(f"{self.name} goes on")
+            self.report(f"{self.name} continues")
             self.record_state("running", None)
         self._retry_seconds = SHORTEST_SECONDS
 
@@ -62,12 +62,12 @@ class Loop(ABC):
             except RunnelError as error:
                 self._handle_failure(error)
             except Exception as error:  # a bug must not end the other loops
-                LOG.error("%s met what nobody told", self.name, exc_info=error)
+                LOG.error("%s failed unexpectedly", self.name, exc_info=error)
                 wrapped_error = RunnelError("UP_PART_FAILED", f"{self.name}: {type(error).__name__}: {error}")
                 self._handle_failure(find_disk_full(error) or wrapped_error)
 
     def _handle_failure(self, error: RunnelError) -> None:
-        LOG.error("%s stumbled", self.name, exc_info=error)
+        LOG.error("%s failed", self.name, exc_info=error)
         if self.stop.is_set():
             return
         state = "waiting" if isinstance(error, Unreachable) else "failed"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runnel.declare.model.endpoints import Changes, Files, Kafka, Manual, Push
 from runnel.declare.model.flow import CONTINUOUS
 from runnel.declare.options.duration import parse_duration
-from runnel.errors import RunnelError, Unreachable
+from runnel.errors import RunnelError, Unreachable, plural
 from runnel.lake.flow_state import runs
 from runnel.lake.history.branches import get_branch as branch_of
 from runnel.lake.leases.pins import acquire_pin
@@ -72,7 +72,7 @@ class LoopSupervisor:
         for loop in self.loops:
             if loop.kind:
                 counts[loop.kind] = counts.get(loop.kind, 0) + 1
-        return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in counts.items())
+        return ", ".join(plural(number, kind) for kind, number in counts.items())
 
     def run(self) -> None:
         """Start all loops, and wait until told to stop."""
@@ -102,7 +102,7 @@ class LoopSupervisor:
                 return
             except Unreachable as error:
                 LOG.error("Spark did not start", exc_info=error)
-                self.context.report(f"Spark did not start, it is tried again: {error}")
+                self.context.report(f"Spark did not start; the worker tries again: {error}")
                 self.stop.wait(SHORTEST_SECONDS)
 
     def _restart_spark(self) -> None:
@@ -110,7 +110,7 @@ class LoopSupervisor:
         spark_provider = self.context.lake.spark_provider
         if spark_provider.session is None or running_session() is not None:
             return
-        self.context.report("Spark's process has ended; it is started again")
+        self.context.report("Spark's process has ended; the worker restarts it")
         spark_provider.drop()
         with suppress(RunnelError):  # a loop that needs Spark tries again and reports the error
             spark_provider.get()

@@ -44,8 +44,8 @@ class StreamLoop(Loop):
         except Exception as error:
             if running_session() is spark:
                 raise
-            what = f"Spark's Java process went away while it followed `{self._task.table}`"
-            fix = "nothing, it is started again; if it runs out of memory, raise spark.driver.memory"
+            what = f"Spark's Java process ended while it ran the stream of `{self._task.table}`"
+            fix = "nothing: the worker restarts it; if it runs out of memory, raise spark.driver.memory"
             raise Unreachable("SPARK_LOST", what, fix=fix) from error
 
     def _run_query(self) -> None:
@@ -84,7 +84,7 @@ class StreamLoop(Loop):
             if not missing:
                 return
             if not is_reported:
-                self.record_state("waiting", f"it reads {join_names(map(str, missing))}: nothing has come there yet")
+                self.record_state("waiting", f"it reads {join_names(map(str, missing))}, which has no data yet")
                 is_reported = True
             self.stop.wait(0.5)
 

@@ -105,7 +105,7 @@ def test_what_is_skipped_is_told(shop: Project) -> None:
 
 MISTAKES = {
     "unknown": (", sep=';'", "there is no option `sep`"),
-    "another format": (", row_tag='x'", "`row_tag` is about XML, but this is CSV"),
+    "another format": (", row_tag='x'", "`row_tag` applies only to XML, but this is CSV"),
     "delimiter": (", delimiter='12345'", "`delimiter` can't be '12345'"),
     "quote": (", quote='ab'", "`quote` can't be 'ab'"),
     "null": (", null=5", "`null` can't be '5'"),

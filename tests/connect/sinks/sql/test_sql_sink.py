@@ -163,7 +163,7 @@ def test_an_unreachable_database_fails_no_run_and_catches_up(
 
 MISTAKES = {
     "key unknown": ('mode="upsert", key=["idd"]', "has no column `idd`; close: `id`"),
-    "key not unique": ('mode="upsert", key=["amount"]', "is that of several rows: amount = 5.00"),
+    "key not unique": ('mode="upsert", key=["amount"]', "belongs to several rows: amount = 5.00"),
 }
 
 

@@ -151,7 +151,7 @@ def test_tables_that_were_computed_from_it_are_named(store: Store) -> None:
         )
         publish(store.db, CommitDraft("main", "run", "ada", changes))
     done = erase(store, EVENTS, ANN, dry_run=True)
-    fix = "runnel run {0} for what it is now; runnel erase {0} --where ... for its older versions"
+    fix = "runnel run {0} for its current rows; runnel erase {0} --where ... for its older versions"
     assert done.downstream == tuple(
         DerivedTable(name, ("main",), fix.format(name)) for name in ("dws.days", "dws.weeks")
     )
@@ -168,7 +168,7 @@ def test_its_quarantine_is_erased_and_what_can_t_be_told_is_counted(store: Store
     empty = quarantine.create(store, EVENTS)
     location = quarantine.append(store, empty, [aside(raw) for raw in raws])
     publish(store.db, CommitDraft("main", "set aside", "ada", (CommitChange(name, None, location),)))
-    fix = "look with runnel quarantine ods.events --raw, "
+    fix = "inspect them with runnel quarantine ods.events --raw, "
     fix += "then runnel erase quarantine.ods_events --where \"raw like '...'\""
     expected = ErasedQuarantine(str(name), 2, 1, fix)
     assert erase(store, EVENTS, ANN, dry_run=True).quarantine == expected

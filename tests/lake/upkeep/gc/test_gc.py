@@ -48,7 +48,7 @@ def replaced(store: Store, data: object, branch: str = "main") -> Commit:
     """Overwrite a table, so that the version before shares nothing with the new one."""
     base = store.state(branch)[ORDERS].location
     metadata = table_metadata.load_metadata(store, base)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(data))
+    made = parquet_writer.write_rows(store, metadata, data.to_batches())
     staged = snapshots.stage_version(
         store, base, snapshots.VersionEdit(added=made, removed=list(read_entries(store, metadata)))
     )
@@ -191,7 +191,7 @@ def test_an_open_write_keeps_what_it_staged_and_what_it_started_from(both: Store
     base = both.state()[ORDERS].location
     with acquire_pin(both.db, "write") as pin:
         made = parquet_writer.write_rows(
-            both, table_metadata.load_metadata(both, base), parquet_writer.split_into_batches(rows((2, "d1", 5)))
+            both, table_metadata.load_metadata(both, base), rows((2, "d1", 5)).to_batches()
         )
         staged = snapshots.stage_version(both, base, snapshots.VersionEdit(added=made))
         gc(both, AT_ONCE)
@@ -207,7 +207,7 @@ def test_a_writer_whose_lease_ended_is_refused_and_its_files_go(both: Store) -> 
     base = both.state()[ORDERS].location
     with acquire_pin(both.db, "write") as pin:
         made = parquet_writer.write_rows(
-            both, table_metadata.load_metadata(both, base), parquet_writer.split_into_batches(rows((2, "d1", 5)))
+            both, table_metadata.load_metadata(both, base), rows((2, "d1", 5)).to_batches()
         )
         staged = snapshots.stage_version(both, base, snapshots.VersionEdit(added=made))
         swept = gc(both, Retention(grace="0 seconds"), now=later(minutes=20))
@@ -301,7 +301,7 @@ def test_files_outside_the_warehouse_are_never_touched(store: Store, tmp_path: P
     base = store.state()[ORDERS].location
     metadata = table_metadata.load_metadata(store, base)
     pq.write_table(rows((7, "d7", 7)), outside)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows((7, "d7", 7))))
+    made = parquet_writer.write_rows(store, metadata, rows((7, "d7", 7)).to_batches())
     Path(made[0].file_path).replace(outside)
     parquet = pq.read_metadata(outside)
     registered = parquet_writer.build_data_file(

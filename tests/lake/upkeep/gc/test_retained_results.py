@@ -41,7 +41,7 @@ def staged(store: Store, table: TableName, *values: tuple[int, str, int]) -> str
     from tests.lake.factories import iceberg_schema
 
     empty, metadata = table_metadata.create_table(store, table, iceberg_schema(rows().schema))
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows(*values)))
+    made = parquet_writer.write_rows(store, metadata, rows(*values).to_batches())
     return snapshots.stage_version(store, empty, snapshots.VersionEdit(added=made))
 
 
@@ -115,7 +115,7 @@ def test_a_result_that_a_commit_holds_is_known_as_long_as_it(both: Store) -> Non
 def test_a_current_result_is_known_after_a_compaction(both: Store) -> None:
     first = staged(both, DAY, (1, "a", 1))
     metadata = table_metadata.load_metadata(both, first)
-    more = parquet_writer.write_rows(both, metadata, parquet_writer.split_into_batches(rows((2, "a", 2))))
+    more = parquet_writer.write_rows(both, metadata, rows((2, "a", 2)).to_batches())
     location = snapshots.stage_version(both, first, snapshots.VersionEdit(added=more))
     known(both, location)
     published(both, DAY, location, "rows:1")
@@ -248,5 +248,5 @@ def test_a_table_with_a_source_is_not_compacted(both: Store) -> None:
     add(both, "ods.orders", rows((2, "d2", 6)))
     gave(both, "x")
     (done,) = compact(both, ORDERS)
-    assert done.commit is None and "files of its source" in done.note
+    assert done.commit is None and "stored separately for each source file" in done.note
     assert both.db.read(lambda connection: ingest_positions.has_ingested(connection, both.commit(), ORDERS))

@@ -79,7 +79,7 @@ def furnish(store: Store, tmp_path: Path) -> dict[str, list[object]]:
 def register(store: Store, outside: Path) -> None:
     base = store.state()[ORDERS].location
     metadata = table_metadata.load_metadata(store, base)
-    made = parquet_writer.write_rows(store, metadata, parquet_writer.split_into_batches(rows((9, "d9", 9))))[0]
+    made = parquet_writer.write_rows(store, metadata, rows((9, "d9", 9)).to_batches())[0]
     Path(made.file_path).replace(outside)
     parquet = pq.read_metadata(outside)
     file = parquet_writer.build_data_file(metadata, str(outside), parquet, outside.stat().st_size, made.partition)

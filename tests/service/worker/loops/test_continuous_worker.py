@@ -133,7 +133,7 @@ def test_a_broker_that_is_away_is_waited_for(going: Going, cli: Cli) -> None:
     going.put("away", row(1))
     proxy = Proxy(going.server.port, going.away)
     going.has("ods.away", 1)
-    going.says("ods.away goes on")
+    going.says("ods.away continues")
     until(lambda: going.status("ods.away").problem is None, 10, lambda: "its problem stays")
     proxy.close()
 
@@ -148,7 +148,7 @@ def test_a_topic_made_anew_is_told_and_others_go_on(going: Going) -> None:
     going.put("anew", row(7))
     going.says("ods.anew failed", "SOURCE_KAFKA_RESET")
     until(lambda: going.status("ods.anew").state == "failed", 10, lambda: "nobody is told")
-    assert "made anew" in (going.status("ods.anew").problem or "")
+    assert "created again" in (going.status("ods.anew").problem or "")
     before = going.ids("ods.clicks")
     going.put("clicks", row(50))
     going.has("ods.clicks", *before, 50)
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_it_in_order(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "flows/flow.py").write_text("import runnel as rn\n" + FILES)
     (tmp_path / "data/a.csv").write_text("id,name\n1,a\n")
-    assert "nothing goes on by itself yet" in cli("status").out
+    assert "no service is running: `runnel up` starts" in cli("status").out
     log = tmp_path / "log"
     with rn.open(tmp_path) as lake, Up(tmp_path, log, None, "--json", command="worker") as up:
         until(lambda: "ods.files" in lake.tables(), 30, lambda: tail(log), 0.05)
@@ -186,7 +186,7 @@ def test_a_stream_is_reset_unless_it_runs(tmp_path: Path, cli: Cli) -> None:
             running = cli("stream", "reset", "dwd.views")
             assert (running.code, "STREAM_RUNNING" in running.err) == (1, True), running
         assert "close: `dwd.views`" in cli("stream", "reset", "dwd.view").err
-        assert "begins anew" in cli("stream", "reset", "dwd.views").out
+        assert "starts again from the beginning" in cli("stream", "reset", "dwd.views").out
         assert db.read(streams.list_streams) == {}
         with streams.acquire_lease(db, "main", views, "code"):
             streams._own_tokens.clear()  # a process that had our number, and was killed

@@ -22,7 +22,7 @@ class BranchView(BaseModel):
     """A named, moving line of commits. `from` is the commit that it was forked off."""
 
     branch: str
-    line: str = Field(description="One life of a branch of this name")
+    line: str = Field(description="The id of this branch; a later branch of the same name has another")
     head: str
     created_at: str
     author: str
@@ -33,7 +33,7 @@ class NewBranch(RequestBody):
     """A branch to create."""
 
     name: Ref
-    from_: Ref = Field(default="main", alias="from", description="Where it starts")
+    from_: Ref = Field(default="main", alias="from", description="The ref where the branch starts")
 
 
 class TagView(BaseModel):

@@ -16,7 +16,7 @@ from runnel.service.api.parameters import DEFAULT_LIMIT, Cursor, Limit, Ref, Ref
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["commits"])
-CommitPath = Annotated[Ref, Path(description="A commit, its beginning, or any other ref.")]
+CommitPath = Annotated[Ref, Path(description="A commit, a unique prefix of it, or any other ref.")]
 
 
 class TaskActionView(BaseModel):
@@ -34,7 +34,7 @@ class CommitView(BaseModel):
 
     commit: str
     seq: int
-    line: str = Field(description="One life of a branch")
+    line: str = Field(description="The id of the branch; a later branch of the same name has another")
     branch: str
     parent: str | None
     merged: str | None
@@ -60,7 +60,7 @@ class CommitChangeView(BaseModel):
     table: str
     before: str | None
     after: str | None
-    content: str | None = Field(description="The version whose rows these are")
+    content: str | None = Field(description="The version that has these rows")
     detail: dict[str, Any]
 
 

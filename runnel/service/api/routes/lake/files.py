@@ -15,7 +15,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect
 
 from runnel import temp_dirs
-from runnel.errors import Mistake
+from runnel.errors import Mistake, close_hint
 from runnel.lake.store import Store
 from runnel.names import TableName, quote_value
 from runnel.service.api.dependencies import LakeDependency, StoreDependency
@@ -44,7 +44,7 @@ RemovedGlobQuery = Annotated[
     Text, Query(description="Which files: `*` stays within a folder, `**` crosses folders.", examples=["2026/*"])
 ]
 FilePath = Annotated[str, PathParameter(min_length=1, max_length=2000, pattern=NO_NUL, description="The file's path.")]
-MessageQuery = Annotated[Text | None, Query(description="What the commit says.")]
+MessageQuery = Annotated[Text | None, Query(description="The message of the commit.")]
 
 
 class FileView(BaseModel):
@@ -216,7 +216,7 @@ async def _receive_body(request: Request, file: Path) -> None:
             async for chunk in request.stream():
                 await to_thread.run_sync(target.write, chunk)
     except ClientDisconnect as error:
-        raise Mistake("REQUEST_CUT", "the upload ended in the middle", fix="send it again") from error
+        raise Mistake("REQUEST_CUT", "the upload is incomplete", fix="send it again") from error
 
 
 def _put_archive(store: Store, table: TableName, folder: Path, branch: str, message: str | None) -> dict[str, Any]:
@@ -225,12 +225,12 @@ def _put_archive(store: Store, table: TableName, folder: Path, branch: str, mess
         with tarfile.open(folder / "archive.tar", "r:") as archive:
             for member in archive:
                 if not member.isreg():
-                    what = f"{quote_value(member.name)} of the archive is no file"
+                    what = f"{quote_value(member.name)} of the archive is not a file"
                     raise Mistake("FILES_ARCHIVE", what, fix="send files only, each with its whole path")
                 _check_upload_path(member.name)
                 archive.extract(member, files, filter="data")
     except (tarfile.TarError, UnicodeError, ValueError) as error:
-        what = f"the body is no tar archive: {error}"
+        what = f"the body is not a tar archive: {error}"
         raise Mistake("FILES_ARCHIVE", what, fix="send an archive that is not compressed") from error
     except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
         what = "a path of the archive is both a file and a folder"
@@ -267,7 +267,7 @@ def _check_file_exists(store: Store, table: TableName, path: str, commit: str) -
     if any(file.path == path for file in list_files(store, table, _escape_glob(path), at=commit)):
         return
     suggestion = find_nearest_path(path, (file.path for file in list_files(store, table, at=commit)))
-    what = f"there is no file {quote_value(path)} in `{table}`" + (f"; close: `{suggestion}`" if suggestion else "")
+    what = f"there is no file {quote_value(path)} in `{table}`" + close_hint(suggestion)
     raise Mistake("FILE_UNKNOWN", what, fix=f"`runnel ls {table}` lists them")
 
 

@@ -61,7 +61,7 @@ class MergeResultView(BaseModel):
     commit: str | None
     source: str = Field(description="The head of the branch, when it was merged")
     target: str = Field(description="The head of the branch that it was merged into, before")
-    bases: list[str] = Field(description="The newest commits that both had behind them")
+    bases: list[str] = Field(description="The newest common ancestors of both")
     steps: list[MergeStepView]
     sinks: list[dict[str, Any]]
 

@@ -45,7 +45,7 @@ class QuarantinedRowsView(BaseModel):
 @router.get(
     "/quarantine",
     response_model=ListPage[QuarantineTableView],
-    summary="List what is set aside",
+    summary="List tables with quarantined rows",
     responses=error_responses(404),
 )
 def list_quarantines(lake: LakeDependency, branch: BranchQuery = "main") -> dict[str, Any]:
@@ -56,7 +56,7 @@ def list_quarantines(lake: LakeDependency, branch: BranchQuery = "main") -> dict
 @router.get(
     "/quarantine/{table}",
     response_model=QuarantinedRowsView,
-    summary="Show rows set aside",
+    summary="Show quarantined rows",
     responses=error_responses(404),
 )
 def show_quarantine(

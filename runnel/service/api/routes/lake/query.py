@@ -36,13 +36,13 @@ class QueryRequestBody(RequestBody):
         default=None,
         ge=1,
         le=2**31 - 1,
-        description=f"How many rows to return at most: {_DEFAULT_ROWS} by default, never more than {MAX_ROWS:,}; "
-        "as Arrow all of them by default, and as many as are asked for",
+        description=f"Maximum number of rows: {_DEFAULT_ROWS} by default, never more than {MAX_ROWS:,}; "
+        "for Arrow all rows by default, without an upper limit",
     )
 
 
 class QueryAnswerView(BaseModel):
-    """The answer: times in ISO, decimals as strings, bytes in base64. `more` tells that there are further rows."""
+    """The answer: times in ISO, decimals as strings, bytes in base64. `more` is true if there are further rows."""
 
     columns: list[str]
     rows: list[list[Any]]
@@ -55,10 +55,10 @@ class QueryAnswerView(BaseModel):
 @router.post(
     "/query",
     response_model=QueryAnswerView,
-    summary="Ask the lake",
+    summary="Run a query",
     responses={
         **error_responses(400, 404, 409, 413, 503),
-        200: {**_ARROW, "description": "The answer, or Arrow's stream"},
+        200: {**_ARROW, "description": "The answer, or a stream of Arrow batches"},
     },
 )
 def run_query(

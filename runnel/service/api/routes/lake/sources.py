@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
-from runnel.errors import Conflict, Mistake, RunnelError, Unreachable, find_nearest
+from runnel.errors import Conflict, Mistake, RunnelError, Unreachable, close_hint, find_nearest
 from runnel.lake.control import declarations
 from runnel.lake.control.declarations import SourceDeclaration
 from runnel.lake.flow_state.inbox_writer import PushReceipt, PushRequest, hash_texts
@@ -49,8 +49,8 @@ class PushResultView(BaseModel):
     """The events of a request that are durable in the inbox; a run ingests them into the table."""
 
     source: str
-    taken: int = Field(description="Events that are in the inbox now")
-    known: int = Field(description="Events whose key was there already: they were not taken again")
+    taken: int = Field(description="Events of this request that are now in the inbox")
+    known: int = Field(description="Events whose key was already there; they were ignored")
 
 
 class PushInboxes:
@@ -81,12 +81,13 @@ class PushInboxes:
             return self._cached_sources[table]
         name = str(TableName.parse(table))
         if declared_sources is None:
-            what = "no worker has told yet which sources the project declares"
-            raise Unreachable("SOURCES_UNDECLARED", what, fix="`runnel up` starts a worker; ask again in a moment")
+            what = "no worker has reported yet which sources the project declares"
+            fix = "`runnel up` starts a worker; send the request again in a moment"
+            raise Unreachable("SOURCES_UNDECLARED", what, fix=fix)
         suggestion = find_nearest(
             name, [source_name for source_name, source in self._cached_sources.items() if source.inbox]
         ) or find_nearest(name, self._cached_sources)
-        what = f"there is no source `{name}`" + (f"; close: `{suggestion}`" if suggestion else "")
+        what = f"there is no source `{name}`" + close_hint(suggestion)
         raise Mistake("SOURCE_UNKNOWN", what, fix=f'declare rn.source("{name}", rn.http(schema="..."))')
 
 
@@ -139,7 +140,9 @@ def _get_media_type(request: Request) -> str:
 async def _read_body(request: Request) -> bytes:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", ""):
-        raise RunnelError("EVENTS_MEDIA_TYPE", "events may be packed by gzip only", fix="send Content-Encoding: gzip")
+        raise RunnelError(
+            "EVENTS_MEDIA_TYPE", "events may be compressed only with gzip", fix="send Content-Encoding: gzip"
+        )
     parts: list[bytes] = []
     size = 0
     try:
@@ -150,7 +153,7 @@ async def _read_body(request: Request) -> bytes:
             if size <= event_parser.MAX_BYTES:  # the rest is read and discarded, so that the sender gets the answer
                 parts.append(chunk)
     except ClientDisconnect as error:
-        raise Mistake("REQUEST_CUT", "the request ended in the middle", fix="send it again") from error
+        raise Mistake("REQUEST_CUT", "the request is incomplete", fix="send it again") from error
     if size > event_parser.MAX_BYTES:
         raise event_parser.too_large_error()
     body = b"".join(parts)

@@ -12,8 +12,8 @@ from runnel.service.api.parameters import BranchQuery, Ref, TablePath
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["streams"])
-BranchFilterQuery = Annotated[Ref | None, Query(description="Only those of this branch.")]
-Minutes = Annotated[int, Query(ge=1, le=7 * 24 * 60, description="How far back it goes.")]
+BranchFilterQuery = Annotated[Ref | None, Query(description="Only streams of this branch.")]
+Minutes = Annotated[int, Query(ge=1, le=7 * 24 * 60, description="Number of minutes to go back.")]
 
 
 class StreamView(BaseModel):
@@ -57,7 +57,7 @@ class BatchView(BaseModel):
     commit: str | None
 
 
-@router.get("/streams", response_model=StreamListView, summary="Show how streams are", responses=error_responses())
+@router.get("/streams", response_model=StreamListView, summary="Show the state of streams", responses=error_responses())
 def list_streams(lake: LakeDependency, branch: BranchFilterQuery = None) -> dict[str, Any]:
     """Return the health of each stream and each continuously read source."""
     from runnel.project.inspection.stream_health import list_stream_health

@@ -156,7 +156,7 @@ def read_rows(
 @router.get(
     "/tables/{name}/why",
     response_model=ProvenanceView,
-    summary="Show what made a table",
+    summary="Show the provenance of a table",
     responses=error_responses(404),
 )
 def show_provenance(lake: LakeDependency, name: TablePath, at: RefQuery = "main") -> dict[str, Any]:

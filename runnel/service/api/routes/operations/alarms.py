@@ -12,7 +12,7 @@ from runnel.service.api.parameters import DEFAULT_LIMIT, Limit, Offset
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["alarms"])
-AlarmStateQuery = Annotated[Literal["open", "over", "all"], Query(description="What is wrong, what is over, or both.")]
+AlarmStateQuery = Annotated[Literal["open", "over", "all"], Query(description="Open alarms, past alarms, or both.")]
 
 
 class NotificationView(BaseModel):
@@ -41,7 +41,7 @@ class AlarmView(BaseModel):
     told: list[NotificationView]
 
 
-@router.get("/alarms", response_model=ListPage[AlarmView], summary="Show what is wrong", responses=error_responses())
+@router.get("/alarms", response_model=ListPage[AlarmView], summary="List alarms", responses=error_responses())
 def list_alarms(
     lake: LakeDependency, state: AlarmStateQuery = "open", limit: Limit = DEFAULT_LIMIT, offset: Offset = 0
 ) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class BackfillRequestBody(RequestBody):
     first: date = Field(alias="from")
     last: date = Field(alias="to")
     chunk: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}d$")] | None = Field(
-        default=None, description="How many days a run has, such as `7d`"
+        default=None, description="Days per run, such as `7d`"
     )
     branch: Ref = "main"
     set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
@@ -70,7 +70,7 @@ def list_backfills(store: StoreDependency, limit: Limit = DEFAULT_LIMIT) -> dict
     "/backfills",
     status_code=202,
     response_model=BackfillView,
-    summary="Ask for a backfill",
+    summary="Submit a backfill",
     responses=error_responses(400, 404, 409, 413),
 )
 def submit_backfill(

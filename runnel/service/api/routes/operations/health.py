@@ -17,7 +17,7 @@ class HealthView(BaseModel):
     status: str
 
 
-@router.get("/health", response_model=HealthView, summary="Tell whether the process is up")
+@router.get("/health", response_model=HealthView, summary="Check that the process is running")
 async def show_health() -> dict[str, str]:
     """Answer as long as the process is alive."""
     return {"status": "up"}
@@ -26,7 +26,7 @@ async def show_health() -> dict[str, str]:
 @router.get(
     "/ready",
     response_model=HealthView,
-    summary="Tell whether the database answers",
+    summary="Check that the database answers",
     responses={503: error_responses()[503]},
 )
 def show_readiness(request: Request) -> dict[str, str]:
@@ -36,5 +36,5 @@ def show_readiness(request: Request) -> dict[str, str]:
             connection.execute(sa.text("select 1"))
     except SQLAlchemyError as error:
         what = "the catalog database does not answer"
-        raise Unreachable("DATABASE_UNREACHABLE", what, fix="check that it runs") from error
+        raise Unreachable("DATABASE_UNREACHABLE", what, fix="check that the database is running") from error
     return {"status": "ready"}

@@ -11,12 +11,12 @@ from runnel.service.api.change_poller import ChangePoller
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["service"])
-_STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "Events, without end"}
+_STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}, "description": "An endless stream of events"}
 
 
 @router.get(
     "/events",
-    summary="Listen to changes",
+    summary="Follow changes",
     response_class=StreamingResponse,
     responses={**error_responses(), 200: _STREAM},
 )

@@ -29,7 +29,7 @@ class PlanRequestBody(RequestBody):
 
 
 class PlanView(BaseModel):
-    """What would be done to which table, and why; `jvm` tells whether Spark is needed."""
+    """What would be done to which table, and why; `jvm` is true if Spark is needed."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from runnel.errors import RunnelError
 from runnel.lake.control import run_events
+from runnel.lake.control.queue_entry import OPEN_STATES
 from runnel.lake.control.run_history import find_run_record
-from runnel.lake.control.run_queue import OPEN_STATES
 from runnel.project.inspection.run_logs import find_log_path
 from runnel.service.api import sse
 from runnel.service.api.dependencies import LakeDependency, StoreDependency
@@ -37,7 +37,7 @@ _FAST_POLL_SECONDS = 3.0  # poll fast at first: small runs end by then, and user
 _CHUNK_BYTES = 64 * 1024
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
-AfterQuery = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The number of the last event that is known.")]
+AfterQuery = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The number of the last event that the client has.")]
 LastEventIdHeader = Annotated[str | None, Header(alias="Last-Event-ID", description="The same, as browsers send it.")]
 
 
@@ -56,7 +56,7 @@ class RunEventView(BaseModel):
     summary="Follow a run",
     responses={
         **error_responses(404),
-        200: {**_STREAM, "description": "The events; as a stream where `Accept` asks for it"},
+        200: {**_STREAM, "description": "The events; as a stream if `Accept` requests it"},
     },
 )
 def list_run_events(

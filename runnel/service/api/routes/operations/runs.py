@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from runnel.client.json_views.run import entry_json, item_json, run_detail_json
 from runnel.errors import Conflict, Mistake
 from runnel.lake.control import run_queue, workers
+from runnel.lake.control.queue_entry import QueueEntry, QueueRequest, require_run
 from runnel.lake.control.run_history import RunFilter, find_run_record, list_run_records
-from runnel.lake.control.run_queue import QueueEntry, QueueRequest
 from runnel.lake.control.tokens import ADMIN
 from runnel.lake.history import branches
 from runnel.model.run_request import RunRequest
@@ -36,8 +36,10 @@ class RunRequestBody(RequestBody):
     verify: bool = False
     message: Text | None = None
     set_: ParameterSettings = Field(default=[], alias="set", description="Values of parameters, as `name=value`")
-    author: Text | None = Field(default=None, description="Who asks, where a token of scope admin asks for somebody")
-    now: bool = Field(default=False, description="Refuse where no worker is there to take it")
+    author: Text | None = Field(
+        default=None, description="The author of the run; only a token of scope admin may name another"
+    )
+    now: bool = Field(default=False, description="Refuse the run if no worker is running")
 
 
 class RunView(BaseModel):
@@ -83,14 +85,14 @@ class RunDetailView(RunView):
     packages: dict[str, Any] | None
     steps: list[StepView]
     spent: dict[str, float] = Field(description="Seconds of each phase, of all steps and the run itself")
-    timeline: dict[str, float] = Field(description="Seconds of what the run did, one thing after another")
+    timeline: dict[str, float] = Field(description="Seconds of the stages of the run, in order")
     wish: dict[str, Any] | None
     outcome: dict[str, Any] | None
     attempts: list[RunView]
 
 
 StateQuery = Annotated[Ref | None, Query(description="Only runs in this state.")]
-CauseQuery = Annotated[Ref | None, Query(description="Only runs for this reason, such as `schedule/nightly`.")]
+CauseQuery = Annotated[Ref | None, Query(description="Only runs with this cause, such as `schedule/nightly`.")]
 BranchFilterQuery = Annotated[Ref | None, Query(description="Only runs on this branch.")]
 
 
@@ -119,7 +121,7 @@ def list_runs(
     "/runs",
     status_code=202,
     response_model=RunView,
-    summary="Ask for a run",
+    summary="Submit a run",
     responses=error_responses(400, 404, 409, 413),
 )
 def submit_run(
@@ -135,11 +137,11 @@ def submit_run(
     options = body or RunRequestBody()
     store.db.read(lambda connection: branches.get_branch(connection, options.branch))
     if options.author is not None and caller.scope != ADMIN:
-        what = f"the token `{caller.name}` may not ask in the name of somebody else"
+        what = f"the token `{caller.name}` may not submit runs for another author"
         raise Mistake("AUTHOR_FORBIDDEN", what, fix=f"leave `author` out, or use a token of scope {ADMIN}")
     if options.now and not store.db.read(lambda connection: workers.has_worker(connection, lake.settings.name)):
         fix = "`runnel worker` starts one; without `now` the run waits for one"
-        raise Conflict("NO_WORKER", "no worker is there to take the run", fix=fix)
+        raise Conflict("NO_WORKER", "no worker is running that could take the run", fix=fix)
     run_request = RunRequest.create(
         options.select,
         options.exclude,
@@ -178,7 +180,7 @@ def retry_run(
 ) -> dict[str, Any]:
     """Queue the same request again, as a new run."""
     entry = _find_entry(store, run)
-    run_request = run_queue.require_run(entry)
+    run_request = require_run(entry)
     if entry.is_open:
         what = f"run {entry.id} has not ended: it is {entry.state}"
         raise Conflict("RUN_OPEN", what, fix="wait for its end, or cancel it")
@@ -196,7 +198,7 @@ def _find_entry(store: StoreDependency, run_id: str) -> QueueEntry:
     """Return the queue entry of a run; raise if the run was not queued."""
     record = store.db.read(lambda connection: find_run_record(connection, run_id))
     if record.entry is None:
-        what = f"run {record.id} was not queued: a command ran it by itself"
+        what = f"run {record.id} was not queued: a command ran it directly"
         raise Mistake("RUN_NOT_QUEUED", what, fix="repeat or stop the command")
     return record.entry
 

@@ -34,12 +34,12 @@ class ScheduleView(BaseModel):
     when: str
     select: str
     branch: str
-    next_at: str | None = Field(description="When it is due next; null where only a change makes it due")
+    next_at: str | None = Field(description="When it is due next; null if only a change makes it due")
     is_paused: bool
     last_run: str | None
     last_state: str | None
     last_at: str | None
-    problem: str | None = Field(description="Why it queues nothing, where it can't be read")
+    problem: str | None = Field(description="Why it queues nothing, if it can't be read")
     gone_at: str | None = Field(description="Since when it is no longer declared")
 
 

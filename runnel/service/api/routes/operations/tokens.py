@@ -52,7 +52,9 @@ class NewToken(RequestBody):
     branch: Ref | None = None
 
 
-@router.get("/token", response_model=OwnTokenView, summary="Show the token that asks", responses=error_responses())
+@router.get(
+    "/token", response_model=OwnTokenView, summary="Show the token of this request", responses=error_responses()
+)
 def show_own_token(lake: LakeDependency, caller: Caller) -> dict[str, Any]:
     """Return what the caller's token may do, and in which project."""
     return {**caller.json(), "project": lake.settings.name, "version": __version__}
@@ -68,7 +70,7 @@ def list_tokens(store: StoreDependency) -> dict[str, Any]:
     "/tokens",
     status_code=201,
     response_model=NewTokenView,
-    summary="Make a token",
+    summary="Create a token",
     responses=error_responses(400, 404, 413),
 )
 def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
@@ -85,6 +87,6 @@ def create_token(store: StoreDependency, body: NewToken) -> dict[str, Any]:
 def revoke_token(store: StoreDependency, caller: Caller, name: NamePath) -> dict[str, Any]:
     """Revoke a token. Needs scope admin; the caller's own token can't be revoked."""
     if name == caller.name:
-        what = f"`{name}` is the token that asks"
-        raise Conflict("TOKEN_OWN", what, fix="ask with another, so that you are not locked out by mistake")
+        what = f"`{name}` is the token of this request"
+        raise Conflict("TOKEN_OWN", what, fix="use another token, so that you are not locked out by mistake")
     return catalog_tokens.revoke(store.db, name).json()

@@ -48,7 +48,9 @@ def list_workers(store: StoreDependency) -> dict[str, Any]:
     return build_single_page([_worker_to_json(worker) for worker in store.db.read(catalog_workers.list_alive)])
 
 
-@router.get("/status", response_model=ServiceStatusView, summary="Show how the service is", responses=error_responses())
+@router.get(
+    "/status", response_model=ServiceStatusView, summary="Show the status of the service", responses=error_responses()
+)
 def show_status(lake: LakeDependency) -> dict[str, Any]:
     """Return the version, the running processes, and how many runs are queued and running."""
     depth, present_workers = lake.store.db.read(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from runnel.lake.catalog import schema
 from runnel.lake.control import backfills, run_queue
-from runnel.lake.control.run_queue import QueueRequest
+from runnel.lake.control.queue_entry import QueueRequest
 from runnel.lake.store import Store
 from runnel.model.date_range import DateRange
 from runnel.model.run_request import RunRequest

@@ -228,6 +228,30 @@ def test_reserved_names_are_refused(tmp_path: Path) -> None:
         assert lake.tables() == []
 
 
+RESERVED_SOURCES = {
+    "files": ("_Pos", 'rn.files("data/*.csv", schema="id long, seq long, _Pos string")'),
+    "a log of changes": (
+        "_file",
+        'rn.changes(rn.files("data/*.csv", schema="id long, seq long, _file string"), key="id", sequence_by="seq")',
+    ),
+    "a database": ("_pos", 'rn.jdbc("sqlite:///shop.db", table="t", watermark="seq", key="id")'),
+}
+
+
+@pytest.mark.parametrize(("name", "origin"), RESERVED_SOURCES.values(), ids=RESERVED_SOURCES)
+def test_reserved_names_of_sources_are_refused(tmp_path: Path, name: str, origin: str) -> None:
+    project = Project(tmp_path)
+    flow(project, f'rn.source("{NAME}", {origin})\n')
+    project.write("data/a.csv", f"id,seq,{name}\n1,1,a\n2,1,a\n")
+    with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as database:
+        database.execute(f"CREATE TABLE t (id integer PRIMARY KEY, seq integer, {name} text)")
+        database.execute("INSERT INTO t VALUES (1, 1, 'a')")
+    (error,) = project.run().errors
+    assert error.code == "SOURCE_COLUMN_NAME" and f"a column '{name}'" in str(error)
+    with project.open() as lake:
+        assert lake.tables() == []
+
+
 def test_the_message_about_a_reserved_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,_Pos\n1,2\n")
     with Project(tmp_path).open() as lake:

@@ -166,6 +166,16 @@ BAD: dict[str, tuple[MakeFrame, str]] = {
     ),
     "SQL pipe": (lambda s: s.sql("from orders |> aggregate max(day) as day group by id"), "aggregate"),
     "SQL pipe with a window": (lambda s: s.sql("from orders |> extend sum(amount) over () as n"), "its window"),
+    # Spark leaves an operator of its own in the plan after a filter, an order and a limit of a pipe.
+    "SQL pipe, filtered first": (
+        lambda s: s.sql("from orders |> where id > 0 |> extend sum(amount) over () as n"),
+        "its window",
+    ),
+    "SQL pipe, ordered first": (
+        lambda s: s.sql("from orders |> order by id |> aggregate max(day) as day group by id"),
+        "aggregate",
+    ),
+    "SQL pipe with a limit": (lambda s: s.sql("from orders |> limit 3"), "limit"),
     "before mapInPandas": (lambda s: s.orders.limit(1).mapInPandas(return_frames, s.orders.schema), "limit"),
 }
 TOO_FAR: dict[str, tuple[str, str]] = {

@@ -64,7 +64,7 @@ def test_a_cut_off_object_is_set_aside(away: Ingesting) -> None:
     away.write("b.csv", "id,name\n2,b\n")
     away.run()
     assert away.rows == [(2, "b")]
-    assert "not a whole gzip file" in away.done.unread_reasons[0]
+    assert "not a complete gzip file" in away.done.unread_reasons[0]
 
 
 def test_a_project_reads_objects(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_cut_off_object_is_set_aside(tmp_path: Path, s3: Store) -> None:
     [(raw, reason, file, *_)] = project.rows("quarantine.ods_o")
     assert raw is None
     assert file == f"s3://{s3.bucket}/cut/a.csv.gz"
-    assert "not a whole gzip file: it ends too early" in reason
+    assert "not a complete gzip file: it ends too early" in reason
     assert did(project.run()) == {}
 
 

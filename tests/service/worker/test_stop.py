@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,9 @@ def looping(state):
         time.sleep(0.01)
 """
 TASK = """
-import time
-
 @rn.task("dws.slow", timeout="1 second", retries=0)
 def slow(orders):
-    time.sleep(4)
+    open(Path(__file__).parent.parent / "pipe").read()  # waits in C, where no exception reaches it
     return orders
 """
 
@@ -83,6 +82,17 @@ def get(lake: Lake, entry: str) -> QueueEntry:
     return lake.store.db.read(lambda connection: run_queue.find(connection, entry))
 
 
+@contextmanager
+def _write_at_the_end(pipe: Path) -> Iterator[None]:
+    """Release whoever still reads from a pipe when the block ends."""
+    try:
+        yield
+    finally:
+        writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        os.write(writer, b".")
+        os.close(writer)
+
+
 def start(lake: Lake) -> Worker:
     worker = Worker(lake, FlowCache(lake, os.environ), name="w1", parallel=3)
     worker.start()
@@ -95,7 +105,8 @@ def test_a_task_that_sleeps_fails_once_and_the_worker_is_replaced_after_its_othe
     project = Project(tmp_path, spark)  # type: ignore[arg-type]
     project.flow(FLOW + TASK)
     project.orders("a", (1, "2026-01-01", 5))
-    with project.open() as lake:
+    os.mkfifo(tmp_path / "pipe")
+    with project.open() as lake, _write_at_the_end(tmp_path / "pipe"):
         worker = start(lake)
         other = want(lake, "ods.gated")
         until(lambda: worker.active_run_ids == [other], "nobody took it")

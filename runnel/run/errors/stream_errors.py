@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Mistake, RunnelError
 from runnel.run.errors import task_errors
+from runnel.run.errors.stream_limits import find_stream_limit
+from runnel.run.errors.user_code_lines import locate_error
 
 if TYPE_CHECKING:
     from runnel.declare.model.flow import Task
@@ -60,6 +62,9 @@ def _to_stream_error(error: BaseException, task: "Task", root: Path) -> BaseExce
     if any(sign in text for sign in _LOST):
         what = f"`{task.table}` was at a position that its append log no longer has"
         return RunnelError("STREAM_TAPE_LOST", what, at=str(task.place), fix=reset)
+    if type(error).__name__ == "AnalysisException" and (limit := find_stream_limit(text)) is not None:
+        what, fix = f"task `{task.table}` {limit[0]}", limit[1]
+        return Mistake("STREAM_UNSUPPORTED", what, at=locate_error(error, text, task, root), fix=fix)
     return task_errors.to_task_error(error, task, root)
 
 

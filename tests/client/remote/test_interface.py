@@ -46,7 +46,7 @@ def test_what_needs_the_folder_says_what_to_do_instead(seen: Pair, name: str, gi
         getattr(seen.remote, name)(*given)
     assert error.value.code == "REMOTE_UNSUPPORTED" and error.value.fix
     assert seen.api.url in error.value.what
-    with pytest.raises(Mistake, match="behind"):
+    with pytest.raises(Mistake, match="served by"):
         _ = seen.remote.spark
 
 

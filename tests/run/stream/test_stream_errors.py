@@ -16,8 +16,32 @@ CASES = {
     "collects": ("", "clicks.collect(); return clicks", "STREAM_COMPUTED", "dwd.x"),
     "counts": ("", "return spark.createDataFrame([(clicks.count(),)], 'n long')", "STREAM_COMPUTED", "dwd.x"),
     "returns another frame": ("", "return spark.range(3)", "STREAM_NOT_ONE", "ods.clicks"),
-    "sorts": ("", "return clicks.orderBy('id')", "RUN_TASK_FAILED", "Sorting is not supported"),
-    "needs a watermark": ("", "return clicks.groupBy('page').count()", "RUN_TASK_FAILED", "watermark"),
+    "sorts": ("", "return clicks.orderBy('id')", "STREAM_UNSUPPORTED", "fix: remove the order"),
+    "needs a watermark": (
+        "",
+        "return clicks.groupBy('page').count()",
+        "STREAM_UNSUPPORTED",
+        "task `dwd.x` groups the rows of a stream, but without a watermark no group is ever complete\n"
+        '  at flows/flow.py:6\n  fix: write output="update" with key= naming the columns that it groups by',
+    ),
+    "counts distinct values": (
+        ', output="update", key="page"',
+        "return clicks.groupBy('page').agg(F.countDistinct('user').alias('users'))",
+        "STREAM_UNSUPPORTED",
+        "fix: write size(collect_set(x)), which keeps all of them, or approx_count_distinct(x)",
+    ),
+    "numbers rows": (
+        "",
+        "return clicks.selectExpr('*', 'row_number() over (partition by page order by ts) as n')",
+        "STREAM_UNSUPPORTED",
+        "uses a window function over the rows of a stream, such as row_number()",
+    ),
+    "joins two streams with update": (
+        ', output="update", key="id"',
+        "return clicks.join(clicks.select(F.col('id').alias('other')), F.expr('id = other'))",
+        "STREAM_UNSUPPORTED",
+        'fix: remove output="update" and key= from the join, and do the rest in a second task',
+    ),
     "wrong watermark": (', watermark=("tss", "1 minute")', RETURNS, "STREAM_WATERMARK", "close: `ts`"),
     "watermark of no time": (', watermark=("page", "1 minute")', RETURNS, "STREAM_WATERMARK", "`page`"),
 }

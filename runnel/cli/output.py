@@ -102,11 +102,20 @@ def format_table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, right
      1  x
     22  y
     """
-    cells = [[str(value) for value in row] for row in [headers, *rows]]
+    cells = [[_format_cell(value) for value in row] for row in [headers, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and max(widths) > 12:
         widths[widths.index(max(widths))] -= 1
     return "\n".join(_format_row(row, widths, right_aligned) for row in cells)
+
+
+def _format_cell(value: object) -> str:
+    r"""Return a value on one line: a line end or a tab in it is shown as it would be typed in a string.
+
+    >>> _format_cell("a\nb"), _format_cell(1)
+    ('a\\nb', '1')
+    """
+    return str(value).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _format_row(row: Sequence[str], widths: Sequence[int], right_aligned: Sequence[int]) -> str:

@@ -34,7 +34,7 @@ def list_branches(connection: Connection) -> list[Branch]:
     """Return all branches, main first."""
     rows = connection.execute(_branch_query()).all()
     all_branches = [Branch(row.name, row.line, row.head, row.created_at, row.author, row.from_commit) for row in rows]
-    return sorted(all_branches, key=lambda branch: (branch.name != MAIN_BRANCH, branch.name))
+    return sorted(all_branches, key=lambda branch: (branch.name != "main", branch.name))
 
 
 def get_branch(connection: Connection, name: str) -> Branch:
@@ -62,7 +62,7 @@ def fork_branch(db: Database, name: str, commit: Commit, author: str) -> Branch:
             raise Mistake(
                 "BRANCH_EXISTS",
                 f"branch `{name}` already exists",
-                fix=f"choose another name, or delete it: runnel branch -d {name}",
+                fix="choose another name" + (f", or delete it: runnel branch -d {name}" if name != "main" else ""),
             )
         if connection.execute(sa.select(schema.tags.c.name).where(schema.tags.c.name == name)).first():
             fix = f"choose another name, or delete the tag: runnel tag -d {name}"

@@ -17,7 +17,7 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runnel.declare.sql.spark_parser import GroupingParser
-from runnel.errors import Mistake
+from runnel.errors import Mistake, did_you_mean
 from runnel.names import quote_value
 
 MAX_CHARACTERS = 200_000
@@ -131,7 +131,8 @@ def not_read_only_error(keyword: str) -> Mistake:
     """Return the error for a statement that is not a query."""
     return Mistake(
         "SQL_NOT_READ_ONLY",
-        f"a query starts with SELECT, WITH or VALUES, not with {quote_value(keyword)}",
+        f"a query starts with SELECT, WITH or VALUES, not with {quote_value(keyword)}"
+        + did_you_mean(keyword, ("SELECT", "WITH", "VALUES")),
         fix="write a SELECT; data is changed by tasks and by `runnel load`",
     )
 

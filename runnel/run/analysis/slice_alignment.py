@@ -83,7 +83,6 @@ def check_slice_alignment(task: Task, frame: "DataFrame", sliced_inputs: Mapping
     Raises a mistake if the plan shows the opposite. `sliced_inputs` maps identifiers to the inputs that have slices;
     all other inputs are always read as a whole.
     """
-    _refuse_missing_columns(task, frame)
     for sliced_input in sliced_inputs.values():
         refuse_unfit_expressions(task, sliced_input.frame, sliced_input.expressions)
     nodes = read_plan(frame)
@@ -94,8 +93,10 @@ def check_slice_alignment(task: Task, frame: "DataFrame", sliced_inputs: Mapping
     try:
         alignment = _SliceAlignment(task, nodes, LeafSlices(frame, slice_keys))
         rows = alignment.rows[nodes[0]]
-        if rows.kind == "sliced":
-            _refuse_other_columns(task, frame, alignment.require_single_group(rows), alignment.output_ids[nodes[0]])
+        group = alignment.require_single_group(rows) if rows.kind == "sliced" else None
+        _refuse_missing_columns(task, frame)
+        if group is not None:
+            _refuse_other_columns(task, frame, group, alignment.output_ids[nodes[0]])
     except AlignmentUnknown as error:
         return str(error)
     return None

@@ -22,6 +22,7 @@ class RunnelError(Exception):
         self.what = what
         self.at = at
         self.fix = fix
+        self.others: tuple[RunnelError, ...] = ()
 
     def __str__(self) -> str:
         """Return the text that a user reads."""
@@ -30,7 +31,7 @@ class RunnelError(Exception):
             lines.append(f"  at {self.at}")
         if self.fix:
             lines.append(f"  fix: {self.fix}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(str(other) for other in self.others)])
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows instead of a stack trace."""

@@ -1,6 +1,6 @@
 """The public API of a lake: each method is one call into the module that does the work."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -101,12 +101,14 @@ class Lake(LakeReader):
         exclude: str | Sequence[str] = (),
         branch: str = "main",
         full_refresh: bool = False,
+        params: Mapping[str, Any] | None = None,
     ) -> "Plan":
-        """Return what a run would compute, and why."""
+        """Return what a run would compute, and why. `params` sets parameters of tasks."""
         from runnel.model.run_request import RunRequest
         from runnel.project.planning.plan_project import plan_project
 
-        return plan_project(self, RunRequest.create(select, exclude, branch, full_refresh)).plan
+        request = RunRequest.create(select, exclude, branch, full_refresh)
+        return plan_project(self._with_params(params), request).plan
 
     def run(
         self,
@@ -117,18 +119,36 @@ class Lake(LakeReader):
         full_refresh: bool = False,
         verify: bool = False,
         message: str | None = None,
+        params: Mapping[str, Any] | None = None,
         watch: "ProgressCallback | None" = None,
     ) -> "RunResult":
         """Compute what changed, check it and publish it as one commit; raise if a step fails.
 
-        `verify` compares every table with a full computation of its task before anything is published.
+        `verify` compares every table with a full computation of its task before anything is published. `params` sets
+        parameters of tasks, as `--set` does.
         The project's files are read again each time, so changed code is picked up.
         """
         from runnel.model.run_request import RunRequest
         from runnel.project.execution.run_project import run_project
 
         request = RunRequest.create(select, exclude, branch, full_refresh, verify, message=message)
-        return run_project(self, request, watch=watch).raise_for_errors()
+        return run_project(self._with_params(params), request, watch=watch).raise_for_errors()
+
+    def _with_params(self, params: Mapping[str, Any] | None) -> "Lake":
+        """Return a lake with these values of parameters, which shares the connections and Spark of this one."""
+        if not params:
+            return self
+        from dataclasses import replace
+
+        from runnel.declare.settings import FROM_SET, ParamOrigin
+
+        origins = {name: ParamOrigin(FROM_SET, is_hidden=False) for name in params}
+        settings = replace(
+            self.settings,
+            params={**self.settings.params, **params},
+            param_origins={**self.settings.param_origins, **origins},
+        )
+        return Lake(settings, store=self.store, spark_provider=self.spark_provider)
 
     def backfill(
         self, select: str | Sequence[str], first: "str | date", last: "str | date", **options: Any

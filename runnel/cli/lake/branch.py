@@ -11,6 +11,7 @@ from runnel.errors import Mistake
 @click.argument("name", required=False)
 @click.option(
     "--from",
+    "--at",
     "ref",
     default="main",
     metavar="REF",

@@ -1,7 +1,7 @@
 """A lake behind a service, with the same methods as a lake that is opened by its folder: `runnel.client.lake`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -90,11 +90,13 @@ class RemoteLake(RemoteLakeReader):
         exclude: str | Sequence[str] = (),
         branch: str = "main",
         full_refresh: bool = False,
+        params: Mapping[str, Any] | None = None,
     ) -> "Plan":
-        """Return what a run would compute, and why."""
+        """Return what a run would compute, and why. `params` sets parameters of tasks."""
         from runnel.model.worker_request import PlanRequest
 
-        request = RunRequest.create(select, exclude, branch, full_refresh, overrides=self.overrides)
+        overrides = (*self.overrides, *_format_params(params))
+        request = RunRequest.create(select, exclude, branch, full_refresh, overrides=overrides)
         return json_values.parse_plan(self._connection.post("/plan", PlanRequest(request).to_body()))
 
     def run(
@@ -106,15 +108,16 @@ class RemoteLake(RemoteLakeReader):
         full_refresh: bool = False,
         verify: bool = False,
         message: str | None = None,
+        params: Mapping[str, Any] | None = None,
         watch: "ProgressCallback | None" = None,
     ) -> "RunResult":
         """Let a worker compute what changed, check it and publish it as one commit; raise if a step fails.
 
-        `verify` compares every table with a full computation of its task before anything is published.
+        `verify` compares every table with a full computation of its task before anything is published. `params` sets
+        parameters of tasks.
         """
-        request = RunRequest.create(
-            select, exclude, branch, full_refresh, verify, message=message, overrides=self.overrides
-        )
+        overrides = (*self.overrides, *_format_params(params))
+        request = RunRequest.create(select, exclude, branch, full_refresh, verify, message=message, overrides=overrides)
         return self._follow(self._submit(request), watch)
 
     def backfill(
@@ -277,3 +280,14 @@ class RemoteLake(RemoteLakeReader):
         from runnel.client.json_views.backfill import BackfillFacts
 
         return BackfillFacts.from_json(self._connection.post(f"/backfills/{quote(name, safe='')}/{action}"))
+
+
+def _format_params(params: Mapping[str, Any] | None) -> list[str]:
+    """Return parameters as `--set` takes them.
+
+    >>> _format_params({"limit": 5, "strict": True})
+    ['limit=5', 'strict=true']
+    """
+    return [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in (params or {}).items()
+    ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.errors import RunnelError, Unreachable
+from runnel.errors import RunnelError, Unreachable, plural
 from runnel.names import TableName
 from runnel.run.results.delivery_result import DeliveryResult
 
@@ -92,10 +92,21 @@ class RunResult:
         return tuple(step.error for step in self.steps if step.error is not None)
 
     def raise_for_errors(self) -> "RunResult":
-        """Return the result itself; raise the first error if there is one."""
+        """Return the result itself; raise the first error if there is one, which shows the others too."""
         if self.errors:
-            raise self.errors[0]
+            first_error, *others = self.errors
+            first_error.others = tuple(others)
+            raise first_error
         return self
+
+    def __str__(self) -> str:
+        """Return the result as text for people: the steps that were not skipped, and the outcome."""
+        done_steps = [step for step in self.steps if step.state != "skipped"]
+        lines = [_describe_step(step) for step in done_steps]
+        commit = f", commit {self.commit[:8]}" if self.commit else ""
+        skipped = f", {len(self.steps) - len(done_steps):,} skipped" if len(done_steps) < len(self.steps) else ""
+        lines.append(f"{self.state} on {self.branch}{commit}, {self.seconds:.1f} s{skipped}")
+        return "\n".join([*lines, *(str(error) for error in self.errors)])
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -153,6 +164,12 @@ class Event:
 
 
 ProgressCallback = Callable[[Event], None]
+
+
+def _describe_step(step: StepResult) -> str:
+    rows = f", {plural(step.rows, 'row')}" if step.rows is not None else ""
+    reason = f": {step.reason}" if step.reason else ""
+    return f"{step.table} {step.action} {step.state}{rows}, {step.seconds:.1f} s{reason}"
 
 
 def _format_count(rows: int | None) -> str:

@@ -1,0 +1,5 @@
+"""Run the command `runnel` as `python -m runnel`."""
+
+from runnel.cli.main import main
+
+main()

@@ -96,6 +96,14 @@ class Cancelled(RunnelError):
         super().__init__("CANCELLED", what)
 
 
+def raise_all(errors: "Sequence[RunnelError]") -> None:
+    """Raise the first of several errors, which shows the others too; do nothing if there is none."""
+    if errors:
+        first_error, *others = errors
+        first_error.others = tuple(others)
+        raise first_error
+
+
 def error_from_json(fields: Mapping[str, object] | None) -> RunnelError:
     """Return an error that another process has reported.
 

@@ -16,7 +16,7 @@ from runnel.declare.observability_settings import (
     telemetry_settings,
 )
 from runnel.declare.options.duration import parse_duration
-from runnel.errors import Mistake, did_you_mean
+from runnel.errors import Mistake, did_you_mean, raise_all
 
 SETTINGS_FILE = "runnel.toml"
 ENV_PREFIX = "RUNNEL__"
@@ -123,15 +123,27 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge_layer(values: dict[str, dict[str, Any]], layer: Mapping[str, Any], at: str) -> None:
+    """Merge a layer into the values; raise all its mistakes at once."""
+    mistakes: list[Mistake] = []
     for section, keys in layer.items():
         if section not in values:
-            raise _describe_unknown_setting(f"[{section}]", section, values, at)
-        if not isinstance(keys, dict):
-            raise Mistake("PROJECT_SETTING", f"`{section}` is a section, not a value", at=at, fix=f"write [{section}]")
-        for key, value in keys.items():
-            if section not in _OPEN_SECTIONS and key not in _DEFAULTS[section]:
-                raise _describe_unknown_setting(f"{section}.{key}", key, _DEFAULTS[section], at)
-            values[section][key] = _check_type(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
+            mistakes.append(_describe_unknown_setting(f"[{section}]", section, values, at))
+        elif not isinstance(keys, dict):
+            what = f"`{section}` is a section, not a value"
+            mistakes.append(Mistake("PROJECT_SETTING", what, at=at, fix=f"write [{section}]"))
+        else:
+            for key, value in keys.items():
+                try:
+                    values[section][key] = _check_setting(section, key, value, at)
+                except Mistake as mistake:
+                    mistakes.append(mistake)
+    raise_all(mistakes)
+
+
+def _check_setting(section: str, key: str, value: Any, at: str) -> Any:
+    if section not in _OPEN_SECTIONS and key not in _DEFAULTS[section]:
+        raise _describe_unknown_setting(f"{section}.{key}", key, _DEFAULTS[section], at)
+    return _check_type(f"{section}.{key}", value, _DEFAULTS[section].get(key), at)
 
 
 def _describe_unknown_setting(label: str, name: str, allowed: Mapping[str, Any], at: str) -> Mistake:

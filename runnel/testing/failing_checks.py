@@ -9,7 +9,7 @@ from runnel.declare.model.flow import Check, Task
 from runnel.declare.sql.literals import quote_column
 from runnel.internal_names import internal_column
 from runnel.names import TableName
-from runnel.run.checks.row_checks import failing_sql, find_invalid_check, list_row_checks
+from runnel.run.checks.row_checks import failing_sql, list_row_checks, refuse_invalid_checks
 from runnel.testing.literal_rows import collect_rows
 
 if TYPE_CHECKING:
@@ -26,13 +26,8 @@ def find_failing_rows(
     `fresh` depends on the clock, and `references` on a table that the test may not provide: then they count as passed.
     """
     checks = list_row_checks(task)
-    error = find_invalid_check(
-        frame,
-        checks,
-        [Column(field.name, parse_json_type(field.dataType.jsonValue())) for field in frame.schema.fields],
-    )
-    if error is not None:
-        raise error
+    columns = [Column(field.name, parse_json_type(field.dataType.jsonValue())) for field in frame.schema.fields]
+    refuse_invalid_checks(frame, checks, columns)
     rows_by_check = [(check, collect_rows(frame.where(failing_sql(check)))) for check in checks]
     rows_by_check += [(check, rows) for check in task.checks for rows in _find_failing_table_rows(check, frame, inputs)]
     return {check.text: rows for check, rows in rows_by_check if rows or check.kind == "row_count"}

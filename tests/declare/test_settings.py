@@ -103,6 +103,19 @@ def test_mistakes_are_told(project: Path, text: str, said: str) -> None:
         load_settings(project)
 
 
+def test_all_unknown_settings_are_named_at_once(project: Path) -> None:
+    text = '[project]\nname="s"\nowener = "ada"\n[lake]\ncatalogue = "x"\n[services]\nport = 1\n'
+    (project / "runnel.toml").write_text(text)
+    with pytest.raises(Mistake) as caught:
+        load_settings(project)
+    lines = [line for line in str(caught.value).splitlines() if line.startswith("PROJECT_SETTING")]
+    assert lines == [
+        "PROJECT_SETTING: there is no setting `project.owener`",
+        "PROJECT_SETTING: there is no setting `lake.catalogue`; close: `catalog`",
+        "PROJECT_SETTING: there is no setting `[services]`; close: `service`",
+    ]
+
+
 @pytest.mark.parametrize("name", ["a*b", "what?", "[x]", "a#b", "50%20"])
 def test_a_folder_whose_name_means_something_else_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()

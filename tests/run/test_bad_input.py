@@ -88,6 +88,18 @@ DECLARED = {
         "window",
     ),
     "a check of an unknown column": ('checks=[rn.not_null("idd")]', "return orders", "CHECK_INVALID", "idd"),
+    "checks of two unknown columns": (
+        'checks=[rn.not_null("idd"), rn.check("amuont > 0")]',
+        "return orders",
+        "CHECK_INVALID",
+        "names `amuont`, which is no column; close: `amount`",
+    ),
+    "checks of a table, of two unknown columns": (
+        'checks=[rn.unique("idd"), rn.unique("amuont")]',
+        "return orders",
+        "CHECK_INVALID",
+        "names `amuont`, which is no column; close: `amount`",
+    ),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.flow import Check, Task
-from runnel.errors import Mistake, did_you_mean
+from runnel.errors import Mistake, did_you_mean, raise_all
 from runnel.query.engines.spark_errors import find_condition
 from runnel.run.content_tally import quote_name
 
@@ -65,19 +65,20 @@ def row_json_sql(columns: Sequence[Column]) -> str:
     return f"to_json(struct({', '.join(quote_name(column.name) for column in columns)}), {JSON_OPTIONS})"
 
 
-def find_invalid_check(frame: "DataFrame", checks: Sequence[Check], columns: Sequence[Column]) -> Mistake | None:
-    """Return the error of the first check that Spark can't read; None if all are valid."""
+def refuse_invalid_checks(frame: "DataFrame", checks: Sequence[Check], columns: Sequence[Column]) -> None:
+    """Raise CHECK_INVALID for the checks that Spark can't read."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
+    mistakes = []
     for check in checks:
         try:
             frame.observe(
                 "probe", *(F.expr(sql).alias(name) for name, sql in build_check_metrics([check], columns).items())
             )
         except AnalysisException as error:
-            return unreadable_check_error(check, error, [column.name for column in columns])
-    return None
+            mistakes.append(unreadable_check_error(check, error, [column.name for column in columns]))
+    raise_all(mistakes)
 
 
 def unreadable_check_error(check: Check, error: Exception, columns: Sequence[str]) -> Mistake:

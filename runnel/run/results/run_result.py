@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from runnel.errors import RunnelError, Unreachable, plural
+from runnel.errors import RunnelError, Unreachable, plural, raise_all
 from runnel.names import TableName
 from runnel.run.results.delivery_result import DeliveryResult
 
@@ -93,10 +93,7 @@ class RunResult:
 
     def raise_for_errors(self) -> "RunResult":
         """Return the result itself; raise the first error if there is one, which shows the others too."""
-        if self.errors:
-            first_error, *others = self.errors
-            first_error.others = tuple(others)
-            raise first_error
+        raise_all(self.errors)
         return self
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from runnel.lake.iceberg.table_metadata import load_metadata
 from runnel.lake.leases import slots
 from runnel.phase_timer import PASS, measure_phase
 from runnel.run import content_tally
-from runnel.run.checks.row_checks import CheckFinding, build_check_metrics, find_invalid_check
+from runnel.run.checks.row_checks import CheckFinding, build_check_metrics, refuse_invalid_checks
 from runnel.run.content_tally import EMPTY_TALLY, ContentTally, quote_name
 from runnel.run.write.added_rows import open_added_rows
 from runnel.run.write.target_layout import list_columns
@@ -136,7 +136,8 @@ def observe_rows(
         check_columns = [F.expr(sql).alias(name) for name, sql in build_check_metrics(checks, columns).items()]
         observed_frame = hashed.observe(observation, *_sum_columns.get(frame.sparkSession.sparkContext), *check_columns)
     except AnalysisException as error:
-        raise find_invalid_check(frame, checks, columns) or error from error
+        refuse_invalid_checks(frame, checks, columns)
+        raise error
     return observed_frame.selectExpr(*(quote_name(column.name) for column in columns))
 
 

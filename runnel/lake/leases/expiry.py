@@ -5,6 +5,7 @@ A writer that was only suspended for too long finds its pin removed when it publ
 
 import os
 import socket
+from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -73,4 +74,13 @@ def is_lease_owner_dead(owner: str) -> bool:
         return True
     except OSError:
         return False
-    return False
+    return _is_zombie(pid)
+
+
+def _is_zombie(pid: str) -> bool:
+    """Return whether a process has ended, but is still listed because its parent has not asked how."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it has ended since, or this system has no /proc
+        return False
+    return stat.rpartition(")")[2].split()[0] == "Z"

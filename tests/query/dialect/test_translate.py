@@ -82,7 +82,7 @@ REASONS = {
         "select i = 1 is null from a.x where not i = j between 1 and 2",
         "brackets",
     ),
-    "a comparison of a string with a number": ("select s = 1 as x from a.x", "string and int together"),
+    "a comparison of a string with a number": ("select s = 1 as x from a.x", "a combination of string and int"),
     "two columns of a name": ("select i from a.x p, a.x q", "several columns"),
     "lost digits": ("select cast(c as decimal(38,20)) * c as x from a.x", "loses digits"),
     "a column without a type": ("select null as x", "type"),

@@ -72,7 +72,7 @@ class ServerProcess:
         notifier.finish()
         with suppress(RunnelError):  # the lease and the presence row expire by themselves then
             monitor.release_lease()
-            workers.remove(store.db, self._name)
+            workers.record_stop(store.db, self._name)
 
     def _delete_old_rows(self) -> None:
         """Delete queue entries and alarms that ended long ago."""

@@ -245,11 +245,11 @@ class Lake(LakeReader):
 
         return retry_run(self, run, watch).raise_for_errors()
 
-    def logs(self, run: str) -> str:
-        """Return the log of a run, with the whole trace of every error."""
+    def logs(self, run: str, *, attempt: int | None = None) -> str:
+        """Return the logs of all attempts of a run, or of one attempt, with the whole trace of every error."""
         from runnel.project.inspection.run_logs import read_log
 
-        return read_log(self, run)
+        return read_log(self, run, attempt)
 
     def status(self, *, branch: str | None = None) -> "LakeStatus":
         """Return the running services and workers, the length of the queue, open alarms and the health of streams."""

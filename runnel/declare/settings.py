@@ -30,6 +30,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "openlineage": {"url": "", "namespace": "", "api_key": ""},
     "telemetry": {"endpoint": "", "headers": {}},
 }
+_MAX_PORT = 65_535
 _ODD_CHARACTERS = set("*?[]#%")
 _ENVIRONMENT, FROM_SET = "the environment", "--set"
 _TYPE_NAMES = {
@@ -238,7 +239,7 @@ def _build_settings(root: Path, values: Mapping[str, Mapping[str, Any]], environ
         params={key: _resolve_value(key, value, root, environ, secrets) for key, value in values["params"].items()},
         retention=dict(values["retention"]),
         host=resolve("service", "host"),
-        port=resolve("service", "port"),
+        port=_parse_port("service.port", resolve("service", "port"), root),
         query_timeout_seconds=_parse_seconds("service.query_timeout", resolve("service", "query_timeout"), root),
         secrets=frozenset(secrets),
         openlineage=lineage_settings(resolve("openlineage", "url"), resolve("openlineage", "namespace"), key, name),
@@ -274,6 +275,13 @@ def _parse_seconds(name: str, text: str, root: Path) -> int:
         raise Mistake(
             "PROJECT_SETTING", f"`{name}` is not a duration", at=str(root / SETTINGS_FILE), fix=mistake.fix
         ) from None
+
+
+def _parse_port(name: str, value: Any, root: Path) -> int:
+    if str(value).isdecimal() and int(value) <= _MAX_PORT:
+        return int(value)
+    fix = f"write a number from 1 to {_MAX_PORT}; 0 is any free port"
+    raise Mistake("PROJECT_SETTING", f"`{name}` is not a port", at=str(root / SETTINGS_FILE), fix=fix)
 
 
 def _absolute_path(location: str, root: Path) -> str:

@@ -58,6 +58,18 @@ def select_tables(
     return remaining
 
 
+def find_schedule_mistakes(flow: Flow) -> list[Mistake]:
+    """Return a mistake for each schedule whose selection matches no table or can't be read."""
+    graph, mistakes = Graph(flow), list[Mistake]()
+    for schedule in flow.schedules:
+        try:
+            select_tables(graph, flow, (schedule.select,) if schedule.select else (), modified=set)
+        except Mistake as mistake:
+            what = f"schedule {quote_value(schedule.name)}: {mistake.what}"
+            mistakes.append(Mistake(mistake.code, what, at=str(schedule.place), fix=mistake.fix))
+    return mistakes
+
+
 def _add_change_logs(flow: Flow, tables: frozenset[TableName]) -> frozenset[TableName]:
     """Add the change log of each selected table, and the table of each selected log: both are published together."""
     applied = [table for table, source in flow.sources.items() if isinstance(source.origin, Changes)]

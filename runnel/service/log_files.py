@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import traceback
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -38,7 +39,7 @@ class LogFileHandler(RotatingFileHandler):
 
 
 def log_to_file(path: "Path") -> None:
-    """Send the log records of this process to a file from now on."""
+    """Send the log records of this process to a file from now on, and record its start, so that the file exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = LogFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_BACKUP_COUNT, delay=True, encoding="utf-8")
     handler.setFormatter(JsonLineFormatter())
@@ -46,3 +47,4 @@ def log_to_file(path: "Path") -> None:
     root.setLevel(logging.INFO)
     root.addHandler(handler)
     root.propagate = False
+    root.info("process %s started: %s", os.getpid(), path.stem)

@@ -46,6 +46,14 @@ def test_secrets_come_from_elsewhere_and_are_not_shown(project: Path) -> None:
         load_settings(project)
 
 
+@pytest.mark.parametrize("port", ["99999", "65536"])
+def test_a_port_out_of_range(project: Path, port: str) -> None:
+    with pytest.raises(Mistake) as raised:
+        load_settings(project, environ={"RUNNEL__SERVICE__PORT": port})
+    assert (raised.value.code, raised.value.what) == ("PROJECT_SETTING", "`service.port` is not a port")
+    assert raised.value.fix == "write a number from 1 to 65535; 0 is any free port"
+
+
 SECRET = "hunter2"
 HIDDEN = {
     "text for a table": ({"RUNNEL__LAKE__STORAGE": f"s3.secret-access-key={SECRET}"}, ()),

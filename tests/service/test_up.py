@@ -26,6 +26,7 @@ from runnel.project import instance_file
 from runnel.project.execution.local_handover import hand_over_run
 from runnel.project.following.run_follower import RunFollower
 from tests.cli import conftest as commands
+from tests.servers.kafka import _free_ports
 from tests.service.running_service import Up, below, tail, until
 
 Cli = Callable[..., commands.Done]
@@ -262,6 +263,22 @@ def test_a_worker_that_was_stopped_publishes_nothing_when_it_comes_back(shop: Sh
     assert [one.run for one in commits] == [find().run]
 
 
+def test_up_at_a_port_writes_its_logs(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows/flow.py").write_text('import runnel as rn\nrn.source("ods.orders", rn.manual())\n')
+    other, port = _free_ports(2)
+    with Up(tmp_path, tmp_path / "up.txt", None, "--port", str(port), port=other) as up:
+        until(lambda: f"shop is up at http://127.0.0.1:{port}" in up.said(), 60, up.said)
+        until(lambda: f"at http://127.0.0.1:{port}" in cli("status").out.splitlines()[0], 30, up.said)
+        logs = [tmp_path / ".runnel/logs" / name for name in ("up.log", "service.log", "worker.log")]
+        until(lambda: all(log.is_file() for log in logs), 60, up.said)
+        starts = [json.loads(log.read_text().splitlines()[0])["what"] for log in logs]
+        assert [start.split(": ")[1] for start in starts] == ["up", "service", "worker"]
+        assert up.stop() == 0, up.said()
+    assert cli("status").out.startswith("down since 2")
+
+
 def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
@@ -271,7 +288,7 @@ def test_a_port_that_is_taken_is_told_at_once(tmp_path: Path, cli: Cli, monkeypa
         monkeypatch.setenv("RUNNEL__SERVICE__PORT", str(taken.getsockname()[1]))
         (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
         done = cli("up")
-    assert (done.code, "SERVICE_PORT" in done.err, "RUNNEL__SERVICE__PORT" in done.err) == (2, True, True), done
+    assert (done.code, "SERVICE_PORT" in done.err, "`runnel up --port 8471`" in done.err) == (2, True, True), done
 
 
 class _Spoken:

@@ -83,4 +83,5 @@ def _describe_next_steps(folder: Path, template: str) -> str:
     else:
         steps += [("flows/flow.py", "declare sources and tasks here"), ("runnel validate", "see what is wrong")]
         steps += [("runnel load ods.orders FILE", "or add data by hand")]
+    steps += [("runnel up", "run schedules and streams until Ctrl-C, with a REST API")]
     return "\n".join(f"  {command_text.ljust(30)}{what}".rstrip() for command_text, what in steps)

@@ -6,9 +6,11 @@ import click
 
 from runnel.cli.output import command, format_count, format_table, format_time, open_lake, print_json, print_to_stderr
 from runnel.cli.time_report import show_time_report
-from runnel.client.json_views.run import run_json, seconds_between, times_json
+from runnel.client.json_views.run import attempt_json, run_json, seconds_between, times_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runnel.lake.flow_state.runs import Run
 
 
@@ -18,46 +20,63 @@ if TYPE_CHECKING:
     "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of runs."
 )
 def runs(name: str | None, limit: int, as_json: bool) -> None:
-    """List runs, newest first; with RUN what it did to which table, and where its time went."""
+    """List runs, newest first; with RUN what it did to which table, its attempts, and where its time went."""
     with open_lake() as project_lake:
+        home = project_lake.settings.home
         run_list = project_lake.runs(name, limit=limit)
     if as_json:
         print_json(_build_json(run_list[0], with_details=True) if name else [_build_json(run) for run in run_list])
     elif name:
-        _show_run(run_list[0])
+        _show_run(run_list[0], home)
     elif not run_list:
         click.echo("no runs yet; `runnel run` starts one")
     else:
-        rows = [
-            [
-                run.id,
-                run.state,
-                run.branch,
-                format_time(run.started_at),
-                _format_duration(run),
-                (run.commit or "")[:8],
-                _describe_cause(run),
-            ]
-            for run in run_list
+        click.echo(_format_list(run_list))
+
+
+def _format_list(run_list: "list[Run]") -> str:
+    """Return the list of runs; the column of scheduled times is left out if none has one."""
+    headers = ["run", "state", "branch", "started (UTC)", "time", "commit", "by", "scheduled (UTC)", "what"]
+    rows = [
+        [
+            run.id,
+            run.state,
+            run.branch,
+            format_time(run.started_at),
+            _format_duration(run),
+            (run.commit or "")[:8],
+            _describe_cause(run),
+            format_time(run.scheduled_at or ""),
+            _list_tables(run),
         ]
-        rows = [[*row, _list_tables(run)] for row, run in zip(rows, run_list, strict=True)]
-        headers = ["run", "state", "branch", "started (UTC)", "time", "commit", "by", "what"]
-        click.echo(format_table(headers, rows, right_aligned=[4]))
+        for run in run_list
+    ]
+    if not any(run.scheduled_at for run in run_list):
+        headers, rows = [*headers[:7], headers[8]], [[*row[:7], row[8]] for row in rows]
+    return format_table(headers, rows, right_aligned=[4])
 
 
 @command()
 @click.argument("name", metavar="RUN")
-def logs(name: str, as_json: bool) -> None:
-    """Print the log of a run, with the whole trace of every error."""
-    from runnel.project.inspection.run_logs import find_log_path
+@click.option(
+    "--attempt", type=click.IntRange(min=1), default=None, metavar="N", help="Only attempt N; all by default."
+)
+def logs(name: str, attempt: int | None, as_json: bool) -> None:
+    """Print the logs of all attempts of a run, with the whole trace of every error."""
+    from runnel.project.inspection.run_logs import find_logs
 
     with open_lake() as project_lake:
-        path = find_log_path(project_lake, name)
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if as_json:
-        print_json({"run": path.stem, "path": str(path), "text": text})
-    else:
-        click.echo(text, nl=False)
+        attempt_logs = find_logs(project_lake, name, attempt)
+    if not as_json:
+        for log in attempt_logs:
+            click.echo(log.text, nl=False)
+        return
+    attempts = [
+        {"attempt": log.attempt, "run": log.run, "path": str(log.path), "text": log.text} for log in attempt_logs
+    ]
+    last_log = attempt_logs[-1]
+    text = "".join(log.text for log in attempt_logs)
+    print_json({"run": last_log.run, "path": str(last_log.path), "text": text, "attempts": attempts})
 
 
 def _build_json(run: "Run", *, with_details: bool = False) -> dict[str, Any]:
@@ -70,14 +89,25 @@ def _build_json(run: "Run", *, with_details: bool = False) -> dict[str, Any]:
         "packages": run.detail.get("packages"),
     }
     steps, error = run.detail.get("steps", []), run.detail.get("error")
-    return {**summary, **provenance, "steps": steps, **times_json(run.detail), "error": error}
+    attempts = [attempt_json(attempt) for attempt in run.attempts]
+    return {
+        **summary,
+        **provenance,
+        "steps": steps,
+        **times_json(run.detail),
+        "error": error,
+        "attempts": attempts,
+    }
 
 
-def _show_run(run: "Run") -> None:
+def _show_run(run: "Run", home: "Path") -> None:
     headline = f"{run.state} on {run.branch}, started {format_time(run.started_at)} UTC by {run.author}"
     click.echo(f"run {run.id}  {headline}{f', {_format_duration(run)}' if run.ended_at else ''}")
+    if run.scheduled_at:
+        click.echo(f"scheduled for {format_time(run.scheduled_at)} UTC by {_describe_cause(run)}")
     if run.commit:
         click.echo(f"commit {run.commit}")
+    _show_attempts(run, home)
     steps = run.detail.get("steps", [])
     executed_steps = [step for step in steps if step["state"] != "skipped"]
     if executed_steps:
@@ -106,6 +136,23 @@ def _show_run(run: "Run") -> None:
             print_to_stderr(f"warning: {step['table']}: {warning}")
         if step.get("error"):
             print_to_stderr(f"\n{_format_error(step['error'])}")
+
+
+def _show_attempts(run: "Run", home: "Path") -> None:
+    """Print each attempt with its times, worker, log and reason; of the only attempt what is not shown elsewhere."""
+    attempts = [attempt_json(attempt) for attempt in run.attempts]
+    if len(attempts) == 1:
+        worker = f"worker {attempts[0]['worker']}, " if attempts[0]["worker"] else ""
+        click.echo(f"{worker}log {home / attempts[0]['log']}")
+        return
+    for attempt in attempts:
+        ended = f" to {format_time(attempt['ended_at'])}" if attempt["ended_at"] else ""
+        worker = f", worker {attempt['worker']}" if attempt["worker"] else ""
+        times = f"{format_time(attempt['started_at'])}{ended} UTC"
+        click.echo(f"attempt {attempt['attempt']}: {attempt['state']}, {times}{worker}")
+        click.echo(f"  log {home / attempt['log']}")
+        if attempt["error"]:
+            click.echo(f"  {attempt['error']['code']}: {attempt['error']['what']}")
 
 
 def _format_error(error: dict[str, Any]) -> str:

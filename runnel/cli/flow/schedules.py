@@ -33,10 +33,14 @@ def schedules(action: str | None, name: str | None, as_json: bool) -> None:
         for status in statuses:
             if status.problem:
                 print_to_stderr(f"\nschedule {status.name} queues nothing: {status.problem}")
+        if not all(status.has_service for status in statuses):
+            print_to_stderr("\nno service is running, so nothing is queued at these times: start it with `runnel up`")
 
 
 def _build_row(status: "ScheduleStatus") -> list[Any]:
     next_time = format_time(status.next_at) if status.next_at else ""
     last_run = f"{status.last_state} {format_time(status.last_at)}" if status.last_at else ""
     state = "broken" if status.problem else "paused" if status.is_paused else "on"
+    if state == "on" and not status.has_service:
+        state = "no service is running"
     return [status.name, status.when, status.select or "everything", next_time, last_run, state]

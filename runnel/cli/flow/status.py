@@ -42,8 +42,6 @@ def status(branch: str | None, table: str | None, minutes: int, as_json: bool) -
     streams, presence, alarms = overview.streams, overview.presence, overview.alarms
     for line in [*presence.lines(), *(line for entry in alarms for line in [*entry.lines(), ""])]:
         click.echo(line)
-    if not streams and presence.is_empty:
-        click.echo("no service is running: `runnel up` starts schedules, workers and streams")
     if not streams:
         return
     rows = [_build_row(entry) for entry in streams]

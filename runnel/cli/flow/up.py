@@ -45,17 +45,27 @@ _ORPHAN_SECONDS = 60.0
     metavar="N",
     help="Concurrent runs per worker.",
 )
-def up(branch: str, number: int, parallel: int, as_json: bool) -> None:
+@click.option("--host", default=None, metavar="HOST", help="Address to listen on, instead of `service.host`.")
+@click.option(
+    "--port",
+    default=None,
+    type=click.IntRange(1, 65_535),
+    metavar="N",
+    help="Port to listen on, instead of `service.port`.",
+)
+def up(branch: str, number: int, parallel: int, *, host: str | None, port: int | None, as_json: bool) -> None:
     """Start the service: REST API, schedules and workers, until Ctrl-C or `runnel down`."""
     from runnel.lake.catalog.database import format_time
     from runnel.project import instance_file
     from runnel.service.log_files import log_to_file
-    from runnel.service.server.server_process import open_listener
+    from runnel.service.server.server_process import format_host, open_listener
 
-    with open_lake() as project_lake:
+    addresses = {"service.host": host, "service.port": port}
+    overrides = [f"{name}={value}" for name, value in addresses.items() if value is not None]
+    with open_lake(overrides=overrides) as project_lake:
         settings = project_lake.settings
         project_lake.store.commit(branch)  # an unknown branch is reported at once
-        url = f"http://{settings.host}:{settings.port}"
+        url = f"http://{format_host(settings.host)}:{settings.port}"
         instance = instance_file.ServiceInstance(
             os.getpid(), url, format_time(datetime.now(UTC)), instance_file.hash_catalog_url(settings.catalog)
         )
@@ -238,17 +248,22 @@ def _supervise(
 
 
 def _base_command(project_lake: "Lake") -> list[str]:
-    """Return the command that starts Runnel on this project, with the options that were given before the subcommand."""
-    options = read_global_options()
+    """Return the command that starts Runnel on this project, with the global options and the address of this `up`."""
+    options, settings = read_global_options(), project_lake.settings
+    overrides = (
+        *options.get("overrides", ()),
+        f"service.host={settings.host}",
+        f"service.port={settings.port}",
+    )
     arguments = [
         sys.executable,
         "-c",
         "from runnel.cli.main import main; main()",
         "-C",
-        str(project_lake.settings.root),
+        str(settings.root),
     ]
     arguments += ["--env", options["env"]] if options.get("env") else []
-    return arguments + [argument for override in options.get("overrides", ()) for argument in ("--set", override)]
+    return arguments + [argument for override in overrides for argument in ("--set", override)]
 
 
 def _greet_when_ready(url: str, stop: threading.Event, greet: "Callable[[], None]") -> None:

@@ -12,6 +12,7 @@ def validate(as_json: bool) -> None:
     """Show all mistakes of a project at once."""
     from runnel.declare.loading.loader import load_flow
     from runnel.declare.loading.project_errors import ProjectMistakes
+    from runnel.plan.selection import find_schedule_mistakes
 
     project_settings = load_project_settings()
 
@@ -22,6 +23,8 @@ def validate(as_json: bool) -> None:
 
     try:
         flow = load_flow(project_settings, start_spark)
+        if schedule_mistakes := find_schedule_mistakes(flow):
+            raise ProjectMistakes(schedule_mistakes)
     except ProjectMistakes as mistakes:
         if not as_json:
             raise

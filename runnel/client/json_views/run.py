@@ -44,6 +44,7 @@ def _shared_json(run: "Run | QueueEntry", tables: list[str]) -> dict[str, Any]:
         "seconds": seconds_between(run.started_at, run.ended_at),
         "commit": run.commit,
         "tables": tables,
+        "scheduled_at": run.scheduled_at,
     }
 
 
@@ -54,7 +55,22 @@ def _list_changed_tables(detail: Mapping[str, Any]) -> list[str]:
 
 def item_json(item: "RunRecord") -> dict[str, Any]:
     """Return a run from its queue entry if it has one, else from its last attempt."""
-    return entry_json(item.entry) if item.entry is not None else run_json(item.attempts[-1])
+    if item.entry is None:
+        return run_json(item.attempts[-1])
+    seconds = seconds_between(item.started_at, item.entry.ended_at)
+    return {**entry_json(item.entry), "started_at": item.started_at, "seconds": seconds}
+
+
+def attempt_json(attempt: "Run") -> dict[str, Any]:
+    """Return an attempt of a run: its number, worker and error, and its log file below the project's `.runnel`."""
+    step_errors = [step["error"] for step in attempt.detail.get("steps", ()) if step.get("error")]
+    return {
+        **run_json(attempt),
+        "attempt": attempt.detail.get("attempt", 1),
+        "worker": attempt.detail.get("worker"),
+        "error": attempt.detail.get("error") or (step_errors[0] if step_errors else None),
+        "log": f"logs/runs/{attempt.id}.log",
+    }
 
 
 def run_detail_json(item: "RunRecord") -> dict[str, Any]:
@@ -72,7 +88,7 @@ def run_detail_json(item: "RunRecord") -> dict[str, Any]:
         **times_json(detail or outcome or {}),
         "wish": entry.request_json if entry is not None else None,
         "outcome": outcome,
-        "attempts": [run_json(attempt) for attempt in attempts],
+        "attempts": [attempt_json(attempt) for attempt in attempts],
     }
 
 

@@ -94,6 +94,8 @@ def parse_run(body: Json) -> Run:
     code_fields = {"code_id": body.get("code"), "git": body.get("git"), "packages": body.get("packages")}
     detail = {name: value for name, value in code_fields.items() if value is not None}
     detail |= {"cause": body.get("cause") or "user", "tables": body["tables"], "steps": body.get("steps", [])}
+    if "log" in body:  # an attempt
+        detail |= {"attempt": body["attempt"], "worker": body["worker"]}
     started_at = body["started_at"] or body.get("queued_at") or ""
     return Run(
         body["run"],
@@ -104,6 +106,8 @@ def parse_run(body: Json) -> Run:
         body["ended_at"],
         body["commit"],
         {**detail, "error": body.get("error")},
+        body.get("scheduled_at"),
+        tuple(parse_run(attempt) for attempt in body.get("attempts", ())),
     )
 
 

@@ -200,9 +200,9 @@ class RemoteLake(RemoteLakeReader):
         """Run the request of a run again; steps that it finished are reused."""
         return self._follow(self._connection.post(f"/runs/{quote(run, safe='')}/retry")["run"], watch)
 
-    def logs(self, run: str) -> str:
-        """Return the log of a run, with the whole trace of every error."""
-        response = self._connection.send("GET", f"/runs/{quote(run, safe='')}/logs")
+    def logs(self, run: str, *, attempt: int | None = None) -> str:
+        """Return the logs of all attempts of a run, or of one attempt, with the whole trace of every error."""
+        response = self._connection.send("GET", f"/runs/{quote(run, safe='')}/logs", params={"attempt": attempt})
         return response.content.decode("utf-8", "replace")
 
     def status(self, *, branch: str | None = None) -> "LakeStatus":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from runnel.connect.jdbc.url import DatabaseAddress
+from runnel.connection_failure import ServerAddress, describe_unreachable, find_cause
 from runnel.errors import Mistake, RunnelError, Unreachable, close_hint, did_you_mean, find_nearest
 
 _MAX_MESSAGE_LENGTH = 300
@@ -10,9 +11,16 @@ _MAX_MESSAGE_LENGTH = 300
 
 def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
     """Return the error of a database that does not answer."""
-    what = f"{address.product_name} at {address} does not answer: {first_error_line(address, error)}"
-    fix = "check that it is running and that this machine can reach it; then run again"
-    return Unreachable("SOURCE_UNREACHABLE", what, at=at, fix=fix)
+    reason, fix = explain_failure(address, error)
+    what = f"{address.product_name} at {address} does not answer: {reason}"
+    return Unreachable("SOURCE_UNREACHABLE", what, at=at, fix=f"{fix}; then run again")
+
+
+def explain_failure(address: DatabaseAddress, error: BaseException) -> tuple[str, str]:
+    """Return why a database does not answer, and what to check: a wrong host, a wrong port, or another reason."""
+    cause, server = find_cause(str(error)), ServerAddress(address.host, address.port)
+    check = "check that it is running and that this machine can reach it"
+    return describe_unreachable(cause, server) or (first_error_line(address, error), check)
 
 
 def login_refused(address: DatabaseAddress, error: BaseException, at: str) -> RunnelError:

@@ -220,9 +220,31 @@ def _translate_error(error: DBAPIError, url: URL) -> RunnelError:
         return Mistake(
             "PROJECT_NO_LAKE", f"there is no lake at {safe_url}", fix="run `runnel init` in the project's folder"
         )
+    if url.get_backend_name() == "postgresql":
+        return _translate_connection_failure(text, url)
     return Unreachable(
         "DATABASE_UNREACHABLE", f"the catalog database {safe_url} does not answer: {text}", fix="check that it runs"
     )
+
+
+def _translate_connection_failure(text: str, url: URL) -> RunnelError:
+    """Return the error of PostgreSQL that refuses a connection or does not answer: which part of the address is wrong.
+
+    The message is the only source: libpq gives no SQLSTATE for a failed connection.
+    """
+    from runnel.connection_failure import ServerAddress, describe_unreachable, find_cause
+
+    cause, address, safe_url = find_cause(text), ServerAddress(url.host or "", url.port or 5432), _hide_password(url)
+    if cause == "database":
+        what = f"there is no database `{url.database}` at {address}, which lake.catalog names"
+        return Mistake("DATABASE_MISSING", what, fix=f"create it (`createdb {url.database}`), or correct lake.catalog")
+    if cause == "login":
+        reason = text.rpartition("FATAL:")[2].strip()
+        what = f"PostgreSQL at {address} refuses the role `{url.username}` of lake.catalog: {reason}"
+        return Mistake("DATABASE_LOGIN", what, fix="correct the user or the password in lake.catalog, or create it")
+    reason, fix = describe_unreachable(cause, address) or (text, "check that it runs")
+    what = f"the catalog database {safe_url} does not answer: {reason}"
+    return Unreachable("DATABASE_UNREACHABLE", what, fix=fix)
 
 
 def _first_line(text: str) -> str:

@@ -36,7 +36,9 @@ class Backfill:
         states = {chunk.state for chunk in self.chunks}
         if self.is_paused and RUNNING not in states and (FAILED in states or CANCELLED in states):
             return FAILED if FAILED in states else CANCELLED
-        if states & {QUEUED, RUNNING}:
+        if open_chunks := [chunk for chunk in self.chunks if chunk.state in (QUEUED, RUNNING)]:
+            if self.is_paused and all(chunk.cancel_at for chunk in open_chunks):
+                return CANCELLED  # the worker has yet to stop the last chunk
             return PAUSED if self.is_paused else RUNNING
         return CANCELLED if CANCELLED in states else "succeeded"
 

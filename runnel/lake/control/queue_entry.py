@@ -100,6 +100,12 @@ class QueueEntry:
         return self.id if self.attempt <= 1 else f"{self.id}-{self.attempt}"
 
     @property
+    def scheduled_at(self) -> str | None:
+        """Return the time of the schedule for which it was queued, or None."""
+        slot = self.schedule_slot
+        return slot.due_text if slot is not None and slot.is_timed else None
+
+    @property
     def claim(self) -> tuple[str, str]:
         """Return the id and token that a commit draft carries, so that it is published only if the claim is valid."""
         return self.id, self.token or ""

@@ -106,10 +106,12 @@ def finish(
         ):
             return None
         entry = read_entry(connection, claim[0])
-        _end_run_record(connection, db, entry, state)  # a full disk may have kept the run from saying so itself
         if entry.commit is None:
-            return _end_entry(connection, db, entry, state, outcome, retry=retry, counts_as_attempt=counts_as_attempt)
-        return _end_entry(connection, db, entry, SUCCEEDED, {**outcome, "commit": entry.commit}, retry=False)
+            end = _end_entry(connection, db, entry, state, outcome, retry=retry, counts_as_attempt=counts_as_attempt)
+        else:
+            end = _end_entry(connection, db, entry, SUCCEEDED, {**outcome, "commit": entry.commit}, retry=False)
+        _end_run_record(connection, db, entry, state, outcome)  # a full disk may have kept the run from saying so
+        return end
 
     return db.write(work)
 
@@ -162,12 +164,12 @@ def _release_matching(
         )
         lost_entries = [read_entry(connection, entry_id) for entry_id in connection.execute(query).scalars().all()]
         for lost_entry in lost_entries:
-            _end_run_record(connection, db, lost_entry, "lost")
             if lost_entry.commit is not None:
                 _end_entry(connection, db, lost_entry, SUCCEEDED, {"commit": lost_entry.commit}, retry=False)
             else:
                 state, retry = (CANCELLED, False) if lost_entry.cancel_at else (FAILED, True)
                 _end_entry(connection, db, lost_entry, state, outcome, retry=retry, counts_as_attempt=counts_as_attempt)
+            _end_run_record(connection, db, lost_entry, "lost", outcome)
         return [read_entry(connection, lost_entry.id) for lost_entry in lost_entries]
 
     return db.write(work)
@@ -216,14 +218,26 @@ def _end_entry(
     return str(values["state"])
 
 
-def _end_run_record(connection: Connection, db: Database, entry: QueueEntry, state: str) -> None:
-    """End the record of the run, if it still says that the run is running."""
-    runs = schema.runs
-    is_running = sa.and_(runs.c.id == entry.run, runs.c.state == RUNNING)
-    values: dict[str, Any] = {"state": state, "ended_at": db.now(connection)}
+def _end_run_record(
+    connection: Connection, db: Database, entry: QueueEntry, state: str, outcome: Mapping[str, Any]
+) -> None:
+    """Record the worker and the error of an attempt, and its end if its record still says that it is running.
+
+    An attempt that ended before it had a record, and is followed by another one, gets a record.
+    """
+    columns, is_attempt = schema.runs.c, schema.runs.c.id == entry.run
+    row = connection.execute(sa.select(columns.state, columns.detail).where(is_attempt)).first()
+    end: dict[str, Any] = {"state": state, "ended_at": db.now(connection)}
     if entry.commit is not None:
-        values |= {"state": SUCCEEDED, "commit_id": entry.commit}
-    connection.execute(runs.update().where(is_running).values(values))
+        end |= {"state": SUCCEEDED, "commit_id": entry.commit}
+    attempt_detail = {"worker": entry.worker, "error": outcome.get("error") if entry.commit is None else None}
+    if row is not None:
+        detail = json.dumps({**json.loads(row.detail), **attempt_detail}, sort_keys=True, default=str)
+        values = {"detail": detail, **(end if row.state == RUNNING else {})}
+        connection.execute(schema.runs.update().where(is_attempt).values(values))
+    elif read_entry(connection, entry.id).state == QUEUED:
+        identity = {"id": entry.run, "branch": entry.branch, "author": entry.author, "started_at": entry.started_at}
+        connection.execute(schema.runs.insert().values(**identity, **end, detail=json.dumps(attempt_detail)))
 
 
 def _is_claim_valid(claim: tuple[str, str]) -> "sa.ColumnElement[bool]":

@@ -38,7 +38,8 @@ class RunFilter:
 class RunRecord:
     """A run: its queue entry, if it was queued, and its attempts that have started, oldest first.
 
-    In a list it has the last attempt only. A run that a command executed itself has one attempt and no entry.
+    In a list it has the first and the last attempt only. A run that a command executed itself has one attempt and no
+    entry.
     """
 
     entry: QueueEntry | None
@@ -69,8 +70,25 @@ class RunRecord:
             "cause": entry.cause,
             "error": outcome.get("error"),
         }
-        started = entry.started_at or entry.queued_at
-        return Run(entry.id, entry.branch, entry.state, entry.author, started, entry.ended_at, entry.commit, detail)
+        return Run(
+            entry.id,
+            entry.branch,
+            entry.state,
+            entry.author,
+            self.started_at or entry.queued_at,
+            entry.ended_at,
+            entry.commit,
+            detail,
+            entry.scheduled_at,
+        )
+
+    @property
+    def started_at(self) -> str | None:
+        """Return when its first attempt started, or None."""
+        entry = self.entry
+        if entry is None or (entry.attempt > 1 and self.attempts and self.attempts[0].id == entry.id):
+            return self.attempts[0].started_at
+        return entry.started_at
 
 
 def list_run_records(
@@ -107,10 +125,35 @@ def find_run_record(connection: Connection, text: str) -> RunRecord:
     except Mistake as error:
         if error.code != "RUN_UNKNOWN":
             raise
-        return RunRecord(None, (_find_command_run(connection, text, error),))
-    names = [entry.id, *(f"{entry.id}-{number}" for number in range(2, entry.attempt + 1))]
-    attempts_by_id, lost = runs.find_many(connection, names), _find_lost(connection, [entry])
-    return RunRecord(lost.get(entry.id, entry), tuple(attempts_by_id[name] for name in names if name in attempts_by_id))
+        run = _find_command_run(connection, text, error)
+        return RunRecord(None, (replace(run, detail={"attempt": 1, **run.detail}),))
+    entry = _find_lost(connection, [entry]).get(entry.id, entry)
+    names = [replace(entry, attempt=number).run for number in range(1, entry.attempt + 1)]
+    attempts_by_id = runs.find_many(connection, names)
+    if entry.attempt and entry.run not in attempts_by_id and entry.state != queue_entry.QUEUED:
+        attempts_by_id[entry.run] = _build_unrecorded_attempt(entry)
+    attempts = [
+        _add_attempt_detail(entry, number, attempts_by_id[name])
+        for number, name in enumerate(names, 1)
+        if name in attempts_by_id
+    ]
+    return RunRecord(entry, tuple(attempts))
+
+
+def _build_unrecorded_attempt(entry: QueueEntry) -> Run:
+    """Return the last attempt of a run that had nothing to do, or that ended before it could be recorded."""
+    started_at = entry.started_at or entry.queued_at
+    detail = dict(entry.outcome or {})
+    return Run(entry.run, entry.branch, entry.state, entry.author, started_at, entry.ended_at, entry.commit, detail)
+
+
+def _add_attempt_detail(entry: QueueEntry, number: int, attempt: Run) -> Run:
+    """Return an attempt with its number, and with the worker and the error that only the queue has yet."""
+    detail = {**attempt.detail, "attempt": number}
+    if number == entry.attempt and entry.state != queue_entry.QUEUED:
+        detail["worker"] = detail.get("worker") or entry.worker
+        detail["error"] = detail.get("error") or (entry.outcome or {}).get("error")
+    return replace(attempt, detail=detail, scheduled_at=entry.scheduled_at)
 
 
 def _find_command_run(connection: Connection, text: str, queue_error: Mistake) -> Run:
@@ -123,21 +166,21 @@ def _find_command_run(connection: Connection, text: str, queue_error: Mistake) -
 
 
 def find_run(connection: Connection, text: str) -> Run:
-    """Return a run, or the named attempt of a run, as one value."""
+    """Return a run with its attempts, or the named attempt of a run, as one value."""
     record = find_run_record(connection, text)
     named_attempts = [attempt for attempt in record.attempts if attempt.id == text != record.id]
-    return named_attempts[0] if named_attempts else record.run
+    return replace(named_attempts[0] if named_attempts else record.run, attempts=record.attempts)
 
 
 def _read_records(connection: Connection, ids: "list[Any] | Any") -> list[RunRecord]:
     """Return the records of some ids, in two queries."""
     queued = run_queue.find_many(connection, [row.id for row in ids if row.is_queued])
-    names = [queued[row.id].run if row.is_queued else row.id for row in ids]
-    attempts_by_id = runs.find_many(connection, names)
+    names = {row.id: list(dict.fromkeys((row.id, queued[row.id].run if row.is_queued else row.id))) for row in ids}
+    attempts_by_id = runs.find_many(connection, [name for attempt_names in names.values() for name in attempt_names])
     queued |= _find_lost(connection, queued.values())
     return [
-        RunRecord(queued.get(row.id), (attempts_by_id[name],) if name in attempts_by_id else ())
-        for row, name in zip(ids, names, strict=True)
+        RunRecord(queued.get(row.id), tuple(attempts_by_id[name] for name in names[row.id] if name in attempts_by_id))
+        for row in ids
     ]
 
 

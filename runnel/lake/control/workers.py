@@ -16,12 +16,13 @@ from runnel.lake.leases.expiry import is_lease_owner_dead
 from runnel.lake.leases.pins import current_lease_owner
 
 WORKER, SERVICE = "worker", "service"
+_STOPPED = "stopped"
 _FORGET_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """A registered worker or service process. `state` is "starting", "ready" or "stopping"."""
+    """A registered worker or service process. `state` is "starting", "ready", "stopping" or "stopped"."""
 
     id: str
     kind: str
@@ -54,9 +55,24 @@ def remove(db: Database, name: str) -> None:
     db.write(lambda connection: connection.execute(schema.workers.delete().where(schema.workers.c.id == name)))
 
 
+def record_stop(db: Database, name: str) -> None:
+    """Record that a service has stopped, so that `find_last_service` can tell since when none is running."""
+    update = schema.workers.update().where(schema.workers.c.id == name)
+    db.write(lambda connection: connection.execute(update.values(state=_STOPPED, renewed_at=db.now(connection))))
+
+
+def find_last_service(connection: Connection) -> WorkerRecord | None:
+    """Return the service that was the last to give a sign of life; None if there was none for a day."""
+    columns = schema.workers.c
+    query = sa.select(schema.workers).where(columns.kind == SERVICE).order_by(columns.renewed_at.desc()).limit(1)
+    row = connection.execute(query).first()
+    return _parse_worker(row) if row is not None else None
+
+
 def list_alive(connection: Connection, kind: str | None = None) -> list[WorkerRecord]:
     """Return the processes that are alive, oldest first."""
     query = sa.select(schema.workers).order_by(schema.workers.c.started_at, schema.workers.c.id)
+    query = query.where(schema.workers.c.state != _STOPPED)
     if kind is not None:
         query = query.where(schema.workers.c.kind == kind)
     renewed_after = format_time(parse_time(read_clock(connection)) - timedelta(seconds=CLAIM_SECONDS))

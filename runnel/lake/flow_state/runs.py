@@ -25,7 +25,11 @@ _LEASES_KEY = "leases"  # key of a run's detail that names its pin and its slot
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `state` is "running", "lost", or the state it was finished with."""
+    """One run. `state` is "running", "lost", or the state it was finished with.
+
+    `scheduled_at` is the time of a schedule for which it was queued. `attempts` is filled if the run was requested
+    alone; the `detail` of an attempt has its number, its worker and its error.
+    """
 
     id: str
     branch: str
@@ -35,6 +39,8 @@ class Run:
     ended_at: str | None = None
     commit: str | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    scheduled_at: str | None = None
+    attempts: "tuple[Run, ...]" = ()
 
 
 @dataclass(frozen=True)

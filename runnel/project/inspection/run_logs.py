@@ -1,5 +1,7 @@
 """Find and read the logs of runs, which are on the machine that ran them."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,20 +10,64 @@ from runnel.lake.control import run_history
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
+    from runnel.lake.flow_state.runs import Run
+
+_CHUNK_BYTES = 65536
 
 
-def find_log_path(lake: "Lake", run_or_attempt: str) -> Path:
-    """Return the path of a run's log, of its last attempt or the given attempt; raise if it is not on this machine."""
-    journal_item = lake.store.db.read(lambda connection: run_history.find_run_record(connection, run_or_attempt))
-    names = [attempt.id for attempt in journal_item.attempts]
-    run = run_or_attempt if run_or_attempt in names else names[-1] if names else journal_item.id
-    path = lake.settings.home / "logs" / "runs" / f"{run}.log"
-    if not path.is_file():
-        what = f"the log of run {run} is not on this machine"
+@dataclass(frozen=True)
+class AttemptLog:
+    """The log of one attempt of a run. `heading` is None if the log is printed alone."""
+
+    run: str
+    attempt: int
+    path: Path
+    heading: str | None = None
+
+    def read_chunks(self) -> Iterator[bytes]:
+        """Yield the heading, and the log piece by piece; a log on another machine has only the heading."""
+        if self.heading is not None:
+            yield f"{self.heading}\n".encode()
+        if self.path.is_file():
+            with self.path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    yield chunk
+
+    @property
+    def text(self) -> str:
+        """Return the heading and the log."""
+        return b"".join(self.read_chunks()).decode("utf-8", "replace")
+
+
+def find_logs(lake: "Lake", run_or_attempt: str, number: int | None = None) -> list[AttemptLog]:
+    """Return the logs of all attempts of a run in order, or of one attempt: that number, or the id of a later one.
+
+    Raise if none of them is on this machine.
+    """
+    record = lake.store.db.read(lambda connection: run_history.find_run_record(connection, run_or_attempt))
+    attempts = [attempt for attempt in record.attempts if attempt.id == run_or_attempt != record.id] or record.attempts
+    if number is not None:
+        attempts = [attempt for attempt in record.attempts if attempt.detail["attempt"] == number]
+    if number is not None and not attempts:
+        count = len(record.attempts)
+        what = f"run {record.id} has no attempt {number}; it has {count} attempt{'' if count == 1 else 's'}"
+        raise Mistake("ATTEMPT_UNKNOWN", what, fix=f"`runnel runs {record.id}` lists its attempts")
+    folder = lake.settings.home / "logs" / "runs"
+    logs = [_build_log(folder, attempt, with_heading=len(attempts) > 1) for attempt in attempts]
+    if not any(log.path.is_file() for log in logs):
+        what = f"the log of run {attempts[-1].id if attempts else record.id} is not on this machine"
         raise Mistake("LOG_MISSING", what, fix="a run has a log as soon as it starts, on the machine that runs it")
-    return path
+    return logs
 
 
-def read_log(lake: "Lake", run: str) -> str:
-    """Return the log of a run."""
-    return find_log_path(lake, run).read_text(encoding="utf-8", errors="replace")
+def _build_log(folder: Path, attempt: "Run", *, with_heading: bool) -> AttemptLog:
+    path, number = folder / f"{attempt.id}.log", attempt.detail["attempt"]
+    worker = f" on worker {attempt.detail['worker']}" if attempt.detail.get("worker") else ""
+    missing = "" if path.is_file() else "; its log is not on this machine"
+    heading = f"attempt {number}{worker}: {attempt.state}{missing}" if with_heading else None
+    return AttemptLog(attempt.id, number, path, heading)
+
+
+def read_log(lake: "Lake", run: str, attempt: int | None = None) -> str:
+    """Return the logs of all attempts of a run, or of one attempt."""
+    return "".join(log.text for log in find_logs(lake, run, attempt))

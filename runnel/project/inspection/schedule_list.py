@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.errors import RunnelError
 from runnel.lake.catalog.database import format_time, parse_time
-from runnel.lake.control import run_queue, schedules
+from runnel.lake.control import run_queue, schedules, workers
 from runnel.project.inspection.schedule_times import iter_schedule_times
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not."""
+    """One schedule. `next_at` is None if only a change makes it due, or it is paused, or `problem` says why not.
+
+    Without a running service (`has_service`), nothing is queued at that time.
+    """
 
     name: str
     when: str
@@ -33,6 +36,7 @@ class ScheduleStatus:
     last_state: str | None = None
     last_at: str | None = None
     problem: str | None = None
+    has_service: bool = True
 
     def json(self) -> dict[str, Any]:
         """Return what scripts rely on."""
@@ -80,6 +84,7 @@ def build_schedule_status(connection: "Connection", schedule: "ScheduleRecord", 
         last_entry.state if last_entry else None,
         (last_entry.ended_at or last_entry.started_at or last_entry.queued_at) if last_entry else None,
         problem,
+        bool(workers.list_alive(connection, workers.SERVICE)),
     )
 
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from runnel.declare.options.cron_syntax import expand_nickname
 from runnel.declare.options.duration import parse_duration
 from runnel.errors import Mistake, RunnelError
 
@@ -43,6 +44,7 @@ def iter_schedule_times(cron: str | None, tz: str | None, every: str | None, aft
 
 def _iter_times(cron: str | None, tz: str | None, every: str | None, after: datetime) -> Iterator[datetime]:
     if cron is not None:
+        cron = expand_nickname(cron)
         zone, fields = ZoneInfo(tz or "UTC"), cron.split()
         follows_real_hours = any(
             field.startswith("*") for field in fields[:2]

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("runnel.api")
 MEDIA_TYPE = "application/problem+json"
+_JSON = "application/json"
 _STATUSES = {
     "TOKEN_LIMITED": 403,
     "FILES_NO_MATCH": 404,
     "LOG_MISSING": 404,
+    "DATABASE_MISSING": 503,
+    "DATABASE_LOGIN": 503,
     "SQL_FAILED": 422,
     "SQL_TIMEOUT": 422,
     "DIFF_TOO_LARGE": 422,
@@ -82,8 +85,10 @@ class Problem(BaseModel):
 class _InvalidRequest(Mistake):
     """A request that does not match the OpenAPI document."""
 
-    def __init__(self, what: str, fields: list[dict[str, str]]) -> None:
-        super().__init__("REQUEST_INVALID", what, fix="/openapi.json describes each request")
+    def __init__(
+        self, what: str, fields: list[dict[str, str]], fix: str = "/openapi.json describes each request"
+    ) -> None:
+        super().__init__("REQUEST_INVALID", what, fix=fix)
         self.fields = fields
 
 
@@ -184,13 +189,23 @@ def _handle_runnel_error(request: Request, error: Exception) -> JSONResponse:
     return to_problem_response(error)
 
 
-def _handle_invalid_request(_request: Request, error: Exception) -> JSONResponse:
+def _handle_invalid_request(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     fields = [
         {"field": _format_field(field_error["loc"]), "what": str(field_error["msg"])} for field_error in error.errors()
     ]
     what = "; ".join(f"`{field_error['field']}`: {field_error['what']}" for field_error in fields[:5])
+    if any(field_error["field"] == "body" for field_error in fields) and not _is_json(request):
+        other = request.headers.get("content-type")
+        what = f"the header `Content-Type: {_JSON}` is missing" + (f"; the request has `{other}`" if other else "")
+        fix = f"send it with the body: curl -H 'Content-Type: {_JSON}'"
+        return to_problem_response(_InvalidRequest(_replace_surrogates(what), fields, fix))
     return to_problem_response(_InvalidRequest(_replace_surrogates(what), fields))
+
+
+def _is_json(request: Request) -> bool:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == _JSON or media_type.endswith("+json")
 
 
 def _handle_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("runnel.scheduler")
 MAX_TIMES = 500  # due times of one schedule that are handled at once
-_MISSED_AFTER = timedelta(minutes=1)  # with catch_up="none", an older due time is skipped
+_LATE_POLL = timedelta(minutes=1)  # a longer pause between two polls counts as time when the service was not running
+_POLL_TOLERANCE = timedelta(seconds=5)  # after such a pause, an older due time was missed
 _AUTHOR = "scheduler"
 _ABOVE_ANY_MINIMUM = 1 << 62
 
@@ -55,6 +56,7 @@ class Scheduler:
         self._store = store
         self._are_declared = are_declared
         self._clock = clock
+        self._polled_at = clock()  # the times before were missed
         self._problems: dict[str, ScheduleProblem] = {}
 
     @property
@@ -75,7 +77,14 @@ class Scheduler:
         ]
         names = {schedule.name for schedule in active_schedules}
         self._problems = {name: problem for name, problem in self._problems.items() if name in names}
-        return schedules.advance(self._store.db, advances)
+        queued_ids = schedules.advance(self._store.db, advances)
+        self._polled_at = now
+        return queued_ids
+
+    def _find_watch_start(self, now: datetime) -> datetime:
+        """Return since when the scheduler has been watching the clock without a long pause."""
+        is_recent = timedelta() <= now - self._polled_at <= _LATE_POLL
+        return self._polled_at if is_recent else now - _POLL_TOLERANCE
 
     def _advance_schedule(self, schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance | None:
         """Return the advance of a schedule, or None; a schedule that can't be read doesn't block the others."""
@@ -83,7 +92,7 @@ class Scheduler:
             advance = (
                 self._advance_on_change(schedule, now)
                 if schedule.declared.get("on_change")
-                else advance_on_time(schedule, now)
+                else advance_on_time(schedule, now, self._find_watch_start(now))
             )
             advance = _add_trace(advance) if advance is not None else None
         except Exception as error:  # a defect, too: it must not stop the other schedules
@@ -147,8 +156,11 @@ class Scheduler:
         return any(changed[key] >= minimum for key, minimum in minimums.items())
 
 
-def advance_on_time(schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance | None:
-    """Return the advance of a schedule with times, or None if nothing is due. Pure."""
+def advance_on_time(schedule: ScheduleRecord, now: datetime, watched_since: datetime) -> ScheduleAdvance | None:
+    """Return the advance of a schedule with times, or None if nothing is due. Pure.
+
+    A time before `watched_since` was missed: with `catch_up="none"` it is not run.
+    """
     declared = schedule.declared
     after = parse_time(schedule.cursor.get("slot", schedule.seen_at))
     times_due = list_due_times(
@@ -158,7 +170,7 @@ def advance_on_time(schedule: ScheduleRecord, now: datetime) -> ScheduleAdvance 
         return None
     policy = declared.get("catch_up", "last")
     times_to_queue = times_due if policy == "all" else times_due[-1:]
-    if policy == "none" and now - times_due[-1] > _MISSED_AFTER:
+    if policy == "none" and times_due[-1] < watched_since:
         times_to_queue = []
     if policy != "all" and len(times_due) == MAX_TIMES:
         times_to_queue = []  # there are more, and only the last counts

@@ -44,7 +44,7 @@ class ServerProcess:
         self._problems = LoopProblems()
         settings = lake.settings
         self._socket = open_listener(settings.host, settings.port)
-        self.url = f"http://{_format_host(settings.host)}:{self._socket.getsockname()[1]}"
+        self.url = f"http://{format_host(settings.host)}:{self._socket.getsockname()[1]}"
         self._app = make_app(lake)
         config = uvicorn.Config(self._app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
         self._server = _Server(config)
@@ -72,7 +72,7 @@ class ServerProcess:
         notifier.finish()
         with suppress(RunnelError):  # the lease and the presence row expire by themselves then
             monitor.release_lease()
-            workers.remove(store.db, self._name)
+            workers.record_stop(store.db, self._name)
 
     def _delete_old_rows(self) -> None:
         """Delete queue entries and alarms that ended long ago."""
@@ -128,11 +128,16 @@ def open_listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         what = f"the service can't listen on {host}:{port}: {(error.strerror or str(error)).lower()}"
-        fix = "`runnel down` stops this project's service; RUNNEL__SERVICE__PORT=8471 chooses another port"
+        fix = "`runnel down` stops this project's service; `runnel up --port 8471` uses another port"
         raise Mistake("SERVICE_PORT", what, fix=fix) from error
     listener.listen(512)
     return listener
 
 
-def _format_host(host: str) -> str:
+def format_host(host: str) -> str:
+    """Return a host as it is written in a URL.
+
+    >>> format_host("::1"), format_host("127.0.0.1")
+    ('[::1]', '127.0.0.1')
+    """
     return f"[{host}]" if ":" in host else host

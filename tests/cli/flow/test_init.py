@@ -34,7 +34,9 @@ def test_what_is_said(cli: Run) -> None:
         "runnel run",
         'runnel query "select * from ads.top_sellers order by place"',
         "pytest",
+        "runnel up",
     ]
+    assert done.out.splitlines()[-1].endswith("run schedules and streams until Ctrl-C, with a REST API")
     assert cli("-C", "shop", "validate").out == "3 tasks, 2 sources, 1 schedule: no mistakes\n"
     assert cli("-C", "shop", "plan").out.endswith("3 to compute, 2 to ingest; reads at least 382 B; starts Spark\n")
 

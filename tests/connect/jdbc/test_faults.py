@@ -108,6 +108,8 @@ def test_nothing_answers(tmp_path: Path) -> None:
             feed_of(shop).find_changes(None)
         told = str(raised.value)
         assert f"127.0.0.1:{port}/shop does not answer" in told and "flows/flow.py:3" in told and SECRET not in told
+        assert f"the host `127.0.0.1` answers, but nothing listens on port {port}\n" in told
+        assert "fix: correct the port, or start the database; then run again" in told
 
 
 @pytest.fixture

@@ -161,6 +161,18 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),
     "cron": ('rn.schedule("n", cron="0 25 * * *")', "DECLARE_CRON: '25' in '0 25 * * *' is not a hour"),
     "cron of four": ('rn.schedule("n", cron="0 2 * *")', "DECLARE_CRON: '0 2 * *' is not a cron text"),
+    "cron of an unknown nickname": (
+        'rn.schedule("n", cron="@dayly")',
+        "DECLARE_CRON: '@dayly' is not a cron text; close: `@daily`\n"
+        "  at flows/a.py:3\n"
+        "  fix: use one of @hourly, @daily,",
+    ),
+    "cron of a last day": (
+        'rn.schedule("n", cron="0 2 LL * *")',
+        "DECLARE_CRON: 'LL' in '0 2 LL * *' is not a day of month\n"
+        "  at flows/a.py:3\n"
+        "  fix: use 1 to 31, L for the last day, *, lists, ranges a-b, or steps */n",
+    ),
     "cron that never comes": (
         'rn.schedule("n", cron="0 0 31 2 *")',
         "DECLARE_CRON: '0 0 31 2 *' is never due: none of the months that it names has such a day\n"

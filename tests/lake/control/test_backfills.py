@@ -79,6 +79,7 @@ def test_cancelled(store: Store) -> None:
     assert held is not None
     found = backfills.cancel(store.db, "b1")
     assert [chunk.state for chunk in found.chunks] == ["running", "cancelled", "cancelled"]
+    assert (found.state, found.json()["state"]) == ("cancelled", "cancelled")
     run_claims.finish(store.db, held.claim, "cancelled", {})
     assert (state(store), run_claims.claim(store.db, "w1")) == ("cancelled", None)
 

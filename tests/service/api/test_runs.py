@@ -210,3 +210,16 @@ def test_a_run_whose_answer_was_lost_is_queued_once(api: Api) -> None:
     assert api.post("/runs", {"select": ["a.b"]}, 202, key="k")["run"] == first["run"]
     db.write(lambda connection: connection.execute(schema.answers.delete()))
     assert api.post("/runs", {"select": ["a.c"]}, 202, key="k")["run"] != first["run"]
+
+
+@pytest.mark.parametrize("path", ["/query", "/runs", "/branches"])
+def test_a_body_without_its_content_type(api: Api, path: str) -> None:
+    body = '{"sql": "select 1", "name": "fix"}'
+    refused = api.ask("POST", path, data=body.encode()).json()
+    assert (refused["status"], refused["code"]) == (422, "REQUEST_INVALID")
+    assert refused["what"] == "the header `Content-Type: application/json` is missing"
+    assert refused["fix"] == "send it with the body: curl -H 'Content-Type: application/json'"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert api.ask("POST", path, data=body, headers=form).json()["what"] == (
+        "the header `Content-Type: application/json` is missing; the request has `application/x-www-form-urlencoded`"
+    )

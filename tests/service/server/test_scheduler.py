@@ -99,9 +99,33 @@ def test_times_that_were_missed(store: Store, policy: str, expected: list[str]) 
     clock.set("2026-01-05T12:00")
     Scheduler(store, clock).queue_due_runs()
     assert slots(store) == expected
-    clock.set("2026-01-06T02:00:30")
-    Scheduler(store, clock).queue_due_runs()
+    clock.set("2026-01-06T01:59:59.9")
+    scheduler = Scheduler(store, clock)
+    scheduler.queue_due_runs()
+    clock.set("2026-01-06T02:00:30")  # a slow poll, but the service was running
+    scheduler.queue_due_runs()
     assert slots(store) == [*expected, "2026-01-06T02:00:00Z"]
+
+
+MISSED_BY_SECONDS = {
+    "a service that started later": ("2026-01-02T02:00:15", None, []),
+    "a service that started before": ("2026-01-02T01:59:50", "2026-01-02T02:00:15", ["2026-01-02T02:00:00Z"]),
+    "a computer that slept": ("2026-01-02T01:50:00", "2026-01-02T02:00:15", []),
+    "a computer that awoke in time": ("2026-01-02T01:50:00", "2026-01-02T02:00:04", ["2026-01-02T02:00:00Z"]),
+}
+
+
+@pytest.mark.parametrize(("started_at", "polled_at", "expected"), MISSED_BY_SECONDS.values(), ids=MISSED_BY_SECONDS)
+def test_a_time_that_was_missed_by_seconds(
+    store: Store, started_at: str, polled_at: str | None, expected: list[str]
+) -> None:
+    clock = Clock("2026-01-01T12:00")
+    declare(store, clock, nightly(catch_up="none"))
+    clock.set(started_at)
+    scheduler = Scheduler(store, clock)
+    clock.set(polled_at or started_at)
+    scheduler.queue_due_runs()
+    assert slots(store) == expected
 
 
 def test_a_clock_that_jumps_queues_nothing_twice_and_loses_nothing(store: Store) -> None:

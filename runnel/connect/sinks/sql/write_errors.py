@@ -1,15 +1,15 @@
 """Turn exceptions of database drivers while writing into errors for users. They never contain a password."""
 
-from runnel.connect.jdbc.driver_errors import first_error_line
+from runnel.connect.jdbc.driver_errors import explain_failure, first_error_line
 from runnel.connect.jdbc.url import DatabaseAddress
 from runnel.errors import Mistake, RunnelError, Unreachable
 
 
 def unreachable(address: DatabaseAddress, error: BaseException, at: str) -> Unreachable:
     """Return the error of a database that does not answer or lost the connection."""
-    what = f"{address.product_name} at {address} does not answer: {first_error_line(address, error)}"
-    fix = "check that it is running and that this machine can reach it; the next run continues"
-    return Unreachable("SINK_UNREACHABLE", what, at=at, fix=fix)
+    reason, fix = explain_failure(address, error)
+    what = f"{address.product_name} at {address} does not answer: {reason}"
+    return Unreachable("SINK_UNREACHABLE", what, at=at, fix=f"{fix}; the next run continues")
 
 
 def refused(address: DatabaseAddress, error: BaseException, at: str) -> RunnelError:

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import to_thread
@@ -17,7 +16,7 @@ from runnel.errors import RunnelError
 from runnel.lake.control import run_events
 from runnel.lake.control.queue_entry import OPEN_STATES
 from runnel.lake.control.run_history import find_run_record
-from runnel.project.inspection.run_logs import find_log_path
+from runnel.project.inspection.run_logs import find_logs
 from runnel.service.api import sse
 from runnel.service.api.dependencies import LakeDependency, StoreDependency
 from runnel.service.api.pagination import ListPage, build_page
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["runs"])
 _PAUSE_SECONDS, _FIRST_PAUSE_SECONDS = 0.3, 0.03
 _FAST_POLL_SECONDS = 3.0  # poll fast at first: small runs end by then, and users notice tenths of a second
-_CHUNK_BYTES = 64 * 1024
 _TEXT = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 _STREAM = {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}
 AfterQuery = Annotated[int, Query(ge=0, le=MAX_NUMBER, description="The number of the last event that the client has.")]
 LastEventIdHeader = Annotated[str | None, Header(alias="Last-Event-ID", description="The same, as browsers send it.")]
+AttemptQuery = Annotated[int | None, Query(ge=1, le=MAX_NUMBER, description="Only the log of this attempt.")]
 
 
 class RunEventView(BaseModel):
@@ -81,13 +80,15 @@ def list_run_events(
 
 @router.get(
     "/runs/{run}/logs",
-    summary="Read the log of a run",
+    summary="Read the logs of a run",
     response_class=StreamingResponse,
     responses={**error_responses(404), 200: {**_TEXT, "description": "The log, with the trace of every error"}},
 )
-def read_run_log(lake: LakeDependency, run: RunId) -> Response:
-    """Return the log of the last attempt of a run, or of the given attempt."""
-    return StreamingResponse(_read_chunks(find_log_path(lake, run)), media_type="text/plain; charset=utf-8")
+def read_run_log(lake: LakeDependency, run: RunId, attempt: AttemptQuery = None) -> Response:
+    """Return the logs of all attempts of a run in order, or of one attempt."""
+    logs = find_logs(lake, run, attempt)
+    chunks = (chunk for log in logs for chunk in log.read_chunks())
+    return StreamingResponse(chunks, media_type="text/plain; charset=utf-8")
 
 
 async def _stream_events(db: "Database", run: str, number: int, ending: "Event") -> AsyncIterator[str]:
@@ -135,9 +136,3 @@ def _read_run_events(
 
 def _event_to_json(event: run_events.RunEvent) -> dict[str, Any]:
     return {"number": event.number, "at": event.at, **json.loads(json.dumps(event.event, default=str))}
-
-
-def _read_chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk

@@ -54,6 +54,7 @@ class RunView(BaseModel):
     seconds: float | None
     commit: str | None
     tables: list[str]
+    scheduled_at: str | None = Field(default=None, description="The time of its schedule for which it was queued")
     kind: str | None = None
     cause: str | None = None
     queued_at: str | None = None
@@ -77,6 +78,12 @@ class StepView(BaseModel):
     spark: dict[str, Any] | None = Field(default=None, description="What Spark did: tasks, bytes, spill, skew")
 
 
+class AttemptView(RunView):
+    """An attempt of a run, with its worker and its error."""
+
+    log: str = Field(description="Its log file, below the folder `.runnel` of the project on the worker's machine")
+
+
 class RunDetailView(RunView):
     """A run with its steps, its code, git commit and packages, and its attempts."""
 
@@ -88,7 +95,7 @@ class RunDetailView(RunView):
     timeline: dict[str, float] = Field(description="Seconds of the stages of the run, in order")
     wish: dict[str, Any] | None
     outcome: dict[str, Any] | None
-    attempts: list[RunView]
+    attempts: list[AttemptView]
 
 
 StateQuery = Annotated[Ref | None, Query(description="Only runs in this state.")]

@@ -1,0 +1,88 @@
+"""`runnel status` and `runnel schedules` say whether a service is running, since when, and what nobody does."""
+
+from pathlib import Path
+
+import pytest
+
+import runnel as rn
+from runnel.lake.catalog import schema
+from runnel.lake.control import workers
+from runnel.project import instance_file
+from runnel.project.instance_file import ServiceInstance, announce_instance
+
+SCHEDULE = 'import runnel as rn\nrn.source("ods.orders", rn.manual())\nrn.schedule("nightly", cron="0 2 * * *")\n'
+AT = "2026-01-02T08:00:00.000000Z"
+NOTHING_RUNS = "nothing runs schedules, streams and sources until you start the service: `runnel up`"
+
+
+@pytest.fixture
+def lake(shop, tmp_path: Path):
+    with rn.open(tmp_path) as lake:
+        yield lake
+
+
+def record_service(lake, name: str = "s1") -> None:
+    workers.record_state(lake.store.db, name, workers.SERVICE, "ready", {"url": "http://127.0.0.1:8470"})
+
+
+def set_times(lake, **times: str) -> None:
+    lake.store.db.write(lambda connection: connection.execute(schema.workers.update().values(times)))
+
+
+def test_never_started(shop) -> None:
+    assert shop("status").out == f"down: no service is running\n{NOTHING_RUNS}\n\n"
+    body = shop("status", "--json").json
+    assert (body["state"], body["since"]) == ("down", None)
+
+
+def test_up(shop, lake) -> None:
+    record_service(lake)
+    set_times(lake, started_at=AT)
+    assert shop("status").out.splitlines()[0] == "up since 2026-01-02 08:00:00 UTC at http://127.0.0.1:8470"
+    body = shop("status", "--json").json
+    assert (body["state"], body["since"]) == ("up", AT)
+
+
+def test_stopped(shop, lake) -> None:
+    record_service(lake)
+    workers.record_stop(lake.store.db, "s1")
+    assert shop("status", "--json").json["state"] == "down"
+    set_times(lake, renewed_at=AT)
+    assert shop("status").out == f"down since 2026-01-02 08:00:00 UTC\n{NOTHING_RUNS}\n\n"
+
+
+def test_crashed(shop, lake) -> None:
+    record_service(lake)
+    set_times(lake, renewed_at=AT)
+    assert shop("status").out == f"down since 2026-01-02 08:00:00 UTC\n{NOTHING_RUNS}\n\n"
+
+
+def test_starting_after_a_stop(shop, lake) -> None:
+    record_service(lake)
+    set_times(lake, renewed_at=AT)
+    settings = lake.settings
+    started_at, catalog = "2026-01-03T08:00:00.000000Z", instance_file.hash_catalog_url(settings.catalog)
+    with announce_instance(settings.home, ServiceInstance(1, "http://127.0.0.1:8470", started_at, catalog)):
+        lines = shop("status").out.splitlines()
+    assert lines == ["starting since 2026-01-03 08:00:00 UTC: `runnel up` is running, but not ready yet", ""]
+
+
+def test_a_worker_without_a_service(shop, lake) -> None:
+    workers.record_state(lake.store.db, "w1", workers.WORKER, "ready", {})
+    assert shop("status").out.splitlines()[:3] == [
+        "down: no service is running",
+        "nothing runs schedules and alerts until you start the service: `runnel up`",
+        "workers: w1 ready; runs: 0 waiting, 0 running",
+    ]
+
+
+def test_schedules_that_nothing_runs(shop, lake, tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir(exist_ok=True)
+    (tmp_path / "flows/flow.py").write_text(SCHEDULE)
+    listed = shop("schedules")
+    assert listed.out.rstrip().endswith("no service is running")
+    assert listed.err == "\nno service is running, so nothing is queued at these times: start it with `runnel up`\n"
+    assert [item["has_service"] for item in shop("schedules", "--json").json] == [False]
+    record_service(lake)
+    listed = shop("schedules")
+    assert (listed.out.split()[-1], listed.err) == ("on", "")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 
 F = TypeVar("F", bound=Callable[..., None])
-_CHECKED_LIKE_FILES = ("skip", "trim", "decimal", "date_format", "timestamp_format")
+_CHECKED_LIKE_FILES = ("skip", "trim", "decimal", "thousands", "date_format", "timestamp_format", "timezone")
 _OPTIONS = (
     click.option("--format", type=click.Choice(FORMATS), default=None, help="File format; by default from the name."),
     click.option("--delimiter", default=None, help="CSV: column separator; by default from the file's extension."),
@@ -24,9 +24,16 @@ _OPTIONS = (
     click.option("--skip", type=int, default=None, metavar="N", help="CSV: lines before the header to ignore."),
     click.option("--trim", is_flag=True, help="CSV: remove blanks around values and column names."),
     click.option("--decimal", default=None, metavar="CHAR", help='CSV, XML: decimal separator, "." or ",".'),
+    click.option("--thousands", default=None, metavar="CHAR", help="CSV, XML: separator of groups of three digits."),
     click.option("--date-format", default=None, metavar="PATTERN", help="Pattern of dates, such as dd/MM/yyyy."),
     click.option(
-        "--timestamp-format", default=None, metavar="PATTERN", help="Pattern of times, such as dd/MM/yyyy HH:mm:ss."
+        "--timestamp-format",
+        default=None,
+        metavar="PATTERN",
+        help="Pattern of times: dd/MM/yyyy h:mm a; or epoch, epoch_ms.",
+    ),
+    click.option(
+        "--timezone", default=None, metavar="ZONE", help="Time zone of times without one, such as Europe/Berlin."
     ),
     click.option("--encoding", default="utf-8", show_default=True, help="Text encoding."),
     click.option("--records", default=None, metavar="PATH", help="JSON: path of the rows, such as data.items."),

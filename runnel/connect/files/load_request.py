@@ -77,4 +77,10 @@ def build_document_options(option_pairs: Sequence[tuple[str, str]]) -> DocumentO
 
 
 def _build_text_format(options: dict[str, str]) -> TextFormat:
-    return TextFormat(options.get("decimal", "."), options.get("date_format"), options.get("timestamp_format"))
+    return TextFormat(
+        decimal=options.get("decimal", "."),
+        date=options.get("date_format"),
+        timestamp=options.get("timestamp_format"),
+        thousands=options.get("thousands"),
+        timezone=options.get("timezone"),
+    )

@@ -32,6 +32,8 @@ def files(
     encoding: str | None = None,
     records: str | None = None,
     row_tag: str | None = None,
+    thousands: Literal[".", ",", "'", " ", "_"] | None = None,
+    timezone: str | None = None,
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
@@ -53,6 +55,7 @@ def files(
     values |= {"comment": comment, "skip": skip, "missing": missing, "trim": trim, "decimal": decimal}
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
+    values |= {"thousands": thousands, "timezone": timezone}
     reader = OptionReader(
         f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
     )

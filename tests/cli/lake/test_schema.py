@@ -17,6 +17,15 @@ SCHEMAS = {
     "UTF-16": ("a.csv", "id,v\n1,2\n".encode("utf-16"), ("--encoding", "utf-16"), "id long, v long"),
     "German decimals": ("a.csv", b"id;v\n1;2,50\n", ("--delimiter", ";", "--decimal", ","), "id long, v double"),
     "German dates": ("a.csv", b"day\n31.12.2026\n", ("--date-format", "dd.MM.yyyy"), "day date"),
+    "thousands": (
+        "a.csv",
+        b"n;v\n1.234;1.234,5\n",
+        ("--delimiter", ";", "--decimal", ",", "--thousands", "."),
+        "n long, v double",
+    ),
+    "12 hours": ("a.csv", b"at\n1/2/2026 3:04 PM\n", ("--timestamp-format", "M/d/yyyy h:mm a"), "at timestamp"),
+    "local times": ("a.csv", b"at\n2026-01-02 10:00\n", ("--timezone", "Europe/Berlin"), "at timestamp"),
+    "epoch": ("a.csv", b"at\n1767261600\n", ("--timestamp-format", "epoch"), "at long"),
     "lines before the header": ("a.csv", b"report\n\nid,v\n1,2\n", ("--skip", "2"), "id long, v long"),
     "blanks": ("a.csv", b"id , v\n 1, 2 \n", ("--trim",), "id long, v long"),
     "JSON lines": ("a.jsonl", b'{"id": 1, "wind": {"dir": "n", "km/h": [1.5]}}\n', (), None),
@@ -66,6 +75,11 @@ ERRORS = {
         "fix: name the encoding, such as --encoding cp1251 (Cyrillic), gbk (Chinese) or shift_jis (Japanese)\n",
     ),
     "decimal": (b"id\n1\n", ("--decimal", ";"), "LOAD_OPTION: runnel schema: --decimal can't be ';'"),
+    "time zone": (
+        b"id\n1\n",
+        ("--timezone", "Mars"),
+        "LOAD_OPTION: runnel schema: --timezone can't be 'Mars'\n  fix: write --timezone \"Europe/Berlin\"\n",
+    ),
     "skip": (b"id\n1\n", ("--skip", "-1"), "--skip must be a whole number, 0 or more, not '-1'"),
 }
 

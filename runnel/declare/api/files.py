@@ -34,6 +34,7 @@ def files(
     row_tag: str | None = None,
     thousands: Literal[".", ",", "'", " ", "_"] | None = None,
     timezone: str | None = None,
+    may_be_empty: bool | None = None,
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
@@ -43,7 +44,8 @@ def files(
     `format` defaults to the file's ending; files with `.gz`, `.zst`, `.bz2`, `.xz` or `.zip` after it are decompressed.
     CSV, JSON, JSON lines and XML need a `schema`. A changed file always replaces its rows; the rows of a deleted file
     stay (`removed="keep"`) or are deleted (`"delete"`). `records="data.items"` is the path of the rows in a JSON
-    document, `row_tag="order"` the XML element of a row. The other options describe how CSV is written.
+    document, `row_tag="order"` the XML element of a row. With `may_be_empty=True` a run without any file creates a
+    table without rows. The other options describe how the files are written.
 
     As a sink, a path is one file; a path that ends with / is a folder, partitioned by the columns of `partition`.
     `compress` sets the compression of its files.
@@ -55,7 +57,7 @@ def files(
     values |= {"comment": comment, "skip": skip, "missing": missing, "trim": trim, "decimal": decimal}
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
-    values |= {"thousands": thousands, "timezone": timezone}
+    values |= {"thousands": thousands, "timezone": timezone, "may_be_empty": may_be_empty}
     reader = OptionReader(
         f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
     )
@@ -65,10 +67,21 @@ def files(
     removed_action = reader.choice("removed", ("keep", "delete"), "keep")
     options = read_file_options(reader, values, kind or "csv")
     partition_columns, compression = reader.texts("partition", "a column"), reader.choice("compress", ("gz", "zst"))
+    creates_empty = reader.flag("may_be_empty")
+    if creates_empty and schema is None:
+        what = "`may_be_empty` needs a schema: without files, nothing else says which columns the table has"
+        reader.reject("may_be_empty", what, 'add schema="order_id long, day date"')
     if kind is None or (schema is not None and columns is None):
         return InvalidEndpoint()
     return Files(
-        glob, cast(Any, kind), columns, cast(Any, removed_action), options, partition_columns, cast(Any, compression)
+        glob,
+        cast(Any, kind),
+        columns,
+        cast(Any, removed_action),
+        options,
+        partition_columns,
+        cast(Any, compression),
+        creates_empty,
     )
 
 

@@ -60,6 +60,24 @@ def test_may_be_empty_needs_a_schema(cli: Run, project: Callable[[str], None], t
         'import runnel as rn\nrn.source("ods.x", rn.files("data/*.parquet", may_be_empty=True))\n'
     )
     assert "`may_be_empty` needs a schema" in cli("validate").err
+    (tmp_path / "flows" / "a.py").write_text(
+        'import runnel as rn\nrn.source("ods.x", rn.files("data/*.csv", schema="infer", may_be_empty=True))\n'
+    )
+    assert "`may_be_empty` needs a schema" in cli("validate").err
+
+
+def test_a_change_log_that_may_be_empty(cli: Run, project: Callable[[str], None], tmp_path: Path) -> None:
+    project("")
+    files = 'rn.files("data/*.csv", schema="id long, at long", may_be_empty=True)'
+    (tmp_path / "flows" / "a.py").write_text(
+        f'import runnel as rn\nrn.source("ods.x", rn.changes({files}, key="id", sequence_by="at"))\n'
+    )
+    assert "ods.x ~ingest ods.x__changes: no files yet" in " ".join(cli("plan").out.split())
+    assert cli("run").code == 0
+    assert cli("query", "select id from ods.x", "--json").json["rows"] == []
+    (tmp_path / "data" / "a.csv").write_text("id,at\n1,1\n")
+    assert cli("run").code == 0
+    assert cli("query", "select id from ods.x", "--json").json["rows"] == [[1]]
 
 
 def test_a_file_that_is_gone_is_mentioned(cli: Run, project: Callable[[str], None], tmp_path: Path) -> None:

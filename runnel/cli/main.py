@@ -33,6 +33,7 @@ _COMMANDS = {
     "worker": ("flow.up", "Start an additional worker of a lake."),
     "stream": ("flow.status", "Repair streams: restart one from the beginning."),
     "sinks": ("flow.sinks", "List sinks; deliver to them now."),
+    "schema": ("lake.schema", "Print the schema of files, ready to paste."),
     "load": ("lake.load", "Add data by hand: CSV, JSON lines, Parquet."),
     "put": ("lake.files", "Put files into a file table."),
     "get": ("lake.files", "Get files out of a file table."),

@@ -4,18 +4,22 @@ A loader collects into its own registry. Without a loader, as in a notebook or a
 default registry: declaring a table again replaces it, and a mistake is raised at once instead of collected.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from runnel.declare.caller_location import LineIndex, find_caller_location
+from runnel.declare.model.endpoints import Files
 from runnel.declare.model.flow import Alert, Schedule, Sink, Source
 from runnel.declare.model.source_location import SourceLocation
 from runnel.declare.model.task_draft import TaskDraft
 from runnel.errors import Mistake, RunnelError
 from runnel.names import TableName
+
+SchemaSuggester = Callable[[Files], str | None]
+"""Returns the options, such as `schema="id long"`, that files need; None if it can't tell."""
 
 
 @dataclass
@@ -23,7 +27,7 @@ class Registry:
     """Declared tasks, sources, sinks, schedules and alerts, in order, with the mistakes in them.
 
     `root` is the project's folder while a loader collects. `claimed` are tables, or last parts of their names, whose
-    declaration was wrong: reading them is no further mistake.
+    declaration was wrong: reading them is no further mistake. `suggest_schema` looks into files without a schema.
     """
 
     root: str | None = None
@@ -34,6 +38,7 @@ class Registry:
     alerts: list[Alert] = field(default_factory=list)
     mistakes: list[RunnelError] = field(default_factory=list)
     claimed: set[str] = field(default_factory=set)
+    suggest_schema: SchemaSuggester | None = None
     _line_index: LineIndex = field(default_factory=LineIndex, repr=False)
 
     def add(self, declaration: TaskDraft | Source | Sink | Schedule | Alert) -> None:
@@ -108,9 +113,9 @@ def current_registry() -> Registry:
 
 
 @contextmanager
-def collect_declarations(root: str) -> Iterator[Registry]:
+def collect_declarations(root: str, suggest_schema: SchemaSuggester | None = None) -> Iterator[Registry]:
     """Collect the declarations made in the block in a new registry for the project in `root`."""
-    registry = Registry(root)
+    registry = Registry(root, suggest_schema=suggest_schema)
     token = _CURRENT.set(registry)
     try:
         yield registry

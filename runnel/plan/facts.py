@@ -25,6 +25,7 @@ class SourceChanges:
     existing_version: TableVersion | None = None  # a version that already has this content
     problem: str | None = None  # such as: the glob matches no file
     unfinished_files: tuple[str, ...] = ()  # files that are skipped because they are still being written
+    missing_files: int = 0  # files that are gone and whose rows stay
     description: str | None = None  # what a source other than files has
     rows: int | None = None
 

@@ -12,8 +12,10 @@ from runnel.plan.facts import SourceChanges
 UNCHANGED = "nothing changed"
 NO_NEW_FILES = "no new files"
 NOTHING_NEW = "nothing new"
+EMPTY_TABLE = "no files yet: a table without rows"
 BY_HAND = "filled by hand"
 QUIET_REASONS = frozenset({UNCHANGED, NO_NEW_FILES, NOTHING_NEW, BY_HAND})  # ordinary reasons to skip, not listed
+ROWS_STAY = '(removed="keep")'  # ends the note about files that are gone
 VOLATILE = "volatile: never skipped"
 REFRESH = "requested by --full-refresh"
 NOT_YET = "not computed yet"
@@ -113,6 +115,17 @@ def describe_unfinished_files(files: Sequence[str]) -> str:
     if len(files) > 1:
         return f"{len(files):,} files are still being written"
     return f"{files[0]} is still being written" if files else ""
+
+
+def describe_missing_files(number: int) -> str:
+    """Describe the files that are gone and whose rows stay; empty if there are none.
+
+    >>> describe_missing_files(1), describe_missing_files(2), describe_missing_files(0)
+    ('1 file is gone; its rows stay (removed="keep")', '2 files are gone; their rows stay (removed="keep")', '')
+    """
+    if number > 1:
+        return f"{number:,} files are gone; their rows stay {ROWS_STAY}"
+    return f"1 file is gone; its rows stay {ROWS_STAY}" if number else ""
 
 
 def join_reasons(texts: Sequence[str], noun: str = "input") -> str:

@@ -124,6 +124,21 @@ def test_a_source_that_lost_its_files_keeps_its_rows():
     assert lines(planned(SHOP, facts))[0] == "ods.orders skip: no file matches data/orders/*.csv; its rows stay"
 
 
+MISSING = {
+    "nothing new": ({"missing_files": 1}, 'skip: no new files; 1 file is gone; its rows stay (removed="keep")'),
+    "a new file": (
+        {"new": 1, "missing_files": 2},
+        'ingest: 1 new file; 2 files are gone; their rows stay (removed="keep")',
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), MISSING.values(), ids=MISSING)
+def test_files_that_are_gone_are_mentioned(changes: dict[str, int], expected: str):
+    facts = done().arrives("ods.orders", **changes)
+    assert lines(planned(SHOP, facts))[0] == f"ods.orders {expected}"
+
+
 def test_a_source_without_files():
     facts = Known().arrives("ods.orders", problem="no file matches data/orders/*.csv")
     with pytest.raises(Mistake) as caught:
@@ -131,7 +146,8 @@ def test_a_source_without_files():
     assert str(caught.value) == (
         "SOURCE_NO_FILES: ods.orders has nothing to read: no file matches data/orders/*.csv\n"
         "  at flows/shop.py:3\n"
-        "  fix: put a file there, or correct the glob; it is relative to the project's folder"
+        "  fix: put a file there, or correct the glob, which is relative to the project's folder; "
+        "if there may be no file yet, rn.files(..., may_be_empty=True) creates a table without rows"
     )
 
 

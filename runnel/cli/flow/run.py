@@ -99,6 +99,7 @@ def run(
 
 def show_run(result: "RunResult") -> None:
     """Print the result of a run."""
+    from runnel.plan.reasons import ROWS_STAY
     from runnel.run.results.run_result import RUN_BY_SERVICE
 
     executed_steps = [step for step in result.steps if step.state != "skipped"]
@@ -113,6 +114,8 @@ def show_run(result: "RunResult") -> None:
     for step in result.steps:
         for warning in step.warnings:
             print_to_stderr(f"warning: {step.table}: {warning}")
+        if step.reason.endswith(ROWS_STAY):
+            print_to_stderr(f"note: {step.table}: {step.reason}")
     for error in result.errors:
         print_to_stderr(f"\n{error}")
     if result.state == "succeeded" and result.commit:

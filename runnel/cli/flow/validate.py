@@ -1,10 +1,14 @@
 """`runnel validate`."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from runnel.cli.output import command, format_count, load_project_settings, print_json, print_to_stderr
+
+if TYPE_CHECKING:
+    from runnel.declare.model.endpoints import Files
 
 
 @command()
@@ -21,8 +25,13 @@ def validate(as_json: bool) -> None:
 
         return open_spark_session(project_settings, None if as_json else print_to_stderr)
 
+    def suggest_schema(files: "Files") -> str | None:
+        from runnel.connect.ingest.schema_suggestion import suggest_schema
+
+        return suggest_schema(project_settings.root, files)
+
     try:
-        flow = load_flow(project_settings, start_spark)
+        flow = load_flow(project_settings, start_spark, suggest_schema)
         if schedule_mistakes := find_schedule_mistakes(flow):
             raise ProjectMistakes(schedule_mistakes)
     except ProjectMistakes as mistakes:

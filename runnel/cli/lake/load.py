@@ -1,13 +1,13 @@
 """`runnel load`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from runnel.cli.flow.sinks import deliver_after_command
+from runnel.cli.lake.file_options import file_options, read_file_formats
 from runnel.cli.output import command, format_count, format_size, open_lake, print_json
 from runnel.cli.progress import show_progress
-from runnel.declare.options.file_formats import FORMATS
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 @click.argument("table", metavar="TABLE")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--branch", default="main", metavar="B", help="Branch; main by default.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    default=None,
-    help="File format; by default from the file's name.",
-)
 @click.option(
     "--schema", default=None, metavar="TYPES", help='Column types, instead of inferred ones: "id long, day date".'
 )
@@ -44,19 +37,12 @@ if TYPE_CHECKING:
 @click.option(
     "--on-bad", type=click.Choice(["stop", "drop"]), default="stop", show_default=True, help="What to do with bad rows."
 )
-@click.option("--delimiter", default=None, help="CSV: column separator; by default from the file's extension.")
-@click.option("--no-header", is_flag=True, help="CSV: the first line is data.")
-@click.option("--null", "null_text", default="", metavar="TEXT", help="CSV: text that means null; empty by default.")
-@click.option("--quote", default='"', show_default=True, help="CSV: quote character.")
-@click.option("--encoding", default="utf-8", show_default=True, help="Text encoding.")
-@click.option("--records", default=None, metavar="PATH", help="JSON: path of the rows, such as data.items.")
-@click.option("--row-tag", default=None, metavar="NAME", help="XML: element that is a row.")
+@file_options
 @click.option("-m", "--message", default=None, help="Message of the commit.")
 def load(
     table: str,
     files: tuple[str, ...],
     branch: str,
-    format_: str | None,
     schema: str | None,
     partition: tuple[str, ...],
     key: tuple[str, ...],
@@ -64,27 +50,20 @@ def load(
     in_place: bool,
     on_new_column: str,
     on_bad: str,
-    delimiter: str | None,
-    no_header: bool,
-    null_text: str,
-    quote: str,
-    encoding: str,
-    records: str | None,
-    row_tag: str | None,
     message: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Add data by hand from CSV, JSON, Parquet, Avro, ORC, XML and other files, all or nothing.
 
     FILE may be a quoted glob. A table that does not exist is created. See docs/load.md.
     """
-    from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
     from runnel.connect.load.load import LoadOptions, load_files
 
-    csv = CsvOptions(delimiter=delimiter, header=not no_header, null=null_text, quote=quote, encoding=encoding)
-    options = LoadOptions(
+    csv, document = read_file_formats("runnel load", files, options)
+    load_options = LoadOptions(
         branch=branch,
-        format=format_,
+        format=options["format"],
         schema=schema,
         partition=partition,
         key=key,
@@ -94,11 +73,13 @@ def load(
         in_place=in_place,
         message=message,
         csv=csv,
-        document=DocumentOptions(records, row_tag, encoding),
+        document=document,
     )
     with open_lake() as project_lake:
         with show_progress(quiet=as_json) as report_progress:
-            result = load_files(project_lake.store, TableName.parse(table), files, options, progress=report_progress)
+            result = load_files(
+                project_lake.store, TableName.parse(table), files, load_options, progress=report_progress
+            )
         if not as_json:
             _show_result(table, result)
         deliveries = deliver_after_command(project_lake, branch, quiet=as_json) if result.commit else ()

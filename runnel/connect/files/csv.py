@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.connect.files.compression import detect_compression
 from runnel.connect.files.csv_records import choose_delimiter, read_records
+from runnel.connect.files.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow, CsvOptions, FileColumn, RejectedRows, check_column_names
 from runnel.connect.files.scratch_files import ScratchFiles
@@ -225,6 +226,9 @@ def read_header(file: LocalFile, options: CsvOptions) -> tuple[str, ...]:
         what = f"{file.name} is empty: its first line has nothing in it"
         raise Mistake("LOAD_FILE_EMPTY", what, at=file.name, fix="leave it out, or see why its writer wrote nothing")
     if options.header:
+        if any(map(_has_undecoded_bytes, first_values)):
+            what = f"{file.name}, line 1: the names of its columns are not {options.encoding.upper()}"
+            raise Mistake("LOAD_ENCODING", what, at=f"{file.name}:1", fix=suggest_encoding(file))
         return check_column_names([name.strip() for name in first_values] if options.trim else first_values, file.name)
     if options.names and len(options.names) != len(first_values):
         what = f"{file.name} has {len(first_values)} columns and no header, but {len(options.names)} columns are known"

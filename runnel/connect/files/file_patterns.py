@@ -6,16 +6,19 @@ Reads names and sizes only, never contents.
 import glob
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from runnel.connect.files.compression import detect_compression
-from runnel.declare.options.file_formats import ENDINGS, FORMATS
+from runnel.declare.options.file_formats import COMPRESSED_ENDINGS, ENDINGS, FORMATS, infer_format
 from runnel.errors import Mistake, did_you_mean, find_nearest, join_names
 from runnel.names import quote_value
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
+_MAX_LISTED = 1000  # files of a folder that an error looks at
 JSON, AVRO, ORC, XML, TEXT, BINARY = "json", "avro", "orc", "xml", "text", "binary"
 
 
@@ -98,10 +101,7 @@ def _expand_pattern(pattern: str) -> list[str]:
         raise Mistake("LOAD_NO_FILE", f"{quote_value(pattern)} is not a path", fix="name a file or a glob")
     path = Path(pattern)
     if path.is_dir():
-        fix = (
-            f"name the files in it: '{pattern.rstrip('/')}/*.csv', or '{pattern.rstrip('/')}/**/*.csv' with subfolders"
-        )
-        raise Mistake("LOAD_DIRECTORY", f"{pattern} is a folder, not a file", fix=fix)
+        raise _describe_folder(pattern)
     if os.path.lexists(pattern) or not glob.has_magic(pattern):
         if not path.exists():
             raise _describe_no_match(pattern, is_glob=False)
@@ -110,6 +110,35 @@ def _expand_pattern(pattern: str) -> list[str]:
     if not matches:
         raise _describe_no_match(pattern, is_glob=True)
     return matches
+
+
+def _describe_folder(pattern: str) -> Mistake:
+    folder = pattern.rstrip("/") or "/"
+    ending, has_subfolders = _find_usual_ending(Path(pattern))
+    globs = [f"'{folder}/*{ending}'", f"'{folder}/**/*{ending}'"]
+    fix = f"name the files in it: {globs[1] if has_subfolders else f'{globs[0]}, or {globs[1]} with subfolders'}"
+    return Mistake("LOAD_DIRECTORY", f"{pattern} is a folder, not a file", fix=fix)
+
+
+def _find_usual_ending(folder: Path) -> tuple[str, bool]:
+    """Return the ending of most files in a folder, such as `.csv.gz`, and whether they are only in subfolders."""
+    for paths, in_subfolders in ((folder.glob("*"), False), (folder.glob("**/*"), True)):
+        files = [path for path in islice(paths, _MAX_LISTED) if path.is_file() and path.name[0] != "."]
+        endings = Counter(ending for path in files if (ending := _read_ending(path.name)))
+        if endings:
+            return endings.most_common(1)[0][0], in_subfolders
+    return ".csv", False
+
+
+def _read_ending(name: str) -> str | None:
+    """Return the ending of a file that can be loaded, as it is written.
+
+    >>> _read_ending("a.b.CSV.gz"), _read_ending("a.jsonl"), _read_ending("README.md")
+    ('.CSV.gz', '.jsonl', None)
+    """
+    suffixes = Path(name).suffixes
+    count = 2 if suffixes and suffixes[-1].lower() in COMPRESSED_ENDINGS else 1
+    return "".join(suffixes[-count:]) if infer_format(name) is not None else None
 
 
 def _describe_no_match(pattern: str, *, is_glob: bool) -> Mistake:

@@ -185,13 +185,17 @@ def _make_json_pointer(name: str) -> str:
 def _make_column(name: str, structure: Any, position: int, text_format: TextFormat) -> FileColumn:
     sql = f"v{position}"
     if structure in _NUMERIC:
-        return FileColumn(name, sql, guesses=NUMBER_GUESSES)
+        return FileColumn(name, sql, guesses=NUMBER_GUESSES, text_format=text_format)
     if structure == "VARCHAR":
         return FileColumn(name, sql, guesses=STRING_GUESSES, text_format=text_format)
     if structure == "BOOLEAN":
         return FileColumn(name, sql, guesses=("boolean",))
     kind = _convert_structure(structure)
-    return FileColumn(name, sql) if kind.is_primitive else FileColumn(name, sql, kind, is_json=True)
+    return (
+        FileColumn(name, sql, text_format=text_format)
+        if kind.is_primitive
+        else FileColumn(name, sql, kind, is_json=True)
+    )
 
 
 def _find_nested_types(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from runnel.connect.files import csv, jsonl, parquet
 from runnel.connect.files.compression import describe_read_errors
 from runnel.connect.files.csv import CsvReader
+from runnel.connect.files.dialect_detection import check_delimiter, check_encoding
 from runnel.connect.files.file_patterns import AVRO, BINARY, CSV, JSON, JSONL, ORC, PARQUET, TEXT, XML, LocalFile
 from runnel.connect.files.jsonl import JsonReader
 from runnel.connect.files.load_request import LoadRequest
@@ -71,7 +72,9 @@ def _prepare_file(
 ) -> LocalFile | None:
     """Return the file, or the converted file that is read in its place; None if it has no rows."""
     if request.format == CSV:
+        check_encoding(file, request.csv.encoding)
         scratch.make_readable(file, request.csv.encoding)
+        check_delimiter(file, request.csv)
         csv.read_header(file, request.csv)
         return file
     if request.format == PARQUET:

@@ -25,6 +25,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from runnel.declare.options.datetime_patterns import EPOCHS
 from runnel.lake.scan.duckdb_types import quote_literal, to_duckdb_type
 
 _CLOCK = r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
@@ -33,6 +34,7 @@ _DAY = r"\d{4}-\d{2}-\d{2}"
 _FLOAT = r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 # A whole part of at most 15 digits: more would lose digits in a double.
 _GUESSED_FLOAT = r"[-+]?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?"
+_ZONED_CLOCK = r":\d{2}(\.\d+)?\s?(Z|[-+]\d{2}(:?\d{2})?)\s*$"
 _NOT_FINITE = "('nan', 'inf', '-inf', '+inf', 'infinity', '-infinity')"
 TEXT_GUESSES = ("boolean", "long", "large", "double", "date", "timestamp")
 NUMBER_GUESSES = ("long", "large", "double")
@@ -41,15 +43,55 @@ STRING_GUESSES = ("date", "timestamp")
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a file writes numbers and times, if not in the default way. Formats are those of strptime."""
+    """How a file writes numbers and times, if not in the default way. Formats are those of strptime.
+
+    `timestamp` may be `epoch` or `epoch_ms`. `timezone` is that of timestamps that are written without one.
+    """
 
     decimal: str = "."
     date: str | None = None
     timestamp: str | None = None
+    thousands: str | None = None
+    timezone: str | None = None
+
+    @property
+    def is_epoch(self) -> bool:
+        """Tell whether timestamps are written as numbers."""
+        return self.timestamp in EPOCHS
 
     def number_sql(self, text: str) -> str:
-        """Return SQL that replaces the decimal separator by a point; a text with a point is not a number then."""
-        return text if self.decimal == "." else f"translate({text}, {quote_literal('.' + self.decimal)}, 'x.')"
+        """Return SQL that replaces the decimal separator by a point; a text with a point is not a number then.
+
+        Thousands separators are removed if they separate groups of three digits.
+        """
+        ungrouped = text if self.decimal == "." else f"translate({text}, {quote_literal('.' + self.decimal)}, 'x.')"
+        return self._ungroup_sql(text, rf"([{self.decimal}]\d*)?", ungrouped)
+
+    def integer_sql(self, text: str) -> str:
+        """Return SQL that removes the thousands separators of a whole number."""
+        return self._ungroup_sql(text, "", text)
+
+    def _ungroup_sql(self, text: str, fraction: str, otherwise: str) -> str:
+        if self.thousands is None:
+            return otherwise
+        if self.thousands == " ":  # typography has blanks of its own
+            text = f"translate({text}, '\u00a0\u202f', '  ')"
+        pattern = quote_literal(rf"\s*[-+]?\d{{1,3}}([{self.thousands}]\d{{3}})+{fraction}\s*")
+        separators = quote_literal(self.decimal + self.thousands)
+        is_grouped = f"regexp_full_match({text}, {pattern})"
+        return f"CASE WHEN {is_grouped} THEN translate({text}, {separators}, '.') ELSE {otherwise} END"
+
+    def local_time_sql(self, timestamp: str) -> str:
+        """Return SQL of the moment that a timestamp without a time zone means."""
+        return f"timezone({quote_literal(self.timezone)}, {timestamp})" if self.timezone else timestamp
+
+    def moment_sql(self, text: str) -> str:
+        """Return SQL of the moment that a text in ISO form means; null if it isn't one."""
+        zoned = f"TRY_CAST({text} AS TIMESTAMPTZ)"
+        if not self.timezone:
+            return zoned
+        has_zone = f"regexp_matches({text}, '{_ZONED_CLOCK}')"
+        return f"CASE WHEN {has_zone} THEN {zoned} ELSE {self.local_time_sql(f'TRY_CAST({text} AS TIMESTAMP)')} END"
 
 
 DEFAULT_TEXT_FORMAT = TextFormat()
@@ -77,10 +119,13 @@ class ColumnConversion:
 def guess_conversion(text: str, name: str, text_format: TextFormat = DEFAULT_TEXT_FORMAT) -> ColumnConversion:
     """Return the strict conversion for a guessed type of a text column."""
     filled_text = f"nullif({text}, '')"
-    if (name == "date" and text_format.date) or (name == "timestamp" and text_format.timestamp):
+    has_time_format = text_format.timestamp and not text_format.is_epoch  # a number may mean anything
+    if (name == "date" and text_format.date) or (name == "timestamp" and has_time_format):
         return _convert_formatted_time(DateType() if name == "date" else TimestamptzType(), filled_text, text_format)
     if name == "double":
         filled_text = text_format.number_sql(filled_text)
+    if name in ("long", "large"):
+        filled_text = text_format.integer_sql(filled_text)
     if name == "boolean":
         return ColumnConversion(
             BooleanType(), f"lower({filled_text}) = 'true'", filled_text, f"lower({filled_text}) IN ('true', 'false')"
@@ -97,7 +142,7 @@ def guess_conversion(text: str, name: str, text_format: TextFormat = DEFAULT_TEX
     if name == "date":
         value, valid = _build_round_trip(filled_text, "DATE")
         return ColumnConversion(DateType(), value, filled_text, f"(length({filled_text}) = 10 AND {valid})")
-    value = f"TRY_CAST({filled_text} AS TIMESTAMPTZ)"
+    value = text_format.moment_sql(filled_text)
     shape_check = _build_match(filled_text, f"{_DAY}([T ]{_CLOCK}{_ZONE})?")
     return ColumnConversion(TimestamptzType(), value, filled_text, f"({shape_check} AND {value} IS NOT NULL)")
 
@@ -115,9 +160,9 @@ def build_conversion(
         lower_text = f"lower(trim({filled_text}))"
         return ColumnConversion(
             kind,
-            f"{lower_text} IN ('true', 't', '1')",
+            f"{lower_text} IN ('true', 't', '1', 'yes', 'y')",
             filled_text,
-            f"{lower_text} IN ('true', 'false', 't', 'f', '1', '0')",
+            f"{lower_text} IN ('true', 'false', 't', 'f', '1', '0', 'yes', 'no', 'y', 'n')",
         )
     if isinstance(kind, BinaryType):
         return ColumnConversion(
@@ -129,8 +174,11 @@ def build_conversion(
         return _convert_formatted_time(kind, filled_text, text_format)
     if isinstance(kind, (FloatType, DoubleType, DecimalType)):
         filled_text = text_format.number_sql(filled_text)
-    stored_type = to_duckdb_type(kind)
-    value, round_trips = _build_round_trip(filled_text, stored_type)
+    if isinstance(kind, (IntegerType, LongType)):
+        filled_text = text_format.integer_sql(filled_text)
+    value, round_trips = _build_round_trip(filled_text, to_duckdb_type(kind))
+    if isinstance(kind, TimestamptzType):
+        value = text_format.moment_sql(filled_text)
     shape_check = _build_shape_check(filled_text, kind)
     is_readable = f"({shape_check} AND {value} IS NOT NULL)" if shape_check else f"{value} IS NOT NULL"
     is_integer = isinstance(kind, (IntegerType, LongType))  # the common form is checked without a regular expression
@@ -141,9 +189,23 @@ def build_conversion(
 
 def _convert_formatted_time(kind: IcebergType, filled_text: str, text_format: TextFormat) -> ColumnConversion:
     """Return how to convert a date or time that is written in the file's own format."""
-    time_format = text_format.date if isinstance(kind, DateType) else text_format.timestamp
-    value = f"CAST(try_strptime(trim({filled_text}), {quote_literal(time_format or '')}) AS {to_duckdb_type(kind)})"
+    if text_format.is_epoch and not isinstance(kind, DateType):
+        return _convert_epoch(kind, filled_text, 1_000_000 if text_format.timestamp == "epoch" else 1_000)
+    time_format = (text_format.date if isinstance(kind, DateType) else text_format.timestamp) or ""
+    value = f"try_strptime(trim({filled_text}), {quote_literal(time_format)})"
+    if isinstance(kind, TimestamptzType) and "%z" not in time_format.lower():
+        value = text_format.local_time_sql(value)
+    value = f"CAST({value} AS {to_duckdb_type(kind)})"
     return ColumnConversion(kind, value, filled_text, f"{value} IS NOT NULL")
+
+
+def _convert_epoch(kind: IcebergType, filled_text: str, microseconds: int) -> ColumnConversion:
+    """Return how to convert a number of units since 1970; `microseconds` are those of a unit."""
+    decimals = len(str(microseconds)) - 1
+    pattern = rf"\s*[-+]?\d{{1,18}}(\.\d{{0,{decimals}}}0*)?\s*"
+    number = f"TRY_CAST({filled_text} AS DECIMAL(38,{decimals}))"
+    value = f"CAST(TRY(make_timestamp(TRY_CAST({number} * {microseconds} AS BIGINT))) AS {to_duckdb_type(kind)})"
+    return ColumnConversion(kind, value, filled_text, f"({_build_match(filled_text, pattern)} AND {value} IS NOT NULL)")
 
 
 def _build_shape_check(text: str, kind: IcebergType) -> str | None:

@@ -1,5 +1,6 @@
 """Reword the errors of reading files for users who declared a source instead of typing `runnel load`."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,11 +10,10 @@ from runnel.errors import Mistake, RunnelError
 _DECLARATION_CODES = ("LOAD_PARTITION", "LOAD_KEY", "LOAD_OPTION", "LOAD_CSV_OPTION")
 _OPTION_SPELLINGS = (
     ("--on-bad drop", 'on_bad="drop" or on_bad="quarantine"'),
-    ("--encoding latin-1", 'encoding="latin-1"'),
-    ("--encoding", "encoding"),
     ("--on-new-column add", 'on_new_column="add"'),
     ("--no-header", "header=False"),
     ("--schema", "schema="),
+    ("--encoding", "encoding"),
     ("--format json", 'format="json"'),
     ("--format", "format="),
     ("--partition", "partition="),
@@ -39,6 +39,7 @@ def describe_source_errors(source: Source) -> Iterator[None]:
 
 
 def _translate_fix(fix: str | None) -> str | None:
+    fix = re.sub(r'--(delimiter|encoding) (?:"([^"]+)"|([\w-]+))', r'\1="\2\3"', fix) if fix else fix
     for typed, declared in _OPTION_SPELLINGS:
         fix = fix.replace(typed, declared) if fix else fix
     return fix

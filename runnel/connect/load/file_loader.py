@@ -55,7 +55,7 @@ def prepare_load(
     schema = table_metadata.load_metadata(store, base).schema() if base else None
     with ScratchFiles() as scratch, connect_duckdb() as con:
         try:
-            reader = _open_reader(con, request, scratch, schema)
+            reader = open_request(con, request, scratch, schema)
             choices = match_columns(reader.columns, request.schema, schema, request.on_new_column, request.files_label)
             _report(report_progress, "checking", 0, None)
             inferred = _infer_types(con, reader, choices, request)
@@ -74,9 +74,10 @@ def prepare_load(
     return PreparedLoad(location, updates, tuple(files), rows, inferred.dropped, new_columns)
 
 
-def _open_reader(
-    con: duckdb.DuckDBPyConnection, request: LoadRequest, scratch: ScratchFiles, schema: "Schema | None"
+def open_request(
+    con: duckdb.DuckDBPyConnection, request: LoadRequest, scratch: ScratchFiles, schema: "Schema | None" = None
 ) -> AnyReader:
+    """Return the reader of all files of a request; raise if one of them can't be read. `schema` is the table's."""
     names = tuple(column.name for column in request.schema) or tuple(f.name for f in (schema.fields if schema else ()))
     request = replace(request, csv=replace(request.csv, names=names))
     files, unreadable_files = inspect_files(con, request, scratch)

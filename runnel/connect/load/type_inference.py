@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from runnel.connect.files.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.format_reader import BadRow, FormatReader, RejectedRows
 from runnel.connect.files.jsonl import JsonReader, explain_broken_line
@@ -163,7 +164,8 @@ def describe_bad_rows(
         lines.append(f"    ... and {total - len(lines):,} more")
     encoding = bool(bad_examples) and "not UTF-8" in bad_examples[0].reason
     fix = "correct them, or load the good rows only: --on-bad drop"
-    fix = "name the encoding, such as --encoding latin-1" if encoding and not isinstance(reader, JsonReader) else fix
+    bad_file = next((file for file in files.values() if encoding and file.name == bad_examples[0].file), None)
+    fix = suggest_encoding(bad_file) if bad_file is not None else fix
     first_position = f"{bad_examples[0].file}:{bad_examples[0].position.split()[-1]}" if bad_examples else None
     return Mistake(
         "LOAD_ENCODING" if encoding else "LOAD_BAD_ROWS", "\n".join([head, *lines]), at=first_position, fix=fix

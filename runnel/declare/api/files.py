@@ -10,6 +10,9 @@ from runnel.declare.options.option_reader import OptionReader
 from runnel.declare.registry import current_registry
 from runnel.names import quote_value
 
+INFER = "infer"
+"""The schema of files whose columns the first run settles."""
+
 
 def files(
     glob: str,
@@ -32,6 +35,9 @@ def files(
     encoding: str | None = None,
     records: str | None = None,
     row_tag: str | None = None,
+    thousands: Literal[".", ",", "'", " ", "_"] | None = None,
+    timezone: str | None = None,
+    may_be_empty: bool | None = None,
     partition: str | Sequence[str] | None = None,
     compress: Literal["gz", "zst"] | None = None,
     **unknown: object,
@@ -39,9 +45,11 @@ def files(
     """Declare files as an origin, by a glob relative to the project's folder or in an object store: `s3://b/*.csv`.
 
     `format` defaults to the file's ending; files with `.gz`, `.zst`, `.bz2`, `.xz` or `.zip` after it are decompressed.
-    CSV, JSON, JSON lines and XML need a `schema`. A changed file always replaces its rows; the rows of a deleted file
-    stay (`removed="keep"`) or are deleted (`"delete"`). `records="data.items"` is the path of the rows in a JSON
-    document, `row_tag="order"` the XML element of a row. The other options describe how CSV is written.
+    CSV, JSON, JSON lines and XML need a `schema`; with `"infer"` the first run settles it from the values. A changed
+    file always replaces its rows; the rows of a deleted file stay (`removed="keep"`) or are deleted (`"delete"`).
+    `records="data.items"` is the path of the rows in a JSON document, `row_tag="order"` the XML element of a row. With
+    `may_be_empty=True` a run without any file creates a table without rows. The other options describe how the files
+    are written.
 
     As a sink, a path is one file; a path that ends with / is a folder, partitioned by the columns of `partition`.
     `compress` sets the compression of its files.
@@ -53,19 +61,33 @@ def files(
     values |= {"comment": comment, "skip": skip, "missing": missing, "trim": trim, "decimal": decimal}
     values |= {"date_format": date_format, "timestamp_format": timestamp_format, "encoding": encoding}
     values |= {"records": records, "row_tag": row_tag, "partition": partition, "compress": compress}
+    values |= {"thousands": thousands, "timezone": timezone, "may_be_empty": may_be_empty}
     reader = OptionReader(
         f"rn.files({quote_value(glob)})", values, lambda _, mistake: registry.report_mistake(mistake, place)
     )
     reader.reject_unknown(list(unknown), list(values))
     kind = reader.choice("format", FORMATS) or _infer_format(reader, glob)
-    columns = reader.schema()
+    infers_schema = schema == INFER
+    columns = reader.schema() if not infers_schema else None
     removed_action = reader.choice("removed", ("keep", "delete"), "keep")
     options = read_file_options(reader, values, kind or "csv")
     partition_columns, compression = reader.texts("partition", "a column"), reader.choice("compress", ("gz", "zst"))
-    if kind is None or (schema is not None and columns is None):
+    creates_empty = reader.flag("may_be_empty")
+    if creates_empty and (schema is None or infers_schema):
+        what = "`may_be_empty` needs a schema: without files, nothing else says which columns the table has"
+        reader.reject("may_be_empty", what, 'add schema="order_id long, day date"')
+    if kind is None or (schema is not None and columns is None and not infers_schema):
         return InvalidEndpoint()
     return Files(
-        glob, cast(Any, kind), columns, cast(Any, removed_action), options, partition_columns, cast(Any, compression)
+        glob,
+        cast(Any, kind),
+        columns,
+        cast(Any, removed_action),
+        options,
+        partition_columns,
+        cast(Any, compression),
+        infers_schema,
+        creates_empty,
     )
 
 

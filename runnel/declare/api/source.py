@@ -142,11 +142,10 @@ def _register_source(
         what = f"source `{table}` can't come from {quote_value(origin)}"
         registry.reject("DECLARE_SOURCE", what, at=place, fix=f"pass {_ORIGINS}")
     read_origin = origin.origin if isinstance(origin, Changes) else origin
-    if isinstance(read_origin, Files) and read_origin.schema is None and read_origin.format in _UNTYPED:
+    if isinstance(read_origin, Files) and _lacks_schema(read_origin):
         kind = f"{_UNTYPED[read_origin.format]}, which does not say the types of its columns"
         what = f"source `{table}` reads {kind}, and has no schema"
-        fix = f'rn.files("{read_origin.glob}", schema="order_id long, day date, amount decimal(12,2)")'
-        registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=fix)
+        registry.reject("DECLARE_SCHEMA_MISSING", what, at=place, fix=_suggest_schema(registry, read_origin))
     if isinstance(read_origin, Kafka) and read_origin.schema is None and read_origin.format == "json":
         what = f"source `{table}` reads JSON, which does not say the types of its columns, and has no schema"
         fix = 'write schema="user long, page string, ts timestamp", or format="raw" for the bytes'
@@ -165,6 +164,21 @@ def _register_source(
         reader.reject("key", what, f"{fix}; otherwise leave `key` out")
     _refuse_unknown_keys(declaration, reader)
     registry.add(declaration)
+
+
+def _lacks_schema(files: Files) -> bool:
+    return files.schema is None and not files.infers_schema and files.format in _UNTYPED
+
+
+def _suggest_schema(registry: Registry, files: Files) -> str:
+    """Return the fix for files without a schema: the schema of the user's own file if it can be read."""
+    suggestion = registry.suggest_schema(files) if registry.suggest_schema is not None else None
+    if suggestion is not None:
+        return f"add {suggestion}"
+    example = f'rn.files("{files.glob}", schema="order_id long, day date, amount decimal(12,2)")'
+    return (
+        f'{example}; `runnel schema FILE` prints the schema of a file, and schema="infer" settles it in the first run'
+    )
 
 
 def _read_docstring(origin: object) -> str:

@@ -17,21 +17,30 @@ from runnel.declare.loading.module_importer import FLOWS, ProjectModules, projec
 from runnel.declare.loading.project_errors import ProjectMistakes
 from runnel.declare.model.flow import Flow
 from runnel.declare.model.source_location import SourceLocation
-from runnel.declare.registry import Registry, collect_declarations
+from runnel.declare.registry import Registry, SchemaSuggester, collect_declarations
 from runnel.declare.settings import Settings
 from runnel.errors import Mistake
 
 _TABLE = re.compile(r"[\"']([a-z][a-z0-9_]*\.[a-z][a-z0-9_]*)[\"']", re.ASCII)
 
 
-def load_flow(settings: Settings, start_spark: Callable[[], object] | None = None) -> Flow:
+def load_flow(
+    settings: Settings,
+    start_spark: Callable[[], object] | None = None,
+    suggest_schema: SchemaSuggester | None = None,
+) -> Flow:
     """Return everything that a project declares, or raise all its mistakes at once.
 
-    `start_spark` is called once, and only if a flow file needs a session while it is imported.
+    `start_spark` is called once, and only if a flow file needs a session while it is imported; `suggest_schema` only
+    for files that need a schema and have none.
     """
     root = settings.root
     files = find_flow_files(root)
-    with collect_declarations(str(root)) as registry, project_imports(root) as modules, redirect_stdout(sys.stderr):
+    with (
+        collect_declarations(str(root), suggest_schema) as registry,
+        project_imports(root) as modules,
+        redirect_stdout(sys.stderr),
+    ):
         project_load = _ProjectLoad(root, registry, modules, start_spark)
         for file in files:
             project_load.read_file(file)

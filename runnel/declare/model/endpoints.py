@@ -24,6 +24,8 @@ class Files:
     options: tuple[tuple[str, str], ...] = ()  # how the format is written; `null` may occur several times
     partition: tuple[str, ...] = ()  # of a sink: the columns whose values name its folders
     compress: Literal["gz", "zst"] | None = None  # of a sink that is a folder
+    infers_schema: bool = False  # whether the first run settles the columns, which the table then records
+    may_be_empty: bool = False  # whether a table without rows is created if there are no files yet
 
 
 @dataclass(frozen=True)

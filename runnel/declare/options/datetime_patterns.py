@@ -14,8 +14,11 @@ _LETTERS = {
     "HH": "%H",
     "H": "%-H",
     "hh": "%I",
+    "h": "%-I",
     "mm": "%M",
+    "m": "%-M",
     "ss": "%S",
+    "s": "%-S",
     "SSS": "%g",
     "SSSSSS": "%f",
     "a": "%p",
@@ -29,6 +32,8 @@ _LETTERS = {
     "VV": "%Z",
     "z": "%Z",
 }
+EPOCHS = ("epoch", "epoch_ms")
+"""Words instead of a pattern: seconds, or milliseconds, since 1970."""
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
 
@@ -55,3 +60,18 @@ def to_strptime(pattern: str) -> str | None:
         else:
             pieces.append(text)
     return "".join(pieces) if end == len(pattern) and pattern.strip() else None
+
+
+def find_unsupported_letters(pattern: str) -> str | None:
+    """Return the first letters of a pattern that are not supported, such as `G`; None if all are.
+
+    >>> find_unsupported_letters("dd.MM.yyyy G"), find_unsupported_letters("M/d/yyyy h:mm a")
+    ('G', None)
+    """
+    letters = [match.group() for match in _PIECE.finditer(pattern) if match.group()[0].isalpha()]
+    return next((text for text in letters if text not in _LETTERS), None)
+
+
+def list_supported_letters() -> str:
+    """Return the letters that a pattern may have, for messages."""
+    return ", ".join(_LETTERS)

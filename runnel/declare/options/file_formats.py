@@ -35,6 +35,8 @@ OPTION_FORMATS = {  # the formats that each option applies to
     "encoding": ("csv", "jsonl", "json", "text"),
     "records": ("json",),
     "row_tag": ("xml",),
+    "thousands": ("csv", "xml"),
+    "timezone": _TEXT_FORMATS,
 }
 
 

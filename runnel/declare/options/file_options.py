@@ -3,14 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runnel.declare.options.datetime_patterns import to_strptime
+from runnel.declare.options.datetime_patterns import (
+    EPOCHS,
+    find_unsupported_letters,
+    list_supported_letters,
+    to_strptime,
+)
+from runnel.declare.options.deadline import find_time_zone
 from runnel.declare.options.file_formats import OPTION_FORMATS
 from runnel.declare.options.option_reader import OptionReader
 from runnel.names import quote_value
 
 _MAX_LENGTHS = {"delimiter": 4, "quote": 1, "escape": 1, "comment": 1}
 _MAY_BE_EMPTY = ("quote", "escape")
-_CHOICES = {"missing": ("bad", "null"), "decimal": (".", ",")}
+_CHOICES = {"missing": ("bad", "null"), "decimal": (".", ","), "thousands": (".", ",", "'", " ", "_")}
 _PATTERN_OPTIONS = ("date_format", "timestamp_format")
 _TEXT_OPTIONS = ("encoding", "records", "row_tag")
 
@@ -26,6 +32,7 @@ def read_file_options(reader: OptionReader, values: Mapping[str, Any], kind: str
             reader.reject(name, f"`{name}` applies only to {about}, but this is {_format_label(kind)}", "leave it out")
             continue
         options += [(name, text) for text in _read_option(reader, name, values[name])]
+    _reject_equal_separators(reader, dict(options))
     return tuple(options)
 
 
@@ -41,6 +48,8 @@ def _read_option(reader: OptionReader, name: str, value: Any) -> list[str]:
         return _read_nulls(reader, value)
     if name in _PATTERN_OPTIONS:
         return _read_pattern(reader, name, value)
+    if name == "timezone":
+        return _read_time_zone(reader, value)
     if name in _TEXT_OPTIONS:
         text = reader.text(name)
         return [text] if text is not None else []
@@ -70,12 +79,40 @@ def _read_nulls(reader: OptionReader, value: Any) -> list[str]:
 
 
 def _read_pattern(reader: OptionReader, name: str, value: Any) -> list[str]:
+    if name == "timestamp_format" and value in EPOCHS:
+        return [value]
     pattern = to_strptime(value) if isinstance(value, str) else None
-    if pattern is None:
-        fix = f'write {name}="dd/MM/yyyy" or {name}="%d/%m/%Y"'
-        reader.reject(name, f"`{name}` can't be {quote_value(value)}", fix)
-        return []
-    return [pattern]
+    if pattern is not None:
+        return [pattern]
+    problem, (spark_example, strftime_example) = f"`{name}` can't be {quote_value(value)}", _PATTERN_EXAMPLES[name]
+    fix = f'write {name}="{spark_example}" or {name}="{strftime_example}"'
+    letters = find_unsupported_letters(value) if isinstance(value, str) else None
+    if letters is not None:
+        problem += f": `{letters}` is not supported"
+        fix += f"; there are {list_supported_letters()}; other text goes into single quotes"
+    reader.reject(name, problem, fix)
+    return []
+
+
+_PATTERN_EXAMPLES = {
+    "date_format": ("dd/MM/yyyy", "%d/%m/%Y"),
+    "timestamp_format": ("dd/MM/yyyy HH:mm:ss", "%d/%m/%Y %H:%M:%S"),
+}
+
+
+def _read_time_zone(reader: OptionReader, value: Any) -> list[str]:
+    if find_time_zone(value) is not None:
+        return [str(value)]
+    reader.reject("timezone", f"`timezone` can't be {quote_value(value)}", 'write timezone="Europe/Berlin"')
+    return []
+
+
+def _reject_equal_separators(reader: OptionReader, options: Mapping[str, str]) -> None:
+    decimal = options.get("decimal", ".")
+    if options.get("thousands") == decimal:
+        other = "," if decimal == "." else "."
+        what = f"`thousands` and `decimal` are both {quote_value(decimal)}"
+        reader.reject("thousands", what, f'write decimal="{other}", or another thousands="..."')
 
 
 def _format_label(kind: str) -> str:

@@ -29,10 +29,8 @@ class PendingTable:
         if self.source_changes is None:
             return f"{self.step.table} {'may be' if self.step.analyse else 'is'} computed"
         has_arrivals = self.source_changes.new or self.source_changes.changed
-        return (
-            f"{self.step.table}{' gets' if has_arrivals else ':'} "
-            f"{reasons.describe_source_changes(self.source_changes)}"
-        )
+        description = reasons.describe_source_changes(self.source_changes) or self.step.reason
+        return f"{self.step.table}{' gets' if has_arrivals else ':'} {description}"
 
     @property
     def only_adds_rows(self) -> bool:

@@ -25,16 +25,23 @@ def decide_source(source: Source, facts: Facts) -> tuple[PlanStep, SourceChanges
     if not changes.is_empty:
         return _ingest_or_reuse(source, changes, head), changes
     if changes.renamed and head is not None:
-        return PlanStep(table, "ingest", reasons.describe_renamed_files(changes.renamed), head=head), changes
+        reason = _add_notes(reasons.describe_renamed_files(changes.renamed), changes)
+        return PlanStep(table, "ingest", reason, head=head), changes
+    may_be_empty = isinstance(source.origin, Files) and source.origin.may_be_empty
     if (changes.problem or changes.unfinished_files) and head is None:
-        raise describe_no_files(source, changes)
+        if not may_be_empty:
+            raise describe_no_files(source, changes)
+        predicted = TableVersion("", changes.content) if changes.content is not None else None
+        reason = _add_notes(reasons.EMPTY_TABLE, changes)
+        return PlanStep(table, "ingest", reason, head=predicted), changes
     nothing_new_reason = reasons.NO_NEW_FILES if isinstance(source.origin, Files) else reasons.NOTHING_NEW
-    reason = f"{changes.problem}; its rows stay" if changes.problem else nothing_new_reason
-    return PlanStep(table, "skip", _add_unfinished_files(reason, changes), head=head), changes
+    if changes.problem and not may_be_empty:
+        return PlanStep(table, "skip", f"{changes.problem}; its rows stay", head=head), changes
+    return PlanStep(table, "skip", _add_notes(nothing_new_reason, changes), head=head), changes
 
 
 def _ingest_or_reuse(source: Source, changes: SourceChanges, head: TableVersion | None) -> PlanStep:
-    reason = _add_unfinished_files(reasons.describe_source_changes(changes), changes)
+    reason = _add_notes(reasons.describe_source_changes(changes), changes)
     if changes.existing_version is None:
         predicted = TableVersion("", changes.content) if changes.content is not None else None
         return PlanStep(source.table, "ingest", reason, head=predicted, bytes=changes.bytes)
@@ -43,9 +50,7 @@ def _ingest_or_reuse(source: Source, changes: SourceChanges, head: TableVersion 
     return PlanStep(source.table, "reuse", f"{reason}, {reuse_reason}", head=changes.existing_version)
 
 
-def _add_unfinished_files(reason: str, changes: SourceChanges) -> str:
-    return (
-        f"{reason}; {reasons.describe_unfinished_files(changes.unfinished_files)}"
-        if changes.unfinished_files
-        else reason
-    )
+def _add_notes(reason: str, changes: SourceChanges) -> str:
+    """Return a reason with what else a user should know: files that are being written, and files that are gone."""
+    unfinished = reasons.describe_unfinished_files(changes.unfinished_files)
+    return "; ".join(filter(None, [reason, unfinished, reasons.describe_missing_files(changes.missing_files)]))

@@ -56,7 +56,9 @@ class _FastPathFacts:
             return SourceChanges()
         if not changes.is_empty or changes.problem or changes.renamed:
             raise NeedsFullPlan
-        return SourceChanges(content=changes.content, unfinished_files=changes.unfinished)
+        return SourceChanges(
+            content=changes.content, unfinished_files=changes.unfinished, missing_files=len(changes.missing)
+        )
 
     def _read_file_changes(self, table: "TableName") -> "FileChanges | None":
         return read_file_changes(

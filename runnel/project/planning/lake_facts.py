@@ -164,6 +164,7 @@ class LakeFacts:
             existing_version=existing_version,
             problem=changes.problem,
             unfinished_files=changes.unfinished,
+            missing_files=len(changes.missing),
         )
 
     def _can_reuse(self, table: "TableName") -> bool:

@@ -16,6 +16,7 @@ from runnel.project.planning.lake_facts import LakeFacts
 
 if TYPE_CHECKING:
     from runnel.client.lake import Lake
+    from runnel.declare.model.endpoints import Files
     from runnel.declare.model.flow import Flow, Task
     from runnel.lake.history.commits import Commit, LakeState
     from runnel.plan.steps import Plan
@@ -37,7 +38,13 @@ class ProjectPlan:
 
 def load_project_flow(lake: "Lake") -> "Flow":
     """Load the project's flow; Spark starts only if a flow file needs it while it is imported."""
-    return load_flow(lake.settings, start_spark=lambda: lake.spark)
+
+    def suggest_schema(files: "Files") -> str | None:
+        from runnel.connect.ingest.schema_suggestion import suggest_schema
+
+        return suggest_schema(lake.settings.root, files)
+
+    return load_flow(lake.settings, lambda: lake.spark, suggest_schema)
 
 
 def plan_project(

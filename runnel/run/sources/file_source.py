@@ -38,7 +38,10 @@ def ingest_source(run_context: "RunContext", step: "PlanStep") -> StepResult:
         return StepResult(
             step.table, "ingest", "succeeded", step.reason, rows=0, head=head, processed_files=file_changes.moved_files
         )
-    if file_changes is None or file_changes.is_empty or not isinstance(source.origin, Files):
+    if file_changes is None or not isinstance(source.origin, Files):
+        return StepResult(step.table, "skip", "skipped", step.reason)
+    creates_empty = source.origin.may_be_empty and step.table not in run_context.heads
+    if file_changes.is_empty and not creates_empty:
         return StepResult(step.table, "skip", "skipped", step.reason)
     if step.action == "reuse" and step.head is not None:
         processed_files = _find_position(run_context, step, file_changes)

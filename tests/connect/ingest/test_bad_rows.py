@@ -345,3 +345,21 @@ def test_rows_that_another_engine_put_together_are_not_doubled(ods: Ingesting):
     publish(ods.store.db, CommitDraft("main", "rewrite", "ada", (change,)))
     ods.write("a.csv", "id,name\n2,b\n")
     assert failed(ods).code == "SOURCE_ROWS_REWRITTEN"
+
+
+DIALECTS = {
+    "semicolons": (
+        b"id;name\n1;a\n",
+        "SOURCE_CSV",
+        'name the delimiter: delimiter=";"; if it is one column, delimiter=","',
+    ),
+    "cp1252": ("id,name\n1,café\n".encode("cp1252"), "SOURCE_ENCODING", 'name the encoding: encoding="cp1252"'),
+    "UTF-16": ("id,name\n1,a\n".encode("utf-16"), "SOURCE_ENCODING", 'name the encoding: encoding="utf-16"'),
+}
+
+
+@pytest.mark.parametrize(("contents", "code", "fix"), DIALECTS.values(), ids=DIALECTS)
+def test_another_dialect_is_named(ods: Ingesting, contents: bytes, code: str, fix: str):
+    ods.write("a.csv", contents)
+    error = failed(ods)
+    assert (error.code, error.fix) == (code, fix)

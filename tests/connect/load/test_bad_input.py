@@ -145,6 +145,23 @@ def test_patterns(untouched: Store, data: Writing, patterns, code, hint):
     assert hint in str(error)
 
 
+FOLDERS = {
+    "gzipped CSV": (["a.csv.gz", "b.csv.gz", "c.txt"], "'in/*.csv.gz', or 'in/**/*.csv.gz' with subfolders"),
+    "Parquet, with other files": (["a.parquet", "_SUCCESS", "README.md"], "'in/*.parquet', or 'in/**/*.parquet' with"),
+    "in subfolders only": (["day=1/a.jsonl", "day=2/b.jsonl"], "'in/**/*.jsonl'"),
+    "nothing to load": (["README.md"], "'in/*.csv', or 'in/**/*.csv' with subfolders"),
+}
+
+
+@pytest.mark.parametrize(("names", "globs"), FOLDERS.values(), ids=FOLDERS)
+def test_a_folder_is_answered_with_the_ending_of_its_files(untouched: Store, data: Writing, names, globs):
+    for name in names:
+        data(f"in/{name}", "id\n1\n")
+    error = refused(untouched, "in/")
+    assert (error.code, error.what) == ("LOAD_DIRECTORY", "in/ is a folder, not a file")
+    assert (error.fix or "").startswith(f"name the files in it: {globs}")
+
+
 def test_a_glob_goes_down_and_takes_each_file_once(store: Store, data: Writing, loading: Loading):
     for name in ("a.csv", "x/b.csv", "x/y/c.csv", "x/.d.csv"):
         data(name, f"id\n{ord(name[-5])}\n")

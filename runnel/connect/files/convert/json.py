@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from runnel.connect.files.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import LocalFile
 from runnel.connect.files.scratch_files import ScratchFiles, open_file
 from runnel.errors import Mistake, find_nearest
@@ -112,7 +113,7 @@ def _describe_malformed(file: LocalFile, error: Exception) -> Mistake:
                 json.loads(stream.read().decode("utf-8-sig"))
         except UnicodeDecodeError as problem:
             what = f"byte 0x{problem.object[problem.start]:02x} at position {problem.start} is not UTF-8"
-            return Mistake("LOAD_ENCODING", f"{file.name}: {what}", at=at, fix="name the right --encoding")
+            return Mistake("LOAD_ENCODING", f"{file.name}: {what}", at=at, fix=suggest_encoding(file))
         except json.JSONDecodeError as problem:
             what = f"{problem.msg[0].lower()}{problem.msg[1:]} in line {problem.lineno}, column {problem.colno}"
             at = f"{file.name}:{problem.lineno}"

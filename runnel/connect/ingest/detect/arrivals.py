@@ -77,7 +77,14 @@ def find_file_changes(
         problem=None if listed_files else _describe_no_match(root, files.glob),
         unfinished=unfinished,
         forgotten=forgotten,
+        missing=_find_missing_files(vanished, file_changes),
     )
+
+
+def _find_missing_files(vanished: Iterable[ProcessedFile], file_changes: FileChanges) -> tuple[str, ...]:
+    """Return the paths of vanished files whose rows stay: they are not removed, and no other file took them over."""
+    moved_paths = {old.path for old in file_changes.replaced_files} | {old.path for old, _ in file_changes.renamed}
+    return tuple(old.path for old in vanished if old.path not in moved_paths)
 
 
 def _list_objects(pattern: str, storage: Mapping[str, str]) -> dict[str, ListedSourceFile]:

@@ -102,7 +102,7 @@ class FileChanges:
     table's content id afterwards, None if only reading can tell; `content_before` is the current one. `checked_at_ns`
     is the time before the first file was checked. `problem` tells why there are no files at all. `unfinished` files
     are skipped for now, since they are still being written. `forgotten` files were read for a table of this name that
-    no longer exists.
+    no longer exists. `missing` are the paths of files that are gone and whose rows stay.
     """
 
     new: tuple[SourceFile, ...] = ()
@@ -117,6 +117,7 @@ class FileChanges:
     problem: str | None = None
     unfinished: tuple[str, ...] = ()
     forgotten: tuple[ProcessedFile, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:

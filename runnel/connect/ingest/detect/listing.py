@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 
@@ -49,6 +50,11 @@ def list_files(root: Path, pattern: str) -> dict[str, ListedSourceFile]:
     Skips hidden files, folders, broken links, and files that by their names are unfinished or no data (`_SUCCESS`).
     """
     return {file.path: file for file in sorted(_iterate_files(root, pattern), key=lambda file: file.path)}
+
+
+def find_first_file(root: Path, pattern: str) -> ListedSourceFile | None:
+    """Return the first, by path, of some files that a glob matches, without listing all of a large folder."""
+    return min(islice(_iterate_files(root, pattern), 100), key=lambda file: file.path, default=None)
 
 
 def is_ignored(path: str, pattern: str) -> bool:

@@ -1,0 +1,30 @@
+"""`runnel schema`."""
+
+from typing import Any
+
+import click
+
+from runnel.cli.lake.file_options import file_options, read_file_formats
+from runnel.cli.output import command, format_count, print_json
+
+
+@command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@file_options
+def schema(files: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Print the schema of files, to paste into a source or into --schema.
+
+    FILE may be a quoted glob. Types are inferred from all rows, as `runnel load` does it. See docs/load.md.
+    """
+    from runnel.connect.load.schema_inference import infer_file_schema
+
+    csv, document = read_file_formats("runnel schema", files, options)
+    inferred = infer_file_schema(files, options["format"], csv, document)
+    if as_json:
+        columns = [{"name": name, "type": kind} for name, kind in inferred.columns]
+        print_json({"schema": inferred.text, "columns": columns, "files": inferred.files, "bad": inferred.bad_rows})
+        return
+    escaped_text = inferred.text.replace("\\", "\\\\").replace('"', '\\"')
+    click.echo(f'schema="{escaped_text}"')
+    if inferred.bad_rows:
+        click.echo(f"{format_count(inferred.bad_rows, 'bad row')} did not count", err=True)

@@ -1,0 +1,61 @@
+"""`schema="infer"`: the first run settles the types, later files have to fit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+FLOW = 'import runnel as rn\nrn.source("ods.x", rn.files("data/*.{ending}", schema="infer"{options}))\n'
+
+FILES = {
+    "CSV": ("csv", "", b"id,day\n1,2026-01-02\n", [["id", "long"], ["day", "date"]]),
+    "CSV without a header": ("csv", ", header=False", b"1,x\n", [["c1", "long"], ["c2", "string"]]),
+    "JSON lines": ("jsonl", "", b'{"id": 1, "v": 1.5}\n', [["id", "long"], ["v", "double"]]),
+    "XML": ("xml", "", b"<r><o><id>1</id></o></r>", [["id", "string"]]),
+}
+
+
+@pytest.fixture
+def declare(cli: Run, tmp_path: Path) -> Callable[[str, str], None]:
+    """Return a function that declares files of an ending, with more options."""
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "data").mkdir()
+    return lambda ending, options: (tmp_path / "flows" / "a.py").write_text(FLOW.format(ending=ending, options=options))
+
+
+@pytest.mark.parametrize(("ending", "options", "contents", "expected"), FILES.values(), ids=FILES)
+def test_types(
+    cli: Run, declare: Run, tmp_path: Path, ending: str, options: str, contents: bytes, expected: Any
+) -> None:
+    declare(ending, options)
+    (tmp_path / "data" / f"a.{ending}").write_bytes(contents)
+    done = cli("run")
+    assert done.code == 0, done.err
+    columns = cli("table", "ods.x", "--json").json["columns"]
+    assert [[column["name"], column["type"]] for column in columns] == expected
+    assert cli("run").out == "nothing to do: 1 skipped\n"
+
+
+def test_later_files_have_to_fit(cli: Run, declare: Run, tmp_path: Path) -> None:
+    declare("csv", "")
+    (tmp_path / "data" / "a.csv").write_text("id,v\n1,2\n")
+    assert cli("run").code == 0
+    (tmp_path / "data" / "b.csv").write_text("id,v\n2,2.5\n")
+    refused = cli("run")
+    assert refused.code == 1
+    assert "data/b.csv, line 2, column `v`: '2.5': not a long" in refused.err
+    (tmp_path / "data" / "b.csv").write_text("id,w\n007,x\n")
+    assert cli("run").code == 0
+    rows = cli("query", "select id, v, w from ods.x order by id", "--json").json["rows"]
+    assert rows == [[1, 2, None], [7, None, "x"]]
+
+
+def test_an_empty_first_file(cli: Run, declare: Run, tmp_path: Path) -> None:
+    declare("csv", "")
+    (tmp_path / "data" / "a.csv").write_text("")
+    refused = cli("run")
+    assert refused.code == 1
+    assert "SOURCE_NO_COLUMNS" in refused.err

@@ -1,0 +1,164 @@
+"""`runnel schema` and `runnel load` read files as people have them; errors name the option that helps."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+SCHEMAS = {
+    "CSV": ("a.csv", b"id,day,v\n1,2026-01-02,2.5\n", (), "id long, day date, v double"),
+    "odd names": ("a.csv", b"order id,2nd\n1,x\n", (), "`order id` long, `2nd` string"),
+    "semicolons": ("a.csv", b"id;v\n1;x\n", ("--delimiter", ";"), "id long, v string"),
+    "tabs, as typed": ("a.csv", b"id\tv\n1\tx\n", ("--delimiter", "\\t"), "id long, v string"),
+    "cp1252": ("a.csv", "id,größe\n1,2\n".encode("cp1252"), ("--encoding", "cp1252"), "id long, `größe` long"),
+    "UTF-16": ("a.csv", "id,v\n1,2\n".encode("utf-16"), ("--encoding", "utf-16"), "id long, v long"),
+    "German decimals": ("a.csv", b"id;v\n1;2,50\n", ("--delimiter", ";", "--decimal", ","), "id long, v double"),
+    "German dates": ("a.csv", b"day\n31.12.2026\n", ("--date-format", "dd.MM.yyyy"), "day date"),
+    "thousands": (
+        "a.csv",
+        b"n;v\n1.234;1.234,5\n",
+        ("--delimiter", ";", "--decimal", ",", "--thousands", "."),
+        "n long, v double",
+    ),
+    "12 hours": ("a.csv", b"at\n1/2/2026 3:04 PM\n", ("--timestamp-format", "M/d/yyyy h:mm a"), "at timestamp"),
+    "local times": ("a.csv", b"at\n2026-01-02 10:00\n", ("--timezone", "Europe/Berlin"), "at timestamp"),
+    "epoch": ("a.csv", b"at\n1767261600\n", ("--timestamp-format", "epoch"), "at long"),
+    "lines before the header": ("a.csv", b"report\n\nid,v\n1,2\n", ("--skip", "2"), "id long, v long"),
+    "blanks": ("a.csv", b"id , v\n 1, 2 \n", ("--trim",), "id long, v long"),
+    "JSON lines": ("a.jsonl", b'{"id": 1, "wind": {"dir": "n", "km/h": [1.5]}}\n', (), None),
+}
+
+
+@pytest.mark.parametrize(("name", "contents", "options", "expected"), SCHEMAS.values(), ids=SCHEMAS)
+def test_schema(cli: Run, tmp_path: Path, name: str, contents: bytes, options: tuple[str, ...], expected: str) -> None:
+    (tmp_path / name).write_bytes(contents)
+    expected = expected or "id long, wind struct<dir: string, `km/h`: array<double>>"
+    assert cli("schema", name, *options).out == f'schema="{expected}"\n'
+    answer = cli("schema", name, *options, "--json").json
+    assert (answer["schema"], answer["files"], answer["bad"]) == (expected, 1, 0)
+
+
+ERRORS = {
+    "semicolons": (
+        b"id;v\n1;x\n",
+        (),
+        'LOAD_CSV: a.csv has one column, `id;v`: its values seem to be separated by ";"\n  at a.csv:1\n'
+        '  fix: name the delimiter: --delimiter ";"; if it is one column, --delimiter ","\n',
+    ),
+    "tabs": (b"id\tv\n1\tx\n", (), 'fix: name the delimiter: --delimiter "\\t"; if'),
+    "pipes and commas in values": (b"id|v\n1|2,5\n", (), 'fix: name the delimiter: --delimiter "|"; if'),
+    "semicolons in cp1252": (
+        "id;größe\n1;2\n".encode("cp1252"),
+        (),
+        '`id;größe`: its values seem to be separated by ";"\n  at a.csv:1\n  fix: name the delimiter: --delimiter ";" '
+        "and, since it is not UTF-8, the encoding: --encoding cp1252;",
+    ),
+    "names in cp1252": (
+        "id,größe\n1,2\n".encode("cp1252"),
+        (),
+        "LOAD_ENCODING: a.csv, line 1: the names of its columns are not UTF-8\n  at a.csv:1\n"
+        "  fix: name the encoding: --encoding cp1252\n",
+    ),
+    "UTF-16": (
+        "id,v\n1,2\n".encode("utf-16"),
+        (),
+        "LOAD_ENCODING: a.csv is not UTF-8: its bytes look like utf-16\n  at a.csv:1\n"
+        "  fix: name the encoding: --encoding utf-16\n",
+    ),
+    "UTF-16 without a mark": ("id,v\n1,2\n".encode("utf-16-le"), (), "fix: name the encoding: --encoding utf-16-le\n"),
+    "names in cp1251": (
+        "город,страна\nМосква,Россия\n".encode("cp1251"),
+        (),
+        "fix: name the encoding, such as --encoding cp1251 (Cyrillic), gbk (Chinese) or shift_jis (Japanese)\n",
+    ),
+    "decimal": (b"id\n1\n", ("--decimal", ";"), "LOAD_OPTION: runnel schema: --decimal can't be ';'"),
+    "time zone": (
+        b"id\n1\n",
+        ("--timezone", "Mars"),
+        "LOAD_OPTION: runnel schema: --timezone can't be 'Mars'\n  fix: write --timezone \"Europe/Berlin\"\n",
+    ),
+    "skip": (b"id\n1\n", ("--skip", "-1"), "--skip must be a whole number, 0 or more, not '-1'"),
+}
+
+
+@pytest.mark.parametrize(("contents", "options", "expected"), ERRORS.values(), ids=ERRORS)
+def test_errors_name_the_option(cli: Run, tmp_path: Path, contents: bytes, options: tuple[str, ...], expected: str):
+    (tmp_path / "a.csv").write_bytes(contents)
+    done = cli("schema", "a.csv", *options)
+    assert done.code == 2
+    assert expected in done.err
+
+
+def test_one_column_that_looks_like_several(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;v\n1;x\n")
+    assert cli("schema", "a.csv", "--delimiter", ",").out == 'schema="`id;v` string"\n'
+
+
+def test_bad_rows_do_not_count(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n1,2\n3\n")
+    done = cli("schema", "a.csv")
+    assert (done.out, done.err) == ('schema="id long, v long"\n', "1 bad row did not count\n")
+
+
+def test_load_takes_the_options_of_files(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "de.csv").write_text("Bericht\nid ; betrag; tag ; um\n1 ; 1234,50;31.12.2026;31.12.2026 23:59\n")
+    formats = ("--date-format", "dd.MM.yyyy", "--timestamp-format", "dd.MM.yyyy HH:mm", "--decimal", ",")
+    types = "id long, betrag decimal(12,2), tag date, um timestamp"
+    done = shop("load", "ods.de", "de.csv", "--skip", "1", "--trim", "--delimiter", ";", *formats, "--schema", types)
+    assert done.code == 0, done.err
+    rows = shop("query", "select id, betrag, tag, um from ods.de", "--json").json["rows"]
+    assert [str(value) for value in rows[0]] == ["1", "1234.50", "2026-12-31", "2026-12-31T23:59:00+00:00"]
+
+
+def test_load_refuses_an_option_of_another_format(shop: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    done = shop("load", "ods.x", "a.jsonl", "--skip", "1")
+    assert done.code == 2
+    assert "LOAD_OPTION: runnel load: --skip applies only to CSV, but this is JSON lines" in done.err
+
+
+SOURCES = {
+    "their own file": (
+        b"id,day\n1,2026-01-02\n",
+        "",
+        'add schema="id long, day date" (from the first rows of data/a.csv)',
+    ),
+    "with what is declared": (
+        b"id;v\n1;2,5\n",
+        ', delimiter=";", decimal=","',
+        'add schema="id long, v double" (from the first rows of data/a.csv)',
+    ),
+    "with what is missing, too": (
+        "id;größe\n1;2\n".encode("cp1252"),
+        "",
+        'add encoding="cp1252", delimiter=";", schema="id long, `größe` long" (from the first rows of data/a.csv)',
+    ),
+    "an empty file": (b"", "", 'rn.files("data/*.csv", schema="order_id long, day date, amount decimal(12,2)"); '),
+    "a file that is no CSV": (b"\x00\x01\xff", "", "`runnel schema FILE` prints the schema of a file"),
+}
+
+
+@pytest.mark.parametrize(("contents", "options", "expected"), SOURCES.values(), ids=SOURCES)
+def test_a_source_without_a_schema(cli: Run, tmp_path: Path, contents: bytes, options: str, expected: str) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_bytes(contents)
+    (tmp_path / "flows" / "a.py").write_text(
+        f'import runnel as rn\nrn.source("ods.x", rn.files("data/*.csv"{options}))\n'
+    )
+    done = cli("validate")
+    assert done.code == 2
+    assert "DECLARE_SCHEMA_MISSING: source `ods.x` reads CSV" in done.err
+    assert expected in done.err
+
+
+def test_only_the_first_rows_of_a_large_file_are_read(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "runnel.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "a.py").write_text('import runnel as rn\nrn.source("ods.x", rn.files("a.csv"))\n')
+    (tmp_path / "a.csv").write_text("id,v\n" + "1,2\n" * 400_000 + "x,y\n")
+    assert 'add schema="id long, v long" (from the first rows of a.csv)' in cli("validate").err

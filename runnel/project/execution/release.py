@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runnel.declare.model.flow import QUARANTINE_LAYER, Source, quarantine_table_of
 from runnel.errors import Mistake, did_you_mean, plural
+from runnel.model.table_version import content_of_discard
 from runnel.names import TableName
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ def _discard_once(lake: "Lake", table: TableName, file: str | None, branch: str)
         raise _describe_no_rows("DISCARD_NOTHING", table, branch, file)
     with acquire_pin(store.db, "write") as pin:
         location = quarantine.replace_rows(store, version.location, rows, ())
+        is_of_task = all(row.file is None for row in rows)
+        content = content_of_discard(version.content, location) if is_of_task else location
         draft = CommitDraft(
             branch,
             f"discard {plural(len(rows), 'quarantined row')} of {table}",
             store.author,
-            (CommitChange(quarantine_table, version.location, location, location),),
+            (CommitChange(quarantine_table, version.location, location, content),),
             kind="discard",
             expected_head=commit.id,
             pin=pin,

@@ -4,11 +4,14 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from runnel.cli.lake.quarantine import _describe_next_step, _format_rows
 from runnel.cli.main import main
+from runnel.connect.load.quarantine import QuarantinedRow
 
 RUNNEL = Path(sys.executable).parent / "runnel"
 PAGE = (Path(__file__).parents[3] / "docs/sources.md").read_text()
@@ -136,4 +139,21 @@ def test_rows_that_are_left_out_stay(shop: CommandLine) -> None:
     )
     assert shop.call("runnel quarantine ods.o --raw") == (
         "quarantined_row,id,v\ndata/one/a.csv:2,1,x\ndata/two/a.csv:2,2,y\n"
+    )
+
+
+def test_the_advice_for_rows_of_a_task() -> None:
+    row = QuarantinedRow('{"id":2}', "amount >= 0", None, "r1", datetime(2026, 1, 2, tzinfo=UTC))
+    assert _format_rows([row]) == ('set aside (UTC)      cause        row\n2026-01-02 00:00:00  amount >= 0  {"id":2}')
+    assert _describe_next_step("dwd.trips", [row]) == (
+        "a task made these rows: correct the task, its check or what it reads, and `runnel run` computes it again; "
+        "`runnel quarantine dwd.trips discard` removes them"
+    )
+
+
+def test_the_advice_for_a_file_that_can_not_be_read() -> None:
+    row = QuarantinedRow(None, "data/a.csv can't be read", "data/a.csv", "r1", datetime(2026, 1, 2, tzinfo=UTC))
+    assert _describe_next_step("ods.o", [row]) == (
+        "these files could not be read: correct them, and `runnel run` reads them again; "
+        "`runnel quarantine ods.o discard` removes them"
     )

@@ -58,7 +58,7 @@ _COMMANDS = {
     "merge": ("lake.merge", "Merge a branch."),
     "revert": ("lake.merge", "Undo a commit with a new one."),
     "rewind": ("lake.rewind", "Read a source again from an earlier position."),
-    "quarantine": ("lake.quarantine", "Show rows that were set aside, or release them."),
+    "quarantine": ("lake.quarantine", "Show rows that were set aside, release or discard them."),
     "token": ("flow.token", "Create, list and revoke tokens for the service."),
     "gc": ("lake.upkeep", "Remove files that no retained version needs."),
     "compact": ("lake.upkeep", "Rewrite small files into large ones."),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from runnel.lake.store import Store
     from runnel.plan.steps import Plan
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.execution.release import DiscardResult
     from runnel.project.execution.replay import CommitReplay
     from runnel.project.inspection.lineage import Lineage
     from runnel.project.inspection.quarantine import QuarantineSummary
@@ -197,6 +198,12 @@ class Lake(LakeReader):
         from runnel.project.execution.release import release
 
         return release(self, source, Path(corrected) if corrected is not None else None, file=file, branch=branch)
+
+    def discard(self, table: str, *, file: str | None = None, branch: str = "main") -> "DiscardResult":
+        """Remove the quarantined rows of a table in one commit; only those of `file` if it is not None."""
+        from runnel.project.execution.release import discard
+
+        return discard(self, table, file=file, branch=branch)
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
         """Return the tables that a table is computed from, and those that are computed from it."""

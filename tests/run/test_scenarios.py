@@ -372,6 +372,33 @@ def test_a_check_quarantines_rows(project: Project) -> None:
     assert query(project, "select count(*) from quarantine.dwd_orders") == [(2,)]
 
 
+def test_discarded_rows_of_a_task_stay_away(project: Project) -> None:
+    """The task is not computed for it; later bad rows are quarantined; a revert brings the rows back, and they stay."""
+    project.flow("""
+    @rn.task("dwd.orders", inputs={"orders": "ods.orders"}, rowwise=True,
+             checks=[rn.check("amount >= 0", on_fail="quarantine")])
+    def orders_clean(orders):
+        return orders
+    """)
+    project.orders("a", (1, "2026-01-01", 5), (2, "2026-01-01", -7))
+    project.run()
+    with project.open() as lake:
+        assert lake.discard("dwd.orders").rows == 1
+    assert project.run().state == "nothing"
+    assert query(project, "select count(*) from quarantine.dwd_orders") == [(0,)]
+    with project.open() as lake:
+        lake.revert("main")
+    assert project.run().state == "nothing"
+    assert query(project, "select count(*) from quarantine.dwd_orders") == [(1,)]
+    with project.open() as lake:
+        lake.discard("dwd.orders")
+    project.orders("b", (3, "2026-01-02", -1), (4, "2026-01-02", 2))
+    assert did(project.run()) == {"ods.orders": "ingest", "dwd.orders": "rows"}
+    ((raw,),) = query(project, "select raw from quarantine.dwd_orders")
+    assert '"id":3' in str(raw)
+    assert project.run().state == "nothing"
+
+
 def query(project: Project, sql: str) -> list[tuple[object, ...]]:
     with project.open() as lake:
         return lake.query(sql, engine="duckdb").rows()

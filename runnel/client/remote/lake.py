@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from runnel.lake.merge.rewind import RewindResult
     from runnel.plan.steps import Plan
     from runnel.project.execution.backfill import BackfillPreview, BackfillResult
+    from runnel.project.execution.release import DiscardResult
     from runnel.project.execution.replay import CommitReplay
     from runnel.project.following.run_follower import RunFollower
     from runnel.project.inspection.lineage import Lineage
@@ -158,6 +159,12 @@ class RemoteLake(RemoteLakeReader):
     ) -> "ReleaseResult":
         """Refuse: releasing rows needs the project's folder."""
         raise self._unsupported_error("release", f"`runnel quarantine {source} release` in the project's folder")
+
+    def discard(self, table: str, *, file: str | None = None, branch: str = "main") -> "DiscardResult":
+        """Remove the quarantined rows of a table in one commit; only those of `file` if it is not None."""
+        from runnel.client.remote.quarantine import discard_quarantined_rows
+
+        return discard_quarantined_rows(self._connection, table, branch, file)
 
     def lineage(self, table: str, *, up: bool = True, down: bool = True) -> "Lineage":
         """Refuse: lineage needs the project's files."""

@@ -1,10 +1,11 @@
-"""Fetch quarantined rows from a service."""
+"""Fetch quarantined rows from a service, and discard them."""
 
 from typing import TYPE_CHECKING
 
-from runnel.client.remote.json_values import parse_time
+from runnel.client.remote.json_values import parse_commit, parse_time
 from runnel.connect.load.quarantine import QuarantinedRow
 from runnel.names import TableName
+from runnel.project.execution.release import DiscardResult
 
 if TYPE_CHECKING:
     from runnel.client.remote.connection import ServiceConnection
@@ -24,3 +25,11 @@ def fetch_quarantined_rows(
         if page["next"] is None:
             return rows
         offset = page["next"]
+
+
+def discard_quarantined_rows(
+    connection: "ServiceConnection", table: str, branch: str, file: str | None
+) -> DiscardResult:
+    """Remove the quarantined rows of a table in one commit."""
+    answer = connection.delete(f"/quarantine/{TableName.parse(table)}", branch=branch, file=file)
+    return DiscardResult(answer["rows"], parse_commit(connection.get(f"/commits/{answer['commit']}")))

@@ -127,7 +127,7 @@ class CsvReader:
         else:
             reason = _REASONS.get(kind, message.splitlines()[0] if message else kind.lower())
         return BadRow(
-            file.name, f"line {line + self._skipped_lines.get(path, 0)}", None, None, reason, raw.lstrip("\r\n")
+            file.name, f"line {line + self._skipped_lines.get(path, 0)}", None, None, reason, raw.strip("\r\n")
         )
 
     def locate_rows(self, file: LocalFile, rows: Sequence[int]) -> dict[int, str]:

@@ -1,5 +1,6 @@
 """Read and stage quarantine tables: bad rows with their reason, file, run and time. Publishes nothing."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, TimestamptzType
 
 from runnel.declare.model.flow import quarantine_table_of
+from runnel.errors import Mistake
 from runnel.lake.iceberg import table_metadata, table_properties
 from runnel.lake.iceberg.data_file_owners import make_owner_prefix, read_file_name, read_owner_prefix
 from runnel.lake.iceberg.manifests import FileEntry, read_entries
@@ -31,6 +33,8 @@ SCHEMA = Schema(
     NestedField(5, "at", TimestamptzType(), required=False),
 )
 _BATCH_ROWS = 10_000
+_PLACE_IN_FILE = re.compile(r", (?:line|row|record) \d+(?=, |: )")
+_KAFKA_PLACE = re.compile(r"[^ ,]+, offset \d+(?=: )")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,30 @@ class QuarantinedRow:
     run: str
     at: datetime
     owner: str | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def place(self) -> str | None:
+        """Return where the row was, as its reason says it, such as `data/a.csv, line 3`; None if it does not."""
+        if self.file is not None and self.reason.startswith(self.file):
+            match = _PLACE_IN_FILE.match(self.reason, len(self.file))
+            return self.reason[: match.end()] if match else None
+        offset_match = _KAFKA_PLACE.match(self.reason)
+        return offset_match.group() if offset_match else None
+
+    @property
+    def position(self) -> str | None:
+        """Return the position of the row in its file, such as `line 3`, if its reason says it."""
+        return self.place.rpartition(", ")[2] if self.place else None
+
+    @property
+    def cause(self) -> str:
+        """Return the reason without the place of the row."""
+        if self.place is None:
+            return self.reason
+        text = f"; {self.reason}"
+        for separator in (", ", ": "):
+            text = text.replace(f"; {self.place}{separator}", "; ")
+        return text.removeprefix("; ")
 
 
 def create(store: "Store", table: "TableName") -> str:
@@ -98,12 +126,27 @@ def _assign_owners(rows: Iterable[QuarantinedRow], owners: Mapping[str, str]) ->
 def read_quarantined_rows(
     store: "Store", table: "TableName", branch: str = "main", file: str | None = None
 ) -> list[QuarantinedRow]:
-    """Return the quarantined rows of a table on a branch, the oldest first; only those of `file`, if given."""
+    """Return the quarantined rows of a table on a branch, the oldest first; only those of `file`, if it is not None.
+
+    `file` is the path of a file or the end of its path, such as its name.
+    """
     version = store.state(branch).get(quarantine_table_of(table))
     quarantined_rows = (
         read_version_rows(store, table_metadata.load_metadata(store, version.location)) if version is not None else []
     )
-    return [row for row in quarantined_rows if file in (None, row.file)]
+    if file is None:
+        return quarantined_rows
+    path = _find_path(file, {row.file for row in quarantined_rows if row.file is not None})
+    return [row for row in quarantined_rows if row.file == path]
+
+
+def _find_path(file: str, paths: Collection[str]) -> str:
+    """Return the path that `file` means: the whole path, or the end of exactly one; `file` itself if there is none."""
+    matches = [file] if file in paths else sorted(path for path in paths if path.endswith(f"/{file.lstrip('/')}"))
+    if len(matches) > 1:
+        what = f"{len(matches)} files with quarantined rows are called {file}: {', '.join(matches)}"
+        raise Mistake("QUARANTINE_FILE", what, fix=f"name one of them with its folder: --file {matches[0]}")
+    return matches[0] if matches else file
 
 
 def read_version_rows(store: "Store", metadata: "TableMetadata") -> list[QuarantinedRow]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runnel.model.table_version import is_discard_of
 from runnel.plan import reasons
 from runnel.plan.fingerprint.difference import describe_difference
 from runnel.plan.result_key import compute_task_key
@@ -42,11 +43,13 @@ def find_changed_inputs(case: "TaskCase", base: "TaskResult") -> "tuple[TableNam
 
 
 def has_same_quarantine(task: "Task", result: "TaskResult", facts: "Facts") -> bool:
-    """Return whether the quarantine table holds the rows that belong to a result."""
+    """Return whether the quarantine table holds the rows that belong to a result, or held them until a discard."""
     if task.quarantine_table is None:
         return True
-    current = facts.head(task.quarantine_table)
-    return (current.content if current else None) == (result.quarantine.content if result.quarantine else None)
+    current, recorded = facts.head(task.quarantine_table), result.quarantine
+    if current is not None and recorded is not None and is_discard_of(current.content, recorded.content):
+        return True
+    return (current.content if current else None) == (recorded.content if recorded else None)
 
 
 def iter_detached_results(case: "TaskCase", facts: "Facts") -> "Iterator[TaskResult]":

@@ -58,4 +58,12 @@ def read_quarantined_rows(
 def quarantined_row_json(row: "QuarantinedRow") -> dict[str, Any]:
     """Return a quarantined row as JSON."""
     quarantined_at = row.at.isoformat() if row.at else None
-    return {"raw": row.raw, "reason": row.reason, "file": row.file, "run": row.run, "at": quarantined_at}
+    return {
+        "raw": row.raw,
+        "reason": row.reason,
+        "cause": row.cause,
+        "file": row.file,
+        "position": row.position,
+        "run": row.run,
+        "at": quarantined_at,
+    }

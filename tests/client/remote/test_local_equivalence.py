@@ -1,6 +1,7 @@
 """What a lake behind a service answers is what it answers from within."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,14 @@ import pyarrow as pa
 import pytest
 
 from runnel.client.lake import Lake
+from runnel.connect.load import quarantine
+from runnel.connect.load.quarantine import QuarantinedRow
+from runnel.declare.model.flow import quarantine_table_of
 from runnel.errors import Conflict, Mistake
+from runnel.lake.history.commits import CommitChange
 from runnel.lake.merge.merge import MergeConflict
+from runnel.lake.publish import CommitDraft, publish
+from runnel.names import TableName
 from tests.client.remote.conftest import Pair
 
 SAME: dict[str, Callable[[Lake], Any]] = {
@@ -85,6 +92,7 @@ WRONG: dict[str, tuple[Callable[[Lake], Any], str]] = {
     "files of a table of rows": (lambda lake: lake.rm("ods.orders", "*"), "FILES_NOT_A_FILE_TABLE"),
     "an unknown backfill": (lambda lake: lake.pause_backfill("nothing"), "BACKFILL_UNKNOWN"),
     "an unknown schedule": (lambda lake: lake.pause_schedule("nothing"), "SCHEDULE_UNKNOWN"),
+    "no rows to discard": (lambda lake: lake.discard("ods.orders"), "DISCARD_NOTHING"),
     "rows aside of no table": (lambda lake: lake.quarantine("ods.ordres"), "QUARANTINE_UNKNOWN"),
 }
 
@@ -148,6 +156,21 @@ def test_files(pair: Pair, tmp_path: Path) -> None:
     (tmp_path / "out/more/large.bin").write_text("other")
     with pytest.raises(Mistake, match="other contents"):
         pair.remote.get("raw.docs", tmp_path / "out", "more/**")
+
+
+def test_discarded_rows(pair: Pair) -> None:
+    store, table = pair.local.store, TableName.parse("ods.orders")
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [
+        QuarantinedRow(f"{number},x", f"data/{number}.csv, line 2: bad", f"data/{number}.csv", "r", at)
+        for number in range(3)
+    ]
+    location = quarantine.append(store, quarantine.create(store, table), rows)
+    publish(store.db, CommitDraft("main", "aside", "ada", (CommitChange(quarantine_table_of(table), None, location),)))
+    assert pair.remote.quarantine("ods.orders", file="1.csv") == pair.local.quarantine("ods.orders", file="data/1.csv")
+    result = pair.remote.discard("ods.orders", file="1.csv")
+    assert (result.rows, result.commit) == (1, pair.local.log(limit=1)[0])
+    assert [row.file for row in pair.remote.quarantine("ods.orders")] == ["data/0.csv", "data/2.csv"]
 
 
 def test_a_page_is_not_the_whole(pair: Pair) -> None:

@@ -23,6 +23,7 @@ from runnel.lake.upkeep.erase.erase import erase
 from runnel.lake.upkeep.gc.collect import gc
 from runnel.lake.upkeep.gc.retention import Retention
 from runnel.names import TableName
+from runnel.project.execution.release import format_quarantined_rows
 from runnel.project.inspection.declarations import collect_declarations
 from runnel.project.planning.plan_project import load_project_flow
 from runnel.run.sources.continuous_ingest import ContinuousIngest
@@ -135,6 +136,28 @@ def test_bad_events_follow_the_policy(shop: Shop) -> None:
     shop.declare("drop")
     shop.push("y", 3)
     assert shop.run() == {"ods.events": "ingest"} and shop.ids() == [1, 2, 3]
+
+
+def test_corrected_events_of_several_runs_are_released_at_once(shop: Shop) -> None:
+    for events in ((1, "x"), ("y", 3), ("z",)):
+        shop.push(*events)
+        shop.run()
+    lines = format_quarantined_rows(shop.lake, "ods.events", shop.lake.quarantine("ods.events"))
+    assert lines == [
+        '{"quarantined_row": "ods.events from 1 to 2:2", "id": "x"}',
+        '{"quarantined_row": "ods.events from 3 to 4:1", "id": "y"}',
+        '{"quarantined_row": "ods.events from 5 to 5:1", "id": "z"}',
+    ]
+    corrected = shop.root / "bad.jsonl"
+    corrected.write_text("\n".join(lines).replace('"x"', "10").replace('"z"', "12"))
+    result = shop.lake.release("ods.events", corrected)
+    assert (result.accepted, [bad.row.reason for bad in result.still_bad]) == (
+        2,
+        ["ods.events from 3 to 4, line 1, column `id`: 'y': not a long"],
+    )
+    assert shop.ids() == [1, 3, 10, 12]
+    assert shop.lake.discard("ods.events").rows == 1
+    assert shop.run() == {} and shop.lake.quarantines() == []
 
 
 def test_a_rewind_reads_again(shop: Shop) -> None:

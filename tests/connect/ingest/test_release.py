@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.errors import RunnelError
+from runnel.project.execution.release import format_quarantined_rows
 from tests.run.project import Project, did
 
 
@@ -162,3 +163,119 @@ def test_mistakes_are_told(shop: Project) -> None:
             with pytest.raises(RunnelError) as error:
                 lake.release(table, shop.root / corrected if corrected else None, file=file)
             assert told in str(error.value)
+
+
+def test_corrected_rows_of_several_files_stay_rows_of_their_files(tmp_path: Path) -> None:
+    """Also if the files have their columns in another order, and if a row is corrected in two goes."""
+    project = Project(tmp_path)
+    project.write(
+        "flows/flow.py",
+        'import runnel as rn\nrn.source("ods.orders", rn.files("data/orders/*.csv", schema="id long, amount long", '
+        'removed="delete"), on_bad="quarantine")\n',
+    )
+    project.write("data/orders/a.csv", "id,amount\n1,five\n2,six\n")
+    project.write("data/orders/b.csv", 'amount,id\n7,3\nseven,4\neight,5\n"9,6\n')
+    project.run()
+    with project.open() as lake:
+        lines = format_quarantined_rows(lake, "ods.orders", lake.quarantine("ods.orders"))
+        assert lines == [
+            "quarantined_row,id,amount",
+            "data/orders/a.csv:2,1,five",
+            "data/orders/a.csv:3,2,six",
+            "data/orders/b.csv:3,4,seven",
+            "data/orders/b.csv:4,5,eight",
+            'data/orders/b.csv:5,"""9,6"',
+        ]
+        text = "\r\n".join([lines[0], *reversed(lines[1:])]) + "\r\n"
+        project.write("bad.csv", text.replace("five", "5").replace("seven", "7").replace("eight", "ate"))
+        result = lake.release("ods.orders", project.root / "bad.csv")
+        assert (result.rows, result.accepted, result.bad) == (5, 2, 3)
+        assert [(bad.line, bad.row.raw, bad.row.reason) for bad in result.still_bad] == [
+            (2, '"9,6', "data/orders/b.csv, line 5: a quote is not closed, or text follows a closing quote"),
+            (3, "ate,5", "data/orders/b.csv, line 4, column `amount`: 'ate': not a long"),
+            (5, "2,six", "data/orders/a.csv, line 3, column `amount`: 'six': not a long"),
+        ]
+        rows_by_place = {row.place: row.raw for row in lake.quarantine("ods.orders")}
+        assert rows_by_place == {
+            "data/orders/b.csv, line 5": '"9,6',
+            "data/orders/b.csv, line 4": "ate,5",
+            "data/orders/a.csv, line 3": "2,six",
+        }
+        project.write("bad.csv", text.replace("six", "6").replace("eight", "8").replace('"""9,6"', "6,9"))
+        result = lake.release("ods.orders", project.root / "bad.csv")
+        assert (result.rows, result.accepted, result.bad, result.unknown) == (3, 3, 0, 2)
+    assert rows(project) == [(1, 5), (2, 6), (3, 7), (4, 7), (5, 8), (6, 9)]
+    (project.root / "data/orders/b.csv").unlink()
+    project.run()
+    assert rows(project) == [(1, 5), (2, 6)]
+
+
+LAYOUTS = {
+    "semicolons of a spreadsheet": ('"quarantined_row";"id";"amount"\n"data/a.csv:3";"2";"5"\n', ""),
+    "columns in another order": ("quarantined_row,amount,id\ndata/a.csv:3,5,2\n", ""),
+    "declared delimiter": ("quarantined_row|id|amount\ndata/a.csv:3|2|5\n", 'delimiter="|"'),
+    "no header": ("quarantined_row,id,amount\ndata/a.csv:3,2,5\n", "header=False"),
+    "lines to skip": ("quarantined_row,id,amount\ndata/a.csv:3,2,5\n", "skip=1"),
+}
+
+
+@pytest.mark.parametrize(("corrected", "options"), LAYOUTS.values(), ids=LAYOUTS)
+def test_a_corrected_file_is_read_as_it_was_saved(tmp_path: Path, corrected: str, options: str) -> None:
+    project = Project(tmp_path)
+    project.write(
+        "flows/flow.py",
+        f"import runnel as rn\nrn.source('ods.orders', rn.files('data/*.csv', schema='id long, amount long', {options}"
+        "), on_bad='quarantine')\n",
+    )
+    first_lines = {"header=False": "0,0\n1,5\n", "skip=1": "made by a till\nid,amount\n"}
+    text = first_lines.get(options, "id,amount\n1,5\n") + "2,five\n"
+    project.write("data/a.csv", text.replace(",", "|") if "delimiter" in options else text)
+    project.run()
+    project.write("bad.csv", corrected)
+    with project.open() as lake:
+        assert lake.release("ods.orders", tmp_path / "bad.csv").accepted == 1
+    assert (2, 5) in rows(project)
+    assert project.rows("quarantine.ods_orders") == []
+
+
+def test_corrected_json_rows_of_several_files(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.write(
+        "flows/flow.py",
+        'import runnel as rn\nrn.source("ods.orders", rn.files("data/*.jsonl", schema="id long, amount long"),'
+        ' on_bad="quarantine")\n',
+    )
+    project.write("data/a.jsonl", '{"id": 1, "amount": "five"}\n{"id": 2, "amount": }\n')
+    project.write("data/b.jsonl", '{"id": 3, "amount": 6}\nsix\n')
+    project.run()
+    with project.open() as lake:
+        lines = format_quarantined_rows(lake, "ods.orders", lake.quarantine("ods.orders"))
+        assert lines == [
+            '{"quarantined_row": "data/a.jsonl:1", "id": 1, "amount": "five"}',
+            '{"quarantined_row": "data/a.jsonl:2", "id": 2, "amount": }',
+            '{"quarantined_row": "data/b.jsonl:2", "raw": "six"}',
+        ]
+        project.write("bad.jsonl", "\n".join(lines).replace('"five"', "5") + "\n")
+        result = lake.release("ods.orders", project.root / "bad.jsonl")
+        assert [(bad.line, bad.row.place) for bad in result.still_bad] == [
+            (2, "data/a.jsonl, line 2"),
+            (3, "data/b.jsonl, line 2"),
+        ]
+        corrected = "\n".join(lines).replace("}", "4}").replace('"raw": "six"4', '"id": 4, "amount": 6')
+        project.write("bad.jsonl", corrected.replace('"five"4', '"five"') + "\n")
+        assert lake.release("ods.orders", project.root / "bad.jsonl").accepted == 2
+    assert rows(project) == [(1, 5), (2, 4), (3, 6), (4, 6)]
+
+
+def test_discarded_rows_return_with_a_revert(shop: Project) -> None:
+    with shop.open() as lake:
+        before = lake.quarantine("ods.orders")
+        result = lake.discard("ods.orders", file="a.csv")
+        assert (result.rows, result.commit.message) == (2, "discard 2 quarantined rows of ods.orders")
+        assert lake.quarantine("ods.orders") == []
+        assert did(shop.run()) == {}
+        lake.revert("main")
+        assert lake.quarantine("ods.orders") == before
+        with pytest.raises(RunnelError, match=r"no row of c\.csv of `ods\.orders` is set aside on branch `main`"):
+            lake.discard("ods.orders", file="c.csv")
+    assert rows(shop) == [(1, 5), (4, 7)]

@@ -100,13 +100,20 @@ def test_rows_set_aside(api: Api) -> None:
     assert found["rows"][0] == {
         "raw": "row 0",
         "reason": "no number",
+        "cause": "no number",
         "file": "a.csv",
+        "position": None,
         "run": "r1",
         "at": "2026-01-02T00:00:00+00:00",
     }
     assert len(api.get("/quarantine/quarantine.ods_orders", offset=2)["rows"]) == 1
     assert api.get("/quarantine/ods.orders", file="b.csv")["total"] == 0
     assert api.get("/quarantine/ods.ordres", 404)["what"].endswith("close: `ods.orders`")
+    assert api.ask("DELETE", "/quarantine/ods.orders", params={"file": "b.csv"}).json()["code"] == "DISCARD_NOTHING"
+    discarded = api.ask("DELETE", "/quarantine/ods.orders", params={"file": "a.csv"}).json()
+    assert (discarded["table"], discarded["rows"]) == ("ods.orders", 3)
+    assert store.commit("main").id == discarded["commit"]
+    assert api.get("/quarantine")["items"] == []
 
 
 def packed(*names: str, kind: bytes = tarfile.REGTYPE) -> bytes:

@@ -106,6 +106,7 @@ OF_TABLES = {
     "alarms": ("GET", "/alarms", None, 403),
     "all checks": ("GET", "/checks", None, 403),
     "rows set aside": ("GET", "/quarantine/ods.orders", None, 403),
+    "to discard rows": ("DELETE", "/quarantine/ods.orders", None, 403),
     "tokens": ("GET", "/tokens", None, 403),
     "to write": ("PUT", "/files/ods.orders/x", None, 403),
     "to remove": ("DELETE", "/files/ods.orders?glob=x", None, 403),

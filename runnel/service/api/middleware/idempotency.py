@@ -37,7 +37,7 @@ _KEY_REGEX = r"^[!-~]{1,200}$"
 _KEY_PATTERN = re.compile(_KEY_REGEX.encode())
 _STORED_HEADERS = ("content-type", "location")
 _SWEEP_SECONDS = 600.0
-_FILES_PATH = re.compile(rf"{API_PREFIX}/files/[^/]+")
+_COMMITTING_DELETES = re.compile(rf"{API_PREFIX}/(?:files|quarantine)/[^/]+")
 
 IdempotencyKey = Annotated[
     str | None,
@@ -144,7 +144,7 @@ class IdempotencyMiddleware:
 
 def _takes_key(scope: "Scope") -> bool:
     if scope["method"] == "DELETE":
-        return _FILES_PATH.fullmatch(scope["path"]) is not None
+        return _COMMITTING_DELETES.fullmatch(scope["path"]) is not None
     return bool(scope["method"] == "POST")
 
 

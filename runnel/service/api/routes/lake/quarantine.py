@@ -1,4 +1,4 @@
-"""Routes for quarantined rows, with the reason of each."""
+"""Routes for quarantined rows: list them with the reason of each, and discard them."""
 
 from typing import Annotated, Any
 
@@ -7,12 +7,13 @@ from pydantic import BaseModel
 
 from runnel.project.inspection.quarantine import quarantined_row_json
 from runnel.service.api.dependencies import LakeDependency
+from runnel.service.api.middleware.idempotency import IdempotencyKey
 from runnel.service.api.pagination import ListPage, build_single_page
 from runnel.service.api.parameters import DEFAULT_LIMIT, BranchQuery, Limit, Offset, Ref, TablePath
 from runnel.service.api.problem_json import error_responses
 
 router = APIRouter(tags=["quarantine"])
-FileQuery = Annotated[Ref | None, Query(description="Only rows that came from this file.")]
+FileQuery = Annotated[Ref | None, Query(description="Only rows that came from this file: its path, or the end of it.")]
 
 
 class QuarantineTableView(BaseModel):
@@ -24,11 +25,13 @@ class QuarantineTableView(BaseModel):
 
 
 class QuarantinedRowView(BaseModel):
-    """A row as it arrived, and why it was quarantined."""
+    """A row as it arrived, and why it was quarantined: `reason` includes file and position, `cause` does not."""
 
     raw: str | None
     reason: str | None
+    cause: str | None
     file: str | None
+    position: str | None
     run: str | None
     at: str | None
 
@@ -40,6 +43,14 @@ class QuarantinedRowsView(BaseModel):
     total: int
     rows: list[QuarantinedRowView]
     next: str | None
+
+
+class DiscardView(BaseModel):
+    """How many quarantined rows were discarded, and the commit that removed them."""
+
+    table: str
+    rows: int
+    commit: str
 
 
 @router.get(
@@ -76,3 +87,21 @@ def show_quarantine(
         "rows": [quarantined_row_json(row) for row in quarantined_rows[offset : offset + limit]],
         "next": next_offset,
     }
+
+
+@router.delete(
+    "/quarantine/{table}",
+    response_model=DiscardView,
+    summary="Discard quarantined rows",
+    responses=error_responses(400, 404, 409, 413),
+)
+def discard_quarantine(
+    lake: LakeDependency,
+    table: TablePath,
+    branch: BranchQuery = "main",
+    file: FileQuery = None,
+    key: IdempotencyKey = None,
+) -> dict[str, Any]:
+    """Remove the quarantined rows of a table, or of one of its files, as one commit; older commits keep them."""
+    result = lake.discard(table, branch=branch, file=file)
+    return {"table": table, "rows": result.rows, "commit": result.commit.id}

@@ -116,6 +116,7 @@ def _declare_task(
         params=parsed_signature.params,
         function=function,
         takes_spark=parsed_signature.takes_spark,
+        takes_scheduled_at=parsed_signature.takes_scheduled_at,
         options=task_options.read(reader, values, parsed_signature.tables),
         checks=task_options.read_checks(reader, values["checks"]),
         description=inspect.cleandoc(function.__doc__ or ""),

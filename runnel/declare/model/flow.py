@@ -89,6 +89,7 @@ class Task:
     function: Callable[..., Any] | None = field(default=None, compare=False)
     sql: str | None = None
     takes_spark: bool = False  # a parameter called `spark` gets the session
+    takes_scheduled_at: bool = False  # a keyword parameter of that name gets the time of the run's schedule
     options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""

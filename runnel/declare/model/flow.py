@@ -70,6 +70,7 @@ class TaskOptions:
     tags: tuple[str, ...] = ()
     owner: str | None = None
     retries: int = 2
+    retry_on: tuple[str, ...] = ()  # names of exceptions that are retried like transient failures
     timeout_seconds: float | None = None
     deadline: str | None = None
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from runnel.backoff import FailedAttempt, call_with_backoff, doubling_pauses, wait_unless_cancelled
 from runnel.phase_timer import measure_phase
-from runnel.run.errors.task_errors import is_transient
+from runnel.run.errors.task_errors import is_caused_by, is_transient
 
 T = TypeVar("T")
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -17,10 +17,13 @@ def retry_transient(
     retries: int,
     cancelled: threading.Event,
     report_retry: Callable[[FailedAttempt[Exception]], None],
+    *,
+    retry_on: tuple[str, ...] = (),
 ) -> T:
     """Return what `operation` returns; retry it up to `retries` times after transient errors.
 
-    Calls `report_retry` before each pause. Raises Cancelled if the run is cancelled during a pause.
+    `retry_on` names exceptions of the user's code that count as transient. Calls `report_retry` before each pause.
+    Raises Cancelled if the run is cancelled during a pause.
     """
 
     def wait(failed_attempt: FailedAttempt[Exception]) -> None:
@@ -32,7 +35,7 @@ def retry_transient(
         operation,
         Exception,
         doubling_pauses(1.0, _LONGEST_PAUSE_SECONDS),
-        is_repeated=lambda error: not cancelled.is_set() and is_transient(error),
+        is_repeated=lambda error: not cancelled.is_set() and (is_transient(error) or is_caused_by(error, retry_on)),
         attempts=retries + 1,
         wait=wait,
     )

@@ -80,6 +80,11 @@ class RunSpec:
     trace: str | None = None  # the `traceparent` of its cause
     planned_at: datetime | None = None  # when its planning began; later than its start if it was planned again
 
+    @property
+    def scheduled_at(self) -> datetime | None:
+        """Return the time for which a schedule queued the run, in UTC, or None."""
+        return datetime.fromisoformat(self.due) if self.due is not None else None
+
 
 @dataclass(frozen=True)
 class RunResources:

@@ -76,4 +76,7 @@ def _compute_with_retries(task_run: TaskRun) -> StepResult:
     def report_retry(failed_attempt: "FailedAttempt[Exception]") -> None:
         run_context.report_event(Event("retry", describe_retry(failed_attempt), task.table, step.action))
 
-    return retry_transient(lambda: compute_task(task_run), task.options.retries, run_context.cancelled, report_retry)
+    retries, retry_on = task.options.retries, task.options.retry_on
+    return retry_transient(
+        lambda: compute_task(task_run), retries, run_context.cancelled, report_retry, retry_on=retry_on
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class TaskContext:
     """The context of a task. `now` is when the run started, so that all its tasks agree on the time.
 
-    `findings` collects the check results of each table.
+    `scheduled_at` is the time for which a schedule queued the run, `findings` collects the check results of each table.
     """
 
     store: "Store"
@@ -32,6 +32,7 @@ class TaskContext:
     run: str
     now: datetime
     findings: "dict[TableName, tuple[CheckFinding, ...]]" = field(default_factory=dict, repr=False, compare=False)
+    scheduled_at: datetime | None = None
 
     def identifier(self, table: "TableName") -> str:
         """Return what Spark calls a table of the slot."""
@@ -74,6 +75,7 @@ class TaskRun:
             spec.run,
             spec.started_at,
             self.run_context.findings,
+            spec.scheduled_at,
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.loading.parameter_values import resolve_value
 from runnel.declare.model.flow import Task
 from runnel.declare.model.task_draft import TaskDraft
+from runnel.declare.options.function_signature import SCHEDULED_PARAM
 from runnel.declare.registry import collect_declarations
 from runnel.declare.settings import find_root
 from runnel.errors import Mistake, did_you_mean, join_names
@@ -61,7 +62,7 @@ class TaskTestResult:
 def run(
     task: "Callable[..., Any] | str | Path", /, **arguments: "Sequence[Row] | DataFrame | TaskTestResult | Any"
 ) -> TaskTestResult:
-    """Run a task on rows passed by the names of its inputs; other names set its parameters.
+    """Run a task on rows passed by the names of its inputs; other names set its parameters, and `scheduled_at`.
 
     `task` is a decorated function, or the path of an SQL task. Rows are dictionaries, converted to the types that the
     table's source or task declares, so that text such as "2026-01-02" becomes a date. An input may also be a Spark
@@ -85,6 +86,7 @@ def run(
         function=draft.function,
         sql=draft.sql,
         takes_spark=draft.takes_spark,
+        takes_scheduled_at=draft.takes_scheduled_at,
         options=draft.options,
         checks=draft.checks,
         description=draft.description,
@@ -93,7 +95,9 @@ def run(
         task_input.table: _build_input_frame(name, arguments[name], task_input.declared_table, file)
         for name, task_input in inputs.items()
     }
-    return TaskTestResult(linked_task, build_frame(linked_task, frames, session(), Path.cwd()), frames)
+    scheduled_at: Any = arguments.get(SCHEDULED_PARAM) if draft.takes_scheduled_at else None
+    frame = build_frame(linked_task, frames, session(), Path.cwd(), scheduled_at=scheduled_at)
+    return TaskTestResult(linked_task, frame, frames)
 
 
 def _find_draft(task: "Callable[..., Any] | str | Path") -> tuple[TaskDraft, Path | None]:
@@ -152,6 +156,7 @@ def _resolve_inputs(draft: TaskDraft, file: Path | None) -> dict[str, _TestInput
 
 def _check_arguments(draft: TaskDraft, names: Sequence[str], arguments: Mapping[str, Any]) -> None:
     known_names = [*names, *(param.name for param in draft.params)]
+    known_names += [SCHEDULED_PARAM] if draft.takes_scheduled_at else []
     for name in arguments:
         if name not in known_names:
             what = f"task `{draft.display_name}` has no input or parameter `{name}`" + did_you_mean(name, known_names)

@@ -41,6 +41,7 @@ def task(
     tags: _TEXTS = None,
     owner: str | None = None,
     retries: int | None = None,
+    retry_on: _TEXTS = None,
     timeout: str | float | None = None,
     deadline: str | None = None,
     checks: Sequence[Check | str] | None = None,
@@ -60,7 +61,8 @@ def task(
     - `stream`: the inputs that are read as streams; `watermark=("ts", "10 minutes")` is how late their rows may be,
       `output="update"` makes a row replace the one with its `key`, `trigger` is the least time between batches.
     - `schema`, `partition`, `sort`, `properties`: of the table. `tags`, `owner`: for people and selections.
-    - `retries`, `timeout="10 minutes"`, `deadline="06:30 Asia/Shanghai"`: of its runs.
+    - `retries`, `retry_on="RuntimeError"` (exceptions that are retried, too), `timeout="10 minutes"`,
+      `deadline="06:30 Asia/Shanghai"`: of its runs.
     - `checks`: claims about the table, such as `rn.not_null("order_id")` or `"amount >= 0"`.
     """
     registry = current_registry()
@@ -70,7 +72,8 @@ def task(
         "rowwise": rowwise, "key": key, "volatile": volatile, "stream": stream, "trigger": trigger,
         "watermark": watermark, "output": output,
         "schema": schema, "partition": partition, "sort": sort, "properties": properties, "tags": tags,
-        "owner": owner, "retries": retries, "timeout": timeout, "deadline": deadline, "checks": checks,
+        "owner": owner, "retries": retries, "retry_on": retry_on, "timeout": timeout,
+        "deadline": deadline, "checks": checks,
     }  # fmt: skip
     if callable(table):
         fix = 'write @rn.task("layer.name") with the table that it makes'
@@ -116,6 +119,7 @@ def _declare_task(
         params=parsed_signature.params,
         function=function,
         takes_spark=parsed_signature.takes_spark,
+        takes_scheduled_at=parsed_signature.takes_scheduled_at,
         options=task_options.read(reader, values, parsed_signature.tables),
         checks=task_options.read_checks(reader, values["checks"]),
         description=inspect.cleandoc(function.__doc__ or ""),

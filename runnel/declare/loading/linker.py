@@ -126,6 +126,7 @@ def _link_task(
         function=draft.function,
         sql=draft.sql,
         takes_spark=draft.takes_spark,
+        takes_scheduled_at=draft.takes_scheduled_at,
         options=draft.options,
         checks=tuple(_resolve_check(linker, draft, check) for check in draft.checks),
         description=draft.description,

@@ -70,6 +70,7 @@ class TaskOptions:
     tags: tuple[str, ...] = ()
     owner: str | None = None
     retries: int = 2
+    retry_on: tuple[str, ...] = ()  # names of exceptions that are retried like transient failures
     timeout_seconds: float | None = None
     deadline: str | None = None
 
@@ -89,6 +90,7 @@ class Task:
     function: Callable[..., Any] | None = field(default=None, compare=False)
     sql: str | None = None
     takes_spark: bool = False  # a parameter called `spark` gets the session
+    takes_scheduled_at: bool = False  # a keyword parameter of that name gets the time of the run's schedule
     options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""

@@ -36,6 +36,7 @@ class TaskDraft:
     function: Callable[..., Any] | None = field(default=None, compare=False)
     sql: str | None = None
     takes_spark: bool = False
+    takes_scheduled_at: bool = False
     options: TaskOptions = field(default_factory=TaskOptions)
     checks: tuple[Check, ...] = ()
     description: str = ""

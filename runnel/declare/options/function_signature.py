@@ -9,15 +9,17 @@ from runnel.declare.model.task_draft import Param
 from runnel.errors import Mistake
 
 SESSION_PARAM = "spark"
+SCHEDULED_PARAM = "scheduled_at"
 
 
 @dataclass(frozen=True)
 class FunctionSignature:
-    """The tables and parameters of a function, and whether it takes the Spark session."""
+    """The tables and parameters of a function, and whether it takes the Spark session and the scheduled time."""
 
     tables: tuple[str, ...]
     params: tuple[Param, ...]
     takes_spark: bool
+    takes_scheduled_at: bool = False
 
 
 def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], None]) -> FunctionSignature:
@@ -28,10 +30,12 @@ def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], N
         return FunctionSignature((), (), False)
     tables: list[str] = []
     params: list[Param] = []
-    takes_spark = False
+    takes_spark = takes_scheduled_at = False
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == SESSION_PARAM and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             takes_spark = True
+        elif parameter.name == SCHEDULED_PARAM and parameter.kind == parameter.KEYWORD_ONLY:
+            takes_scheduled_at = True
         elif parameter.kind == parameter.KEYWORD_ONLY:
             params.append(Param(parameter.name, parameter.default, parameter.annotation))
         elif table_problem := _describe_invalid_table(parameter):
@@ -39,7 +43,7 @@ def read(function: Callable[..., Any], owner: str, report: Callable[[Mistake], N
             report(Mistake("DECLARE_TASK", f"{owner}: {what}", fix=fix))
         else:
             tables.append(parameter.name)
-    return FunctionSignature(tuple(tables), tuple(params), takes_spark)
+    return FunctionSignature(tuple(tables), tuple(params), takes_spark, takes_scheduled_at)
 
 
 def _describe_invalid_task(function: object) -> str | None:

@@ -16,7 +16,7 @@ from runnel.names import quote_value
 OUTPUTS = ("append", "update")
 _NAMES = """
     by by_input reference lookback trust_by rowwise key volatile stream trigger watermark output schema partition sort
-    properties tags owner retries timeout deadline checks
+    properties tags owner retries retry_on timeout deadline checks
 """
 OPTION_NAMES = tuple(_NAMES.split())
 _SORT = re.compile(r"\s*(`[^`]+`|[\w.]+)(\s+(asc|desc))?\s*\Z", re.IGNORECASE)
@@ -49,12 +49,21 @@ def read(reader: OptionReader, values: dict[str, Any], inputs: Sequence[str]) ->
         tags=reader.tags(),
         owner=reader.text("owner"),
         retries=reader.number("retries", TaskOptions.retries),
+        retry_on=_read_exception_names(reader),
         timeout_seconds=reader.seconds("timeout"),
         deadline=_read_deadline(reader, values.get("deadline")),
     )
     _refuse_slice_conflicts(reader, options)
     refuse_stream_conflicts(reader, options)
     return options
+
+
+def _read_exception_names(reader: OptionReader) -> tuple[str, ...]:
+    names = reader.texts("retry_on", "the name of an exception")
+    for name in [name for name in names if not name.isidentifier()]:
+        fix = 'write retry_on="RuntimeError", without its module'
+        reader.reject("retry_on", f"{quote_value(name)} of `retry_on` is not the name of an exception", fix)
+    return names
 
 
 def read_checks(reader: OptionReader, value: Any) -> tuple[Check, ...]:

@@ -86,6 +86,21 @@ def list_spark_functions() -> Sequence[str]:
     return functions.__all__
 
 
+def is_caused_by(error: BaseException, names: tuple[str, ...]) -> bool:
+    """Return whether an exception of these names, or of a class derived from one, caused an error.
+
+    Of an exception in a Python worker of Spark only the name is known, not its base classes.
+    """
+    if not names:
+        return False
+    raised = [cause for cause in _walk_causes(error) if not isinstance(cause, RunnelError)]
+    if any(kind.__name__ in names for cause in raised for kind in type(cause).__mro__):
+        return True
+    texts = [text for cause in raised if WORKER_TRACE in (text := _read_message(cause))]
+    pattern = re.compile(rf"^\s*(?:[\w.<>]+\.)?(?:{'|'.join(names)})(?::|$)", re.MULTILINE)
+    return any(pattern.search(text) for text in texts)
+
+
 def is_transient(error: BaseException) -> bool:
     """Return whether the same work may succeed when it is simply tried again."""
     if isinstance(error, RunnelError):

@@ -18,6 +18,8 @@ from runnel.run.errors.task_errors import to_task_error
 from runnel.run.write.frame_schema import conform_to_schema
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame, SparkSession
 
 _RETURN = "return a Spark frame"
@@ -32,14 +34,26 @@ _thread_state = threading.local()  # `task`: the task whose function this thread
 
 
 def build_frame(
-    task: Task, frames: "Mapping[TableName, DataFrame]", session: "SparkSession", root: Path
+    task: Task,
+    frames: "Mapping[TableName, DataFrame]",
+    session: "SparkSession",
+    root: Path,
+    *,
+    scheduled_at: "datetime | None" = None,
 ) -> "DataFrame":
-    """Return the frame that a task makes of its inputs: of this session, with storable columns as declared."""
+    """Return the frame that a task makes of its inputs: of this session, with storable columns as declared.
+
+    `scheduled_at` is the time for which a schedule queued the run, for a task that takes it.
+    """
     _silence_pyspark_logger()
     try:
         _refuse_stopped_spark(session, task)
         with measure_phase("compute"), _refuse_stop_calls(session, task), _activate_session(session):
-            returned = _call_function(task, frames, session) if task.function else _run_sql(task, frames, session)
+            returned = (
+                _call_function(task, frames, session, scheduled_at)
+                if task.function
+                else _run_sql(task, frames, session)
+            )
         _refuse_stopped_spark(session, task)
         return conform_to_schema(_require_frame(returned, task, session), task)
     except KeyboardInterrupt:
@@ -48,10 +62,14 @@ def build_frame(
         raise to_task_error(error, task, root, _list_columns(frames)) from _find_cause(error)
 
 
-def _call_function(task: Task, frames: "Mapping[TableName, DataFrame]", session: "SparkSession") -> object:
+def _call_function(
+    task: Task, frames: "Mapping[TableName, DataFrame]", session: "SparkSession", scheduled_at: "datetime | None"
+) -> object:
     assert task.function is not None
     arguments: dict[str, Any] = {parameter: frames[table] for parameter, table in task.inputs} | dict(task.params)
-    return task.function(**arguments, **({"spark": session} if task.takes_spark else {}))
+    arguments |= {"spark": session} if task.takes_spark else {}
+    arguments |= {"scheduled_at": scheduled_at} if task.takes_scheduled_at else {}
+    return task.function(**arguments)
 
 
 def _run_sql(task: Task, frames: "Mapping[TableName, DataFrame]", session: "SparkSession") -> object:

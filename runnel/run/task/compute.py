@@ -182,7 +182,9 @@ def _refresh_slices(
     }
     task_run.run_context.raise_if_cancelled()
     frame = restrict_to_slices(
-        build_frame(task, frames, context.session, task_run.run_context.root), keys, list_slice_columns(task)
+        build_frame(task, frames, context.session, task_run.run_context.root, scheduled_at=context.scheduled_at),
+        keys,
+        list_slice_columns(task),
     )
     return replace_slices(context, task, frame, keys, BaseVersion(head, base.tally, base.slices))
 
@@ -288,7 +290,8 @@ def _build_analysed_frame(
     task_run: TaskRun, context: TaskContext, identifiers: "Mapping[TableName, str]"
 ) -> "tuple[DataFrame, PlanAnalysis]":
     frames = {table: context.session.table(name) for table, name in identifiers.items()}
-    frame = build_frame(task_run.task, frames, context.session, task_run.run_context.root)
+    root, scheduled_at = task_run.run_context.root, context.scheduled_at
+    frame = build_frame(task_run.task, frames, context.session, root, scheduled_at=scheduled_at)
     return frame, analyse_plan(frame, {name.replace("`", ""): table for table, name in identifiers.items()})
 
 

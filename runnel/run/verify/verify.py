@@ -72,9 +72,9 @@ def _compare_table(run_context: "RunContext", task: Task, step: StepResult) -> S
         table: f"`{slot_lease.slot.name}`.`{table.layer}`.`{table.name}`" for table in (*task.input_tables, task.table)
     }
     session.sparkContext.setJobGroup(f"{run_context.spec.run} verify {task.table}", f"verify {task.table}", True)
-    frame = build_frame(
-        task, {table: session.table(identifiers[table]) for table in task.input_tables}, session, run_context.root
-    )
+    frames = {table: session.table(identifiers[table]) for table in task.input_tables}
+    scheduled_at = run_context.spec.scheduled_at
+    frame = build_frame(task, frames, session, run_context.root, scheduled_at=scheduled_at)
     analysis = analyse_plan(frame, {identifiers[table].replace("`", ""): table for table in task.input_tables})
     if analysis.nondeterministic:
         return _warn_not_compared(step, _describe_nondeterminism(analysis))

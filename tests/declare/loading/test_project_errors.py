@@ -159,6 +159,12 @@ PLAN_CYCLE: a task reads its own table: d.a -> d.a
     ),
     "origin is text": ('rn.source("ods.x", "data/*.csv")', "source `ods.x` can't come from 'data/*.csv'"),
     "on_bad": ('rn.source("ods.x", rn.manual(), on_bad="skip")', "source `ods.x`: `on_bad` can't be 'skip'"),
+    "exception with its module": (
+        '@rn.task("d.a", retry_on="requests.HTTPError")\ndef a(): ...',
+        "task `d.a`: 'requests.HTTPError' of `retry_on` is not the name of an exception\n"
+        "  at flows/a.py:3\n"
+        '  fix: write retry_on="RuntimeError", without its module',
+    ),
     "cron": ('rn.schedule("n", cron="0 25 * * *")', "DECLARE_CRON: '25' in '0 25 * * *' is not a hour"),
     "cron of four": ('rn.schedule("n", cron="0 2 * *")', "DECLARE_CRON: '0 2 * *' is not a cron text"),
     "cron of an unknown nickname": (

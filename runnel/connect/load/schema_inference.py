@@ -38,6 +38,10 @@ class InferredSchema:
         """Return it as users write a schema: `id long, day date`."""
         return ", ".join(f"{_quote_name(name)} {kind}" for name, kind in self.columns)
 
+    def count_strings(self) -> int:
+        """Return how many columns are text."""
+        return sum(kind == "string" for _, kind in self.columns)
+
 
 def infer_file_schema(
     patterns: Sequence[str], format_name: str | None, csv: CsvOptions, document: DocumentOptions

@@ -136,6 +136,12 @@ SOURCES = {
         "",
         'add encoding="cp1252", delimiter=";", schema="id long, `größe` long" (from the first rows of data/a.csv)',
     ),
+    "German numbers and dates": (
+        b"id;betrag;tag;ort\n1;1.234,50;31.12.2026;Bonn\n",
+        "",
+        'add delimiter=";", decimal=",", thousands=".", date_format="%d.%m.%Y", '
+        'schema="id long, betrag double, tag date, ort string" (from the first rows of data/a.csv)',
+    ),
     "an empty file": (b"", "", 'rn.files("data/*.csv", schema="order_id long, day date, amount decimal(12,2)"); '),
     "a file that is no CSV": (b"\x00\x01\xff", "", "`runnel schema FILE` prints the schema of a file"),
 }

@@ -4,6 +4,7 @@ Nothing is read with a detected dialect: the user decides.
 """
 
 import codecs
+from dataclasses import replace
 from itertools import islice, pairwise
 
 from runnel.connect.files.compression import describe_read_errors
@@ -49,15 +50,18 @@ def suggest_encoding(file: LocalFile) -> str:
     return f"name the encoding: --encoding {encoding}" if encoding else f"name the encoding, such as {_OTHER_ENCODINGS}"
 
 
-def check_encoding(file: LocalFile, encoding: str) -> None:
+def check_encoding(file: LocalFile, options: CsvOptions) -> None:
     """Raise if a file that should be UTF-8 is UTF-16 or UTF-32."""
-    if not is_utf8(encoding, file):
+    if not is_utf8(options.encoding, file):
         return
     with describe_read_errors(file.name, file.path), open_file(file) as stream:
         wide_encoding = _detect_wide_encoding(stream.read(_HEAD_BYTES))
     if wide_encoding is not None:
         what = f"{file.name} is not UTF-8: its bytes look like {wide_encoding}"
-        raise Mistake("LOAD_ENCODING", what, at=f"{file.name}:1", fix=f"name the encoding: --encoding {wide_encoding}")
+        fix = f"name the encoding: --encoding {wide_encoding}"
+        delimiter = detect_delimiter(file, replace(options, encoding=wide_encoding))
+        fix += f" and the delimiter: --delimiter {_quote(delimiter)}" if delimiter else ""
+        raise Mistake("LOAD_ENCODING", what, at=f"{file.name}:1", fix=fix)
 
 
 def check_delimiter(file: LocalFile, options: CsvOptions) -> None:

@@ -72,7 +72,7 @@ def _prepare_file(
 ) -> LocalFile | None:
     """Return the file, or the converted file that is read in its place; None if it has no rows."""
     if request.format == CSV:
-        check_encoding(file, request.csv.encoding)
+        check_encoding(file, request.csv)
         scratch.make_readable(file, request.csv.encoding)
         check_delimiter(file, request.csv)
         csv.read_header(file, request.csv)

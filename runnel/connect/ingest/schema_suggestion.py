@@ -11,11 +11,18 @@ from runnel.names import TableName
 
 if TYPE_CHECKING:
     from runnel.connect.files.file_patterns import LocalFile
+    from runnel.connect.load.schema_inference import InferredSchema
 
 _SAMPLE_BYTES = 1 << 20
 _MAX_DOCUMENT_BYTES = 8 << 20  # a JSON or XML document is read as a whole
 _LINE_FORMATS = ("csv", "jsonl")
 _ANY_TABLE = TableName("ods", "files")
+_Options = tuple[tuple[str, str], ...]
+_EUROPEAN_OPTIONS: tuple[_Options, ...] = (  # tried in files with semicolons; they count if fewer columns stay text
+    (("decimal", ","),),
+    (("decimal", ","), ("thousands", ".")),
+    (("date_format", "%d.%m.%Y"),),
+)
 
 
 def suggest_schema(root: Path, files: Files) -> str | None:
@@ -36,14 +43,31 @@ def suggest_schema(root: Path, files: Files) -> str | None:
 
 
 def _describe_sample(sample: "LocalFile", files: Files) -> str:
+    options = _detect_dialect(sample, files)
+    schema = _infer_sample(sample, files, options)
+    delimiter = dict((*files.options, *options)).get("delimiter")
+    for more_options in _EUROPEAN_OPTIONS if files.format == "csv" and delimiter == ";" else ():
+        trial_options = _merge_options(files, options, more_options)
+        trial_schema = _infer_sample(sample, files, trial_options)
+        if trial_schema.count_strings() < schema.count_strings():
+            options, schema = trial_options, trial_schema
+    texts = [f'{name}="{_escape(value)}"' for name, value in (*options, ("schema", schema.text))]
+    return f"{', '.join(texts)} (from the first rows of {sample.name})"
+
+
+def _infer_sample(sample: "LocalFile", files: Files, options: _Options) -> "InferredSchema":
     from runnel.connect.ingest.read_request import build_files_request
     from runnel.connect.load.schema_inference import infer_schema
 
-    dialect = _detect_dialect(sample, files)
-    request = build_files_request(_ANY_TABLE, replace(files, options=(*files.options, *dialect)), [sample])
-    schema = infer_schema(request)
-    options = [f'{name}="{_escape(value)}"' for name, value in (*dialect, ("schema", schema.text))]
-    return f"{', '.join(options)} (from the first rows of {sample.name})"
+    return infer_schema(build_files_request(_ANY_TABLE, replace(files, options=(*files.options, *options)), [sample]))
+
+
+def _merge_options(files: Files, options: _Options, more_options: _Options) -> _Options:
+    """Return the options with more of them, without those that are declared."""
+    declared_names = {name for name, _ in files.options}
+    return tuple(
+        {**dict(options), **{name: value for name, value in more_options if name not in declared_names}}.items()
+    )
 
 
 def _escape(text: str) -> str:

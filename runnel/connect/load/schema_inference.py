@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from runnel.connect.files.csv import check_options
+from runnel.connect.files.dialect_detection import suggest_encoding
 from runnel.connect.files.file_patterns import detect_format, find_files
 from runnel.connect.files.format_reader import CsvOptions, DocumentOptions
 from runnel.connect.files.load_request import LoadRequest
@@ -17,7 +18,8 @@ from runnel.connect.files.scratch_files import ScratchFiles
 from runnel.connect.iceberg_types import describe_type
 from runnel.connect.load.column_matching import match_columns
 from runnel.connect.load.file_loader import open_request
-from runnel.connect.load.type_inference import infer_types
+from runnel.connect.load.type_inference import InferredTypes, infer_types
+from runnel.errors import Mistake
 from runnel.lake.scan.duckdb_connection import connect_duckdb
 from runnel.names import TableName
 
@@ -38,6 +40,10 @@ class InferredSchema:
         """Return it as users write a schema: `id long, day date`."""
         return ", ".join(f"{_quote_name(name)} {kind}" for name, kind in self.columns)
 
+    def count_strings(self) -> int:
+        """Return how many columns are text."""
+        return sum(kind == "string" for _, kind in self.columns)
+
 
 def infer_file_schema(
     patterns: Sequence[str], format_name: str | None, csv: CsvOptions, document: DocumentOptions
@@ -57,8 +63,18 @@ def infer_schema(request: LoadRequest) -> InferredSchema:
             inferred = infer_types(con, reader, choices)
         except (duckdb.Error, pa.ArrowException) as error:
             raise describe_unreadable(error, request) from error
+    _check_encoding(request, inferred)
     columns = tuple((choice.name, _format_type(choice.conversions[0].kind)) for choice in inferred.choices)
     return InferredSchema(columns, len(request.files), inferred.dropped)
+
+
+def _check_encoding(request: LoadRequest, inferred: InferredTypes) -> None:
+    """Raise if rows were left out since they are not UTF-8: the types of the others would mislead."""
+    bad_row = next((row for row in inferred.rejected.examples if "not UTF-8" in row.reason), None)
+    file = next((file for file in request.files if bad_row is not None and file.name == bad_row.file), None)
+    if bad_row is not None and file is not None:
+        at = f"{bad_row.file}:{bad_row.position.split()[-1]}"
+        raise Mistake("LOAD_ENCODING", str(bad_row), at=at, fix=suggest_encoding(file))
 
 
 def _format_type(kind: IcebergType) -> str:

@@ -9,7 +9,6 @@ from runnel.declare.options.datetime_patterns import (
     list_supported_letters,
     to_strptime,
 )
-from runnel.declare.options.deadline import find_time_zone
 from runnel.declare.options.file_formats import OPTION_FORMATS
 from runnel.declare.options.option_reader import OptionReader
 from runnel.names import quote_value
@@ -101,6 +100,8 @@ _PATTERN_EXAMPLES = {
 
 
 def _read_time_zone(reader: OptionReader, value: Any) -> list[str]:
+    from runnel.declare.options.deadline import find_time_zone
+
     if find_time_zone(value) is not None:
         return [str(value)]
     reader.reject("timezone", f"`timezone` can't be {quote_value(value)}", 'write timezone="Europe/Berlin"')

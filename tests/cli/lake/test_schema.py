@@ -68,6 +68,17 @@ ERRORS = {
         "LOAD_ENCODING: a.csv is not UTF-8: its bytes look like utf-16\n  at a.csv:1\n"
         "  fix: name the encoding: --encoding utf-16\n",
     ),
+    "UTF-16 with tabs": (
+        "id\tv\n1\t2\n".encode("utf-16"),
+        (),
+        'fix: name the encoding: --encoding utf-16 and the delimiter: --delimiter "\\t"\n',
+    ),
+    "values in cp1252": (
+        "id,stadt\n1,Köln\n".encode("cp1252"),
+        (),
+        "LOAD_ENCODING: a.csv, line 2: byte 0xf6 at position 12 is not UTF-8\n  at a.csv:2\n"
+        "  fix: name the encoding: --encoding cp1252\n",
+    ),
     "UTF-16 without a mark": ("id,v\n1,2\n".encode("utf-16-le"), (), "fix: name the encoding: --encoding utf-16-le\n"),
     "names in cp1251": (
         "город,страна\nМосква,Россия\n".encode("cp1251"),
@@ -135,6 +146,12 @@ SOURCES = {
         "id;größe\n1;2\n".encode("cp1252"),
         "",
         'add encoding="cp1252", delimiter=";", schema="id long, `größe` long" (from the first rows of data/a.csv)',
+    ),
+    "German numbers and dates": (
+        b"id;betrag;tag;ort\n1;1.234,50;31.12.2026;Bonn\n",
+        "",
+        'add delimiter=";", decimal=",", thousands=".", date_format="%d.%m.%Y", '
+        'schema="id long, betrag double, tag date, ort string" (from the first rows of data/a.csv)',
     ),
     "an empty file": (b"", "", 'rn.files("data/*.csv", schema="order_id long, day date, amount decimal(12,2)"); '),
     "a file that is no CSV": (b"\x00\x01\xff", "", "`runnel schema FILE` prints the schema of a file"),

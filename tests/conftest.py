@@ -1,8 +1,10 @@
 """Fixtures that every room's tests share: lakes on both databases, made fresh for each test."""
 
+import atexit
 import faulthandler
 import gc
 import os
+import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -25,6 +27,21 @@ os.environ.setdefault("RUNNEL_AUTHOR", "ada")
 # run. This one can: it shows where all threads are, and ends the process.
 _HANGS_SECONDS = 420
 _END_SECONDS = 120
+
+
+def _exit_without_teardown() -> None:
+    """End a worker of pytest-xdist before Python takes its modules apart.
+
+    Some tests leave daemon threads behind, as processes that are killed do. What their frames hold is never freed, and
+    DuckDB's binding (nanobind) prints a hundred lines about leaked objects then.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    atexit.register(_exit_without_teardown)  # registered first, so called last
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

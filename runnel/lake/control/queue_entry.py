@@ -34,7 +34,7 @@ _SCHEDULE_FIELDS = ("select", "reads_sources")  # what a schedule always states;
 class QueueRequest:
     """A request to run something. Of several requests with the same `slot` only the first is queued.
 
-    `schedule_slot` is what made the schedule due that requests it, `trace` the traceparent of whoever requests it.
+    `schedule_slot` is the due time of the schedule that queued it, `trace` the traceparent of the request's sender.
     """
 
     request: WorkerRequest

@@ -1,6 +1,5 @@
 """Build Spark SQL for checks of rows, and read its results: how many rows fail, and an example. Computes nothing."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.declare.model.column_types import Column
 from runnel.declare.model.flow import Check, Task
 from runnel.errors import Mistake, did_you_mean, raise_all
-from runnel.query.engines.spark_errors import find_condition
+from runnel.query.engines.spark_errors import find_condition, find_unknown_column
 from runnel.run.content_tally import quote_name
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 REJECTING_ACTIONS = ("drop", "quarantine")
 _MOST_SHOWN = 300
-_UNKNOWN_COLUMN = re.compile(r"\[UNRESOLVED_COLUMN[^\]]*\].*? with name (\S+) cannot be resolved")
 JSON_OPTIONS = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
 
 
@@ -85,9 +83,8 @@ def unreadable_check_error(check: Check, error: Exception, columns: Sequence[str
     """Return the error for a check that Spark can't read."""
     text = str(error)
     at = str(check.place) if check.place else None
-    unknown_match = _UNKNOWN_COLUMN.search(text)
-    if unknown_match:
-        name = re.findall(r"`((?:[^`]|``)*)`", unknown_match[1])[-1].replace("``", "`")
+    name = find_unknown_column(text)
+    if name is not None:
         what = f"the check `{check.text}` names `{name}`, which is no column" + did_you_mean(name, columns)
         return Mistake("CHECK_INVALID", what, at=at, fix=f"its columns: {', '.join(columns)}")
     condition = find_condition(text)
